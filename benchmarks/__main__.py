@@ -1,0 +1,55 @@
+"""The command line: python -m benchmarks (fit | scaling | startup | all) [options]"""
+
+import argparse
+from pathlib import Path
+
+from . import fit, scaling, startup
+from .objectives import LOSSES
+from .report import RESULTS, Report
+from .solvers import SOLVERS
+from .workloads import COMPARED, SETS, Workload
+
+LAMS = (1e-3, 1e-4)
+QUICK_ROWS = 1_000
+
+
+def parser() -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--repeat", type=int, metavar="N", help="runs of which the median counts (5; 2 with --quick)")
+    common.add_argument("--limit", type=float, metavar="S", help="seconds after which a fit is killed (120; 10 with --quick)")
+    common.add_argument("--quick", action="store_true", help="small data, to see that all works; kept only where --results says")
+    common.add_argument("--results", type=Path, metavar="FILE", help="where the tables are kept (benchmarks/RESULTS.md)")
+
+    top = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    commands = top.add_subparsers(dest="command", required=True)
+    select = commands.add_parser("fit", parents=[common], help="time to a given suboptimality, beside the peers")
+    select.add_argument("--workload", nargs="+", choices=list(SETS), default=list(COMPARED), metavar="NAME", help=", ".join(SETS))
+    select.add_argument("--loss", nargs="+", choices=LOSSES, default=list(LOSSES), metavar="LOSS", help=", ".join(LOSSES))
+    select.add_argument("--lam", nargs="+", type=float, default=list(LAMS), metavar="LAM", help="lambda = 1/(C n); 1e-3 and 1e-4")
+    names = list(dict.fromkeys(solver.name for solver in SOLVERS))
+    select.add_argument("--solver", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names))
+    commands.add_parser("scaling", parents=[common], help="growth of time and memory with rows and non-zeros")
+    commands.add_parser("startup", parents=[common], help="import, first call, first call of a later process, later calls")
+    whole = commands.add_parser("all", parents=[common], help="everything")
+    whole.set_defaults(workload=list(COMPARED), loss=list(LOSSES), lam=list(LAMS), solver=names)
+    return top
+
+
+def main() -> None:
+    args = parser().parse_args()
+    repeat = args.repeat or (2 if args.quick else 5)
+    limit = args.limit or (10.0 if args.quick else 120.0)
+    report = Report(args.results or (None if args.quick else RESULTS))
+    if args.command in ("startup", "all"):
+        startup.run(report, args.quick, repeat)
+    if args.command in ("scaling", "all"):
+        scaling.run(report, args.quick, repeat, limit)
+    if args.command in ("fit", "all"):
+        chosen = [Workload(name, QUICK_ROWS if args.quick else None) for name in args.workload]
+        everything = parser().parse_args(["all"])
+        whole = all(getattr(args, key) == getattr(everything, key) for key in ("workload", "loss", "lam", "solver"))
+        fit.run(report, chosen, args.loss, args.lam, args.solver, fit.Options(repeat, limit), summarise=whole)
+
+
+if __name__ == "__main__":
+    main()

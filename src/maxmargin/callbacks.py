@@ -1,0 +1,116 @@
+"""Callbacks: scikit-learn's own mechanism where it exists (1.9 and later), a shim of the same shape below it.
+
+A callback has `setup`, `on_fit_task_begin`, `on_fit_task_end` and `teardown`; it is attached with `estimator.set_callbacks(...)`. `fit` is
+a task, each pass of the solver a subtask of it; returning True from `on_fit_task_end` of a pass stops the run, and the model is certified as
+it stands. While `fit` runs, `estimator.history_` holds the exact evaluations so far.
+"""
+
+import functools
+import sys
+import time
+from typing import Any
+
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:  # scikit-learn before 1.9
+
+    class Context:  # pragma: no cover - exercised only with older scikit-learn, and by name in the tests
+        """A task in progress: its name, number and parent."""
+
+        def __init__(self, callbacks, estimator, task_name="fit", task_id=0, max_subtasks=0, parent=None):
+            self._callbacks, self.estimator_name, self.parent = callbacks, type(estimator).__name__, parent
+            self.task_name, self.task_id, self.max_subtasks, self._count = task_name, task_id, max_subtasks, 0
+
+        def subcontext(self, task_name="", max_subtasks=0):
+            self._count += 1
+            return Context(self._callbacks, _Named(self.estimator_name), task_name, self._count - 1, max_subtasks, self)
+
+        def call_on_fit_task_begin(self, *, estimator, **ignored):
+            for callback in self._callbacks:
+                callback.on_fit_task_begin(estimator, self)
+            return self
+
+        def call_on_fit_task_end(self, *, estimator, **ignored):
+            return any([bool(callback.on_fit_task_end(estimator, self)) for callback in self._callbacks])
+
+    def _Named(name):  # noqa: N802 - an object whose type has this name
+        return type(name, (), {})()
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """`set_callbacks` as scikit-learn 1.9 has it."""
+
+        def set_callbacks(self, *callbacks):
+            needed = ("setup", "on_fit_task_begin", "on_fit_task_end", "teardown")
+            if not all(hasattr(callback, name) for callback in callbacks for name in needed) or any(
+                isinstance(callback, type) for callback in callbacks
+            ):
+                raise TypeError(f"callbacks must be instances with the methods {', '.join(needed)}.")
+            self._skl_callbacks = list(callbacks)
+            return self
+
+        def _init_callback_context(self, task_name="fit", max_subtasks=0):
+            callbacks = getattr(self, "_skl_callbacks", [])
+            self._callback_fit_ctx = Context(callbacks, self, task_name, 0, max_subtasks)
+            for callback in callbacks:
+                callback.setup(self, self._callback_fit_ctx)
+            return self._callback_fit_ctx
+
+    def with_callbacks(method):  # type: ignore[no-redef]
+        """Tear the callbacks down however `method` ends."""
+
+        @functools.wraps(method)
+        def managed(estimator, *args, **kwargs):
+            try:
+                return method(estimator, *args, **kwargs)
+            finally:
+                context = estimator.__dict__.pop("_callback_fit_ctx", None)
+                if context is not None:
+                    for callback in getattr(estimator, "_skl_callbacks", []):
+                        callback.teardown(estimator, context)
+
+        return managed
+
+
+__all__ = ["CallbackSupportMixin", "Progress", "with_callbacks"]
+
+
+class Progress:
+    """One line on stderr that follows the run: passes, seconds, and the last exact gap.
+
+    Parameters
+    ----------
+    every : float, default=0.5
+        Seconds between two updates of the line.
+    stream : file, optional
+        Where to write; None is stderr.
+    """
+
+    def __init__(self, every: float = 0.5, stream: Any = None):
+        self.every = every
+        self.stream = stream
+
+    def setup(self, estimator, context) -> None:
+        self._start = self._last = time.monotonic()
+
+    def on_fit_task_begin(self, estimator, context) -> None:
+        """Nothing to say yet."""
+
+    def on_fit_task_end(self, estimator, context) -> bool:
+        now = time.monotonic()
+        if context.parent is not None and now - self._last >= self.every:
+            self._last = now
+            self._write(estimator, f"pass {context.task_id + 1}", end="")
+        return False
+
+    def teardown(self, estimator, context) -> None:
+        certificate = getattr(estimator, "certificate_", None)
+        if certificate is not None:
+            self._write(estimator, f"done after {estimator.n_iter_} passes", end="\n")
+
+    def _write(self, estimator, what: str, end: str) -> None:
+        history = getattr(estimator, "history_", ())
+        gap = f"relative gap {history[-1].gap / max(abs(history[-1].primal), 1e-300):.2e}" if len(history) else "gap not computed yet"
+        line = f"{type(estimator).__name__}: {what}, {time.monotonic() - self._start:.1f} s, {gap}"
+        stream = self.stream or sys.stderr
+        stream.write(f"\r{line:<90}{end}")
+        stream.flush()

@@ -1,0 +1,1 @@
+"""What a solver sees of the user's data."""

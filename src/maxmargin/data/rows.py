@@ -1,0 +1,286 @@
+"""How a kernel reads one example: a few accessors per kind of storage, and everything else written once on top of them.
+
+A row is a run of positions k in [first, last), each with a column and a value, then one more: the constant `bias` in the last
+column, which carries the intercept (0 where there is none). Weights therefore always have one entry more than X has columns.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from .. import lanes
+from ..jit import generic, jitable, kernel
+
+
+class Dense(NamedTuple):
+    """Rows of a C-ordered matrix."""
+
+    values: np.ndarray
+    bias: float
+
+
+class Indexed(NamedTuple):
+    """Rows of a C-ordered matrix that is mostly zeros: the values stay where they are, `columns` says where to look."""
+
+    values: np.ndarray
+    columns: np.ndarray
+    indptr: np.ndarray
+    bias: float
+
+
+class CSR(NamedTuple):
+    """Rows of a CSR matrix. Indices are viewed as unsigned: numba then leaves out its test for negative ones."""
+
+    values: np.ndarray
+    indices: np.ndarray
+    indptr: np.ndarray
+    bias: float
+    columns: int
+
+
+def rows(X, bias: float = 0.0, sparse_below: float = 0.0):
+    """The rows of a validated float32 or float64 matrix: views of the user's memory, never a copy of C-ordered or CSR input.
+
+    A dense matrix with a smaller part of non-zeros than `sparse_below` gets an index of them: two bytes each (four from 65,536
+    columns on), so that zeros cost nothing.
+    """
+    constant = X.dtype.type(bias)
+    if sp.issparse(X):
+        unsigned = np.dtype(f"u{X.indices.dtype.itemsize}")
+        return CSR(X.data, X.indices.view(unsigned), X.indptr.view(unsigned), constant, X.shape[1])
+    X = np.ascontiguousarray(X)
+    if X.size and sparse_below > 0.0:
+        indptr = np.zeros(X.shape[0] + 1, np.uint64)
+        if count_nonzeros(X, indptr) < sparse_below * X.size:
+            columns = np.empty(int(indptr[-1]), np.uint16 if X.shape[1] <= 65_536 else np.uint32)
+            list_nonzeros(X, columns)
+            return Indexed(X, columns, indptr, constant)
+    return Dense(X, constant)
+
+
+@kernel
+def count_nonzeros(X, indptr):
+    total = 0
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            total += 1 if X[i, j] != 0 else 0
+        indptr[i + 1] = total
+    return total
+
+
+@kernel
+def list_nonzeros(X, columns):
+    k = 0
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            if X[i, j] != 0:
+                columns[k] = j
+                k += 1
+
+
+def shape(X) -> tuple[int, int]:
+    """(examples, columns), without the bias."""
+    return (X.indptr.size - 1, X.columns) if isinstance(X, CSR) else X.values.shape
+
+
+def dtype(X) -> np.dtype:
+    return X.values.dtype
+
+
+# ---- the accessors --------------------------------------------------------------------------------------------------------------
+
+
+@generic
+def first(X, i):
+    """The first position of row i."""
+
+
+@generic
+def last(X, i):
+    """One beyond the last position of row i."""
+
+
+@generic
+def column(X, i, k):
+    """The column at position k of row i."""
+
+
+@generic
+def value(X, i, k):
+    """The value at position k of row i."""
+
+
+@generic
+def last_column(X):
+    """The column of the bias."""
+
+
+@first.register(Dense)
+def _(X, i):
+    return 0
+
+
+@last.register(Dense)
+def _(X, i):
+    return X.values.shape[1]
+
+
+@column.register(Dense)
+def _(X, i, k):
+    return k
+
+
+@value.register(Dense)
+def _(X, i, k):
+    return X.values[i, k]
+
+
+@last_column.register(Dense)
+def _(X):
+    return X.values.shape[1]
+
+
+@first.register(Indexed)
+def _(X, i):
+    return X.indptr[i]
+
+
+@last.register(Indexed)
+def _(X, i):
+    return X.indptr[i + 1]
+
+
+@column.register(Indexed)
+def _(X, i, k):
+    return X.columns[k]
+
+
+@value.register(Indexed)
+def _(X, i, k):
+    return X.values[i, X.columns[k]]
+
+
+@last_column.register(Indexed)
+def _(X):
+    return X.values.shape[1]
+
+
+@first.register(CSR)
+def _(X, i):
+    return X.indptr[i]
+
+
+@last.register(CSR)
+def _(X, i):
+    return X.indptr[i + 1]
+
+
+@column.register(CSR)
+def _(X, i, k):
+    return X.indices[k]
+
+
+@value.register(CSR)
+def _(X, i, k):
+    return X.values[k]
+
+
+@last_column.register(CSR)
+def _(X):
+    return X.columns
+
+
+# ---- one example against a weight vector ----------------------------------------------------------------------------------------
+
+
+@jitable
+def dot(X, i, w):
+    """<x_i, w>, summed in the dtype of w"""
+    result = w.dtype.type(0)
+    for k in range(first(X, i), last(X, i)):
+        result += value(X, i, k) * w[column(X, i, k)]
+    return result + X.bias * w[last_column(X)]
+
+
+@jitable
+def add(X, i, t, w):
+    """w += t x_i"""
+    for k in range(first(X, i), last(X, i)):
+        w[column(X, i, k)] += t * value(X, i, k)
+    w[last_column(X)] += t * X.bias
+
+
+@jitable
+def add_scaled(X, i, t, variance, w):
+    """w += t variance * x_i, lane by lane"""
+    for k in range(first(X, i), last(X, i)):
+        w[column(X, i, k)] += t * variance[column(X, i, k)] * value(X, i, k)
+    w[last_column(X)] += t * variance[last_column(X)] * X.bias
+
+
+@jitable
+def add_clipped(X, i, t, variance, lower, v, w):
+    """v += t variance * x_i and w = max(v, lower) on the columns of x_i"""
+    for k in range(first(X, i), last(X, i)):
+        j = column(X, i, k)
+        v[j] += t * variance[j] * value(X, i, k)
+        w[j] = max(v[j], lower[j])
+    j = last_column(X)
+    v[j] += t * variance[j] * X.bias
+    w[j] = max(v[j], lower[j])
+
+
+@kernel
+def squared_norms(X, variance, result):
+    """result[i] = sum_j variance_j x_ij^2, in float64; an empty `variance` stands for ones"""
+    for i in range(result.size):
+        total = 0.0
+        for k in range(first(X, i), last(X, i)):
+            x = np.float64(value(X, i, k))
+            total += x * x * (variance[column(X, i, k)] if variance.size > 0 else 1.0)
+        b = np.float64(X.bias)
+        result[i] = total + b * b * (variance[last_column(X)] if variance.size > 0 else 1.0)
+
+
+# ---- one example against a row of classes ---------------------------------------------------------------------------------------
+
+
+@jitable
+def scores(X, i, W, out):
+    """out[0, b, :] = sum_j x_ij W[b, j, :]"""
+    for b in range(W.shape[0]):
+        total = lanes.zeros_like(W)
+        for k in range(first(X, i), last(X, i)):
+            total = lanes.fma(total, value(X, i, k), lanes.load(W, b, column(X, i, k)))
+        lanes.store(out, 0, b, lanes.fma(total, X.bias, lanes.load(W, b, last_column(X))))
+
+
+@jitable
+def update(X, i, change, W):
+    """W[b, j, :] += x_ij change[0, b, :], for the blocks of classes that change"""
+    for b in range(W.shape[0]):
+        step = lanes.load(change, 0, b)
+        if lanes.magnitude(step) > 0:
+            for k in range(first(X, i), last(X, i)):
+                j = column(X, i, k)
+                lanes.store(W, b, j, lanes.fma(lanes.load(W, b, j), value(X, i, k), step))
+            j = last_column(X)
+            lanes.store(W, b, j, lanes.fma(lanes.load(W, b, j), X.bias, step))
+
+
+@jitable
+def update_clipped(X, i, change, variance, lower, V, W):
+    """V[b, j, :] += x_ij variance[b, j, :] change[0, b, :] and W = max(V, lower) there"""
+    for b in range(W.shape[0]):
+        step = lanes.load(change, 0, b)
+        if lanes.magnitude(step) > 0:
+            for k in range(first(X, i), last(X, i)):
+                j = column(X, i, k)
+                moved = lanes.fma(lanes.load(V, b, j), value(X, i, k), lanes.multiply(step, lanes.load(variance, b, j)))
+                lanes.store(V, b, j, moved)
+                lanes.store(W, b, j, lanes.maximum(moved, lanes.load(lower, b, j)))
+            j = last_column(X)
+            moved = lanes.fma(lanes.load(V, b, j), X.bias, lanes.multiply(step, lanes.load(variance, b, j)))
+            lanes.store(V, b, j, moved)
+            lanes.store(W, b, j, lanes.maximum(moved, lanes.load(lower, b, j)))

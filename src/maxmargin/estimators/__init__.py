@@ -1,0 +1,1 @@
+"""scikit-learn faces: validate, build a problem, solve, keep the result. No mathematics here."""

@@ -1,0 +1,217 @@
+"""What the linear estimators share: parameters, validation, the call of the solver, warm starts and paths."""
+
+import warnings
+from abc import abstractmethod
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from ..callbacks import CallbackSupportMixin, Progress, with_callbacks
+from ..data.rows import rows
+from ..data.validate import checked_matrix
+from ..prior import Prior
+from ..result import History, Result
+from ..solvers import resolve
+from ..solvers.loop import Budget
+
+SPARSE_BELOW = {"scalar": 0.2, "row": 0.6}  # dense rows with fewer non-zeros than this are read by an index of them
+
+
+class LinearSVM(CallbackSupportMixin, BaseEstimator):
+    """A linear max-margin model with a certificate. Subclasses say what the problem is and what the weights mean."""
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        "C": [Interval(Real, 0.0, None, closed="neither")],
+        "tol": [Interval(Real, 0.0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "max_time": [Interval(Real, 0.0, None, closed="neither"), None],
+        "fit_intercept": ["boolean"],
+        "intercept_scaling": [Interval(Real, 0.0, None, closed="neither")],
+        "positive": ["boolean", "array-like"],
+        "prior_mean": ["array-like", Real, None],
+        "prior_scale": ["array-like", Real, None],
+        "prior_covariance": ["array-like", None],
+        "solver": [StrOptions({"auto", "dual_coordinate"}), BaseEstimator],
+        "warm_start": ["boolean"],
+        "keep_duals": ["boolean"],
+        "random_state": ["random_state"],
+        "n_jobs": [Integral, None],
+        "verbose": ["verbose"],
+        "dtype": "no_validation",
+    }
+
+    @with_callbacks
+    def fit(self, X, y=None, sample_weight=None):
+        """Find the optimum to the relative duality gap `tol`.
+
+        Parameters
+        ----------
+        X : array, data frame or CSR matrix of shape (n_samples, n_features)
+            float32 and float64 in C order and CSR are used as they are; other input is copied once.
+        y : array of shape (n_samples,)
+            Classes, or real targets.
+        sample_weight : array of shape (n_samples,), optional
+            Weights s_i >= 0; an integer weight equals that many repetitions of the sample.
+
+        Returns
+        -------
+        self
+        """
+        self._fit(X, y, sample_weight, self._old_duals() if self.warm_start else None)
+        return self
+
+    def regularization_path(self, X, y, Cs, sample_weight=None) -> list:
+        """Fitted copies of this estimator for each C in `Cs`, each started from the one before it and certified.
+
+        Go from small to large C: there the old duals stay feasible and near.
+        """
+        Cs = np.asarray(Cs, dtype=np.float64)
+        if Cs.ndim != 1 or not np.all(np.isfinite(Cs)) or np.any(Cs <= 0):
+            raise ValueError("Cs must be a list of finite numbers > 0.")
+        fitted: list[LinearSVM] = []
+        duals = None
+        for C in Cs:
+            estimator = clone(self).set_params(C=float(C))
+            if hasattr(self, "_skl_callbacks"):
+                estimator.set_callbacks(*self._skl_callbacks)
+            duals = with_callbacks(type(estimator)._fit)(estimator, X, y, sample_weight, duals)
+            fitted.append(estimator)
+        return fitted
+
+    def _fit(self, X, y, sample_weight, duals) -> np.ndarray:
+        """Validate, build the problem, solve, keep the result; returns the duals."""
+        self._validate_params()
+        solver = resolve(self.solver)
+        X, y = self._checked_data(X, y)
+        if sample_weight is not None:
+            sample_weight = self._checked_weight(sample_weight, X)
+        target = self._checked_target(y, sample_weight)
+        weight = np.ones(X.shape[0]) if sample_weight is None else sample_weight
+        classes = self._block_classes(target)
+        prior = Prior(self.positive, self.prior_mean, self.prior_scale, self.prior_covariance).checked(X.shape[1], classes)
+        data, regularizer, fence = prior.applied(X, classes)
+        bias = float(self.intercept_scaling) if self.fit_intercept else 0.0
+        table = rows(data, bias, SPARSE_BELOW["scalar" if classes is None else "row"])
+        problem = self._problem(table, target, weight, regularizer, fence)
+        if duals is not None:
+            duals = self._clipped(problem, duals)
+
+        self.history_ = History()
+        context = self._init_callback_context(max_subtasks=self.max_iter)
+        context.call_on_fit_task_begin(estimator=self)
+        line = Progress() if self.verbose else None
+        if line is not None:
+            line.setup(self, context)
+        budget = Budget(self.tol, self.max_iter, self.max_time, effective_n_jobs(self.n_jobs), self._watch(context, line))
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        result = solver.solve(problem, budget, self.history_, seed=seed, duals=duals, average=not self.keep_duals)
+        self._keep(result, prior.back(self._table(problem, result.w)))
+        context.call_on_fit_task_end(estimator=self)
+        if line is not None:
+            line.teardown(self, context)
+        if not result.certificate.converged:
+            warnings.warn(self._advice(result), ConvergenceWarning, stacklevel=4)
+        return result.duals
+
+    # ---- data ------------------------------------------------------------------------------------------------------------------
+
+    def _checked_data(self, X, y):
+        dtype = [np.float64, np.float32] if self.dtype is None else np.dtype(self.dtype)
+        if self.dtype is not None and dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
+            raise ValueError(f"dtype must be None, float32 or float64; got {self.dtype!r}.")
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=dtype, order="C", accept_large_sparse=True, **self._target_checks()
+        )
+        return checked_matrix(X), y
+
+    def _checked_weight(self, sample_weight, X) -> np.ndarray:
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if not np.any(weight > 0):
+            raise ValueError("sample_weight is zero for every sample; at least one must be positive.")
+        return weight
+
+    def _old_duals(self) -> np.ndarray | None:
+        return getattr(self, "_duals", None)
+
+    def _clipped(self, problem, duals):
+        """Old duals made feasible for the new problem; None where they do not fit it."""
+        return problem.clipped(duals) if duals.shape == problem.dual_shape else None
+
+    # ---- callbacks and result --------------------------------------------------------------------------------------------------
+
+    def _watch(self, context, line: Progress | None):
+        """What the loop calls after each pass: tells the callbacks, and whether one of them wants to stop."""
+
+        def watch(iteration: int) -> bool:
+            task = context.subcontext(task_name="pass")
+            task.call_on_fit_task_begin(estimator=self)
+            if line is not None:
+                line.on_fit_task_end(self, task)
+            return bool(task.call_on_fit_task_end(estimator=self))
+
+        return watch
+
+    def _keep(self, result: Result, weights: np.ndarray) -> None:
+        """Fitted attributes from the weights (..., features + 1) in the user's coordinates."""
+        scaling = float(self.intercept_scaling) if self.fit_intercept else 0.0
+        self.coef_, self.intercept_ = self._shaped(np.ascontiguousarray(weights[..., :-1]), weights[..., -1] * scaling)
+        self.certificate_ = result.certificate
+        self.history_ = result.history
+        self.n_iter_ = result.n_iter
+        for name, wanted in (("dual_coef_", self.keep_duals), ("_duals", self.warm_start)):
+            if wanted:
+                setattr(self, name, result.duals)
+            else:
+                self.__dict__.pop(name, None)
+
+    def _advice(self, result: Result) -> str:
+        certificate = result.certificate
+        return (
+            f"{certificate.message} The relative duality gap is {certificate.relative_gap:.3g}, the target was tol={self.tol:g}; the model "
+            "is usable and its certificate true. Raise max_iter or max_time, loosen tol, lower C, or scale the features "
+            "(warm_start=True goes on from here)."
+        )
+
+    def _scores(self, X) -> np.ndarray:
+        """X coef' + intercept, in the dtype of X: a float32 X is not copied to float64."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        return safe_sparse_dot(X, self.coef_.T.astype(X.dtype), dense_output=True) + np.asarray(self.intercept_, X.dtype)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    # ---- what a subclass says --------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _target_checks(self) -> dict[str, Any]:
+        """Options of scikit-learn's validation for y."""
+
+    @abstractmethod
+    def _checked_target(self, y, sample_weight) -> Any:
+        """y as the problem needs it."""
+
+    @abstractmethod
+    def _block_classes(self, target) -> int | None:
+        """The number of classes of a block problem; None for one score per sample."""
+
+    @abstractmethod
+    def _problem(self, data, target, weight, regularizer, fence) -> Any: ...
+
+    @abstractmethod
+    def _shaped(self, coef, intercept) -> tuple[np.ndarray, Any]:
+        """coef_ and intercept_ in their public shapes."""
+
+    def _table(self, problem, w: np.ndarray) -> np.ndarray:
+        """The weights as (features + 1,) or (classes, features + 1)."""
+        return problem.table(w)

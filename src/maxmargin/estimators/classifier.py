@@ -1,0 +1,218 @@
+"""`SVMClassifier`: linear binary and multiclass support vector machines."""
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from ..losses.hinge import Hinge
+from ..losses.squared_hinge import SquaredHinge
+from ..problem import BlockProblem, ScalarProblem
+from .base import LinearSVM
+
+LOSSES = {"hinge": Hinge, "squared_hinge": SquaredHinge}
+
+
+class SVMClassifier(ClassifierMixin, LinearSVM):
+    """Linear support vector machine with a certificate: binary hinge, or Crammer-Singer for three classes and more.
+
+    Minimises 1/2 ||w||^2 + C sum_i s_i loss_i(w), as LinearSVC does, so that one can be swapped for the other. What is returned
+    carries `certificate_`: the value reached, a lower bound on the optimum, and the gap between them.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the losses against the regulariser. A mean form with parameter lam has C = 1 / (lam * n_samples).
+    loss : {"hinge", "squared_hinge"}, default="hinge"
+        "squared_hinge" is for two classes.
+    cost : array of shape (n_classes, n_classes) or dict of dicts, optional
+        cost[y, j], the margin that class y must keep from class j, in the order of `classes_` (or by name). The diagonal is zero;
+        by default all other entries are 1.
+    class_weight : dict or "balanced", optional
+        Factors on the weights of the samples of a class.
+    positive : bool or mask of shape (n_features,), default=False
+        Weights that must not be negative. The intercept is never constrained.
+    prior_mean : array of shape (n_features,) or (n_classes, n_features), optional
+        Mean of a Gaussian prior on the weights.
+    prior_scale : array of shape (n_features,) or (n_classes, n_features), optional
+        Its standard deviations.
+    prior_covariance : array of shape (n_features, n_features), optional
+        Its full covariance, shared by the classes. X is then replaced once by a dense float64 matrix of the same shape.
+    tol : float, default=1e-3
+        The relative duality gap to certify: (primal - dual) / |primal| <= tol.
+    max_iter : int, default=10_000
+        Passes over the data at the most.
+    max_time : float, optional
+        Seconds at the most. The model is then the best so far, with its true certificate and a ConvergenceWarning.
+    fit_intercept : bool, default=True
+        Whether a constant feature `intercept_scaling` is appended; its weight is regularised, as in LinearSVC.
+    intercept_scaling : float, default=1.0
+        The larger, the less the intercept is regularised.
+    solver : {"auto", "dual_coordinate"} or solver object, default="auto"
+        How the optimum is found.
+    warm_start : bool, default=False
+        Start the next `fit` from the duals of the last one, where the number of samples (and classes) is the same.
+    keep_duals : bool, default=False
+        Keep `dual_coef_`, and return exactly the weights that belong to it.
+    random_state : int, RandomState or None, default=None
+        Seed of the order of visits; an int makes runs repeatable.
+    n_jobs : int, optional
+        Threads for the passes that evaluate the objective. Coordinate steps follow each other and use one.
+    verbose : int, default=0
+        1 shows a line of progress on stderr.
+    dtype : {None, float32, float64}, default=None
+        What X is converted to; None leaves float32 and float64 as they are.
+
+    Attributes
+    ----------
+    coef_ : array of shape (1, n_features) for two classes, else (n_classes, n_features)
+    intercept_ : array of shape (1,) or (n_classes,)
+    classes_ : array of shape (n_classes,)
+    certificate_ : Certificate
+        `primal`, `dual`, `gap`, `relative_gap`, `converged`, `verified`, `message`.
+    history_ : History
+        The exact evaluations during the run: iteration, seconds, primal, dual, gap.
+    dual_coef_ : array of shape (n_samples,) or (n_samples, n_classes), with keep_duals=True
+        coef_ = sum_i dual_coef_[i] x_i (without prior and signs).
+    n_iter_ : int
+        Passes made.
+    n_features_in_ : int
+    feature_names_in_ : array of str, where X had column names
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> import maxmargin as mm
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = mm.SVMClassifier(random_state=0).fit(X, y)
+    >>> model.certificate_.converged
+    True
+    >>> model.score(X, y) > 0.9
+    True
+    """
+
+    _parameter_constraints = {
+        **LinearSVM._parameter_constraints,
+        "loss": [StrOptions(set(LOSSES))],
+        "cost": ["array-like", dict, None],
+        "class_weight": [StrOptions({"balanced"}), dict, None],
+    }
+
+    def __init__(
+        self,
+        C=1.0,
+        *,
+        loss="hinge",
+        cost=None,
+        class_weight=None,
+        positive=False,
+        prior_mean=None,
+        prior_scale=None,
+        prior_covariance=None,
+        tol=1e-3,
+        max_iter=10_000,
+        max_time=None,
+        fit_intercept=True,
+        intercept_scaling=1.0,
+        solver="auto",
+        warm_start=False,
+        keep_duals=False,
+        random_state=None,
+        n_jobs=None,
+        verbose=0,
+        dtype=None,
+    ):
+        self.C = C
+        self.loss = loss
+        self.cost = cost
+        self.class_weight = class_weight
+        self.positive = positive
+        self.prior_mean = prior_mean
+        self.prior_scale = prior_scale
+        self.prior_covariance = prior_covariance
+        self.tol = tol
+        self.max_iter = max_iter
+        self.max_time = max_time
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.solver = solver
+        self.warm_start = warm_start
+        self.keep_duals = keep_duals
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.dtype = dtype
+
+    def decision_function(self, X) -> np.ndarray:
+        """Scores: (n_samples,) for two classes, positive for `classes_[1]`; else (n_samples, n_classes)."""
+        scores = self._scores(X)
+        return scores.ravel() if scores.shape[1] == 1 else scores
+
+    def predict(self, X) -> np.ndarray:
+        """The class with the highest score."""
+        scores = self._scores(X)
+        best = (scores[:, 0] > 0).astype(np.intp) if scores.shape[1] == 1 else scores.argmax(axis=1)
+        return self.classes_[best]
+
+    def _target_checks(self):
+        return {}
+
+    def _checked_target(self, y, sample_weight):
+        check_classification_targets(y)
+        y = column_or_1d(y, warn=True)
+        self.classes_, label = np.unique(y, return_inverse=True)
+        count = len(self.classes_)
+        if count < 2:
+            raise ValueError(
+                "This solver needs samples of at least 2 classes in the data, but the data contains only one class: "
+                f"{self.classes_[0]!r}"
+            )
+        if count > 2 and self.loss != "hinge":
+            raise ValueError(f"loss={self.loss!r} is for two classes; y has {count}. Use loss='hinge'.")
+        return label.astype(np.int64), _cost_matrix(self.cost, self.classes_), self._class_factors(y, label, sample_weight)
+
+    def _class_factors(self, y, label, sample_weight) -> np.ndarray:
+        """The factor of `class_weight` on each class."""
+        if isinstance(self.class_weight, str):
+            mass = np.bincount(label, sample_weight, minlength=len(self.classes_))
+            return np.divide(mass.sum(), len(self.classes_) * mass, out=np.zeros_like(mass, dtype=float), where=mass > 0)
+        factors = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
+        if not np.all(np.isfinite(factors)) or np.any(factors < 0) or not np.any(factors > 0):
+            raise ValueError("class_weight must hold finite numbers >= 0, at least one of them positive.")
+        return factors
+
+    def _block_classes(self, target):
+        return None if len(self.classes_) == 2 else len(self.classes_)
+
+    def _problem(self, data, target, weight, regularizer, fence):
+        label, cost, factors = target
+        cap = self.C * weight * factors[label]
+        if len(self.classes_) == 2:
+            sign = np.where(label == 1, 1.0, -1.0)
+            return ScalarProblem(data, LOSSES[self.loss](sign, cost[label, 1 - label], cap), regularizer, fence)
+        return BlockProblem(data, label, cap, cost, regularizer, fence)
+
+    def _shaped(self, coef, intercept):
+        return np.atleast_2d(coef), np.atleast_1d(intercept)
+
+
+def _cost_matrix(cost, classes: np.ndarray) -> np.ndarray:
+    """The cost matrix in the order of `classes`, checked."""
+    count = len(classes)
+    if cost is None:
+        return 1.0 - np.eye(count)
+    if isinstance(cost, dict):
+        try:
+            cost = [[0.0 if a == b else cost[a][b] for b in classes.tolist()] for a in classes.tolist()]
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"cost as a dict needs cost[a][b] for every pair of different classes; missing: {error}.") from None
+    matrix = np.asarray(cost, dtype=np.float64)
+    if matrix.shape != (count, count):
+        raise ValueError(f"cost has shape {matrix.shape}; for the {count} classes in y it must be ({count}, {count}).")
+    if not np.all(np.isfinite(matrix)) or np.any(matrix < 0):
+        raise ValueError("cost must hold finite numbers >= 0.")
+    if np.any(np.diag(matrix) != 0):
+        raise ValueError("cost must be zero on its diagonal: the right answer costs nothing.")
+    return matrix

@@ -1,0 +1,119 @@
+"""`SVMRegressor`: linear epsilon-insensitive regression."""
+
+from numbers import Real
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from ..losses.epsilon_insensitive import EpsilonInsensitive
+from ..losses.squared_epsilon_insensitive import SquaredEpsilonInsensitive
+from ..problem import ScalarProblem
+from .base import LinearSVM
+
+LOSSES = {"epsilon_insensitive": EpsilonInsensitive, "squared_epsilon_insensitive": SquaredEpsilonInsensitive}
+
+
+class SVMRegressor(RegressorMixin, LinearSVM):
+    """Linear support vector regression with a certificate.
+
+    Minimises 1/2 ||w||^2 + C sum_i s_i max(0, |y_i - <w, x_i>| - epsilon), or the squares of these, as LinearSVR does.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the losses against the regulariser.
+    epsilon : float, default=0.1
+        Deviations up to this cost nothing.
+    loss : {"epsilon_insensitive", "squared_epsilon_insensitive"}, default="epsilon_insensitive"
+    positive, prior_mean, prior_scale, prior_covariance, tol, max_iter, max_time, fit_intercept, intercept_scaling, solver, \
+warm_start, keep_duals, random_state, n_jobs, verbose, dtype
+        As in `SVMClassifier`; means and scales have shape (n_features,).
+
+    Attributes
+    ----------
+    coef_ : array of shape (n_features,)
+    intercept_ : array of shape (1,)
+    certificate_, history_, n_iter_, n_features_in_, feature_names_in_
+        As in `SVMClassifier`.
+    dual_coef_ : array of shape (n_samples,), with keep_duals=True
+        coef_ = sum_i dual_coef_[i] x_i (without prior and signs).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> import maxmargin as mm
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = mm.SVMRegressor(C=100.0, random_state=0).fit(X, y)
+    >>> model.certificate_.relative_gap <= model.tol
+    True
+    """
+
+    _parameter_constraints = {
+        **LinearSVM._parameter_constraints,
+        "epsilon": [Interval(Real, 0.0, None, closed="left")],
+        "loss": [StrOptions(set(LOSSES))],
+    }
+
+    def __init__(
+        self,
+        C=1.0,
+        *,
+        epsilon=0.1,
+        loss="epsilon_insensitive",
+        positive=False,
+        prior_mean=None,
+        prior_scale=None,
+        prior_covariance=None,
+        tol=1e-3,
+        max_iter=10_000,
+        max_time=None,
+        fit_intercept=True,
+        intercept_scaling=1.0,
+        solver="auto",
+        warm_start=False,
+        keep_duals=False,
+        random_state=None,
+        n_jobs=None,
+        verbose=0,
+        dtype=None,
+    ):
+        self.C = C
+        self.epsilon = epsilon
+        self.loss = loss
+        self.positive = positive
+        self.prior_mean = prior_mean
+        self.prior_scale = prior_scale
+        self.prior_covariance = prior_covariance
+        self.tol = tol
+        self.max_iter = max_iter
+        self.max_time = max_time
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.solver = solver
+        self.warm_start = warm_start
+        self.keep_duals = keep_duals
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.dtype = dtype
+
+    def predict(self, X) -> np.ndarray:
+        """The predicted targets."""
+        return self._scores(X)
+
+    def _target_checks(self):
+        return {"y_numeric": True}
+
+    def _checked_target(self, y, sample_weight):
+        return np.asarray(y, dtype=np.float64)
+
+    def _block_classes(self, target):
+        return None
+
+    def _problem(self, data, target, weight, regularizer, fence):
+        loss = LOSSES[self.loss](target, float(self.epsilon), self.C * weight)
+        return ScalarProblem(data, loss, regularizer, fence)
+
+    def _shaped(self, coef, intercept):
+        return coef, np.atleast_1d(intercept)

@@ -1,0 +1,355 @@
+"""Rows of classes held in vector registers.
+
+Scores and duals of a multiclass example are rows over the classes. numba does not turn the short loop over classes into vector
+instructions (it cannot prove that two arrays do not overlap), so a *vector* is a value of its own here: 64 bytes, one cache line, 16
+float32 or 8 float64 classes. A lane array is three-dimensional and C-ordered with one vector along its last axis:
+
+    weights  (blocks, features + 1, width)     duals  (examples, blocks, width)     scratch  (1, blocks, width)
+
+Uncompiled, a vector is a small NumPy array and every function below is what its body says; compiled, it is one or a few instructions.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic, models, overload, register_model
+
+from .jit import jitable
+
+BYTES = 32
+
+
+def width(dtype) -> int:
+    """How many classes one vector of this dtype holds."""
+    return BYTES // np.dtype(dtype).itemsize
+
+
+def aligned(shape: tuple[int, ...], dtype) -> np.ndarray:
+    """An array of zeros that starts on a cache line, so that a vector never straddles two."""
+    size, item = int(np.prod(shape)), np.dtype(dtype).itemsize
+    raw = np.zeros(size + width(dtype), dtype)
+    skip = (-raw.ctypes.data % BYTES) // item
+    return raw[skip : skip + size].reshape(shape)
+
+
+def zeros_lanes(first: int, second: int, dtype) -> np.ndarray:
+    """A lane array of zeros."""
+    return aligned((first, second, width(dtype)), dtype)
+
+
+class Table(NamedTuple):
+    """A (rows, blocks, width) lane array and the same memory as (rows, blocks * width), for access class by class.
+
+    Both views are made once, in Python: inside a kernel a reshape costs as much as a dozen classes.
+    """
+
+    lanes: np.ndarray
+    flat: np.ndarray
+
+
+def table(array: np.ndarray) -> Table:
+    return Table(array, array.reshape(array.shape[0], -1))
+
+
+def zeros_table(count: int, blocks: int, dtype) -> Table:
+    return table(zeros_lanes(count, blocks, dtype))
+
+
+def convert(array: np.ndarray, dtype) -> np.ndarray:
+    """An aligned copy in another dtype. A (blocks, features, width) lane array gets the other dtype's width; surplus lanes are zero."""
+    if array.ndim != 3 or array.shape[2] == width(dtype):
+        result = aligned(array.shape, dtype)
+        result[...] = array
+        return result
+    blocks, features, old = array.shape
+    new, narrow = width(dtype), min(old, width(dtype))
+    result = aligned((-(-blocks * old // new), features, new), dtype)
+    for lane in range(0, blocks * old, narrow):
+        result[lane // new, :, lane % new : lane % new + narrow] = array[lane // old, :, lane % old : lane % old + narrow]
+    return result
+
+
+def from_table(table: np.ndarray, dtype, fill: float = 0.0) -> np.ndarray:
+    """A (classes, features) table as a (blocks, features, width) lane array, unused lanes set to `fill`."""
+    classes, features = table.shape
+    lanes = width(dtype)
+    result = zeros_lanes(-(-classes // lanes), features, dtype)
+    for c in range(result.shape[0] * lanes):
+        result[c // lanes, :, c % lanes] = table[c] if c < classes else fill
+    return result
+
+
+def to_table(weights: np.ndarray, classes: int) -> np.ndarray:
+    """The (classes, features) table of a (blocks, features, width) lane array, as a C-ordered copy."""
+    blocks, features, lanes = weights.shape
+    return np.ascontiguousarray(weights.transpose(0, 2, 1).reshape(blocks * lanes, features)[:classes])
+
+
+def pack(table: np.ndarray, dtype, fill: float = 0.0) -> np.ndarray:
+    """A (rows, classes) table as a (rows, blocks, width) lane array, unused lanes set to `fill`."""
+    rows, classes = table.shape
+    lanes = width(dtype)
+    blocks = -(-classes // lanes)
+    result = zeros_lanes(rows, blocks, dtype)
+    flat = result.reshape(rows, blocks * lanes)
+    flat[:, :classes] = table
+    flat[:, classes:] = fill
+    return result
+
+
+def unpack(packed: np.ndarray, classes: int) -> np.ndarray:
+    """The (rows, classes) table of a (rows, blocks, width) lane array: a view."""
+    return packed.reshape(packed.shape[0], -1)[:, :classes]
+
+
+class Vector(types.Type):
+    """numba's type of a vector value."""
+
+    def __init__(self, dtype):
+        self.dtype = dtype
+        self.count = BYTES * 8 // dtype.bitwidth
+        super().__init__(name=f"Vector({dtype})")
+
+
+@register_model(Vector)
+class VectorModel(models.PrimitiveModel):
+    def __init__(self, manager, vector):
+        element = ir.FloatType() if vector.dtype.bitwidth == 32 else ir.DoubleType()
+        super().__init__(manager, vector, ir.VectorType(element, vector.count))
+
+
+# ---- plain Python: what each function means -------------------------------------------------------------------------------------
+
+
+def zeros_like(array):
+    """A vector of zeros of the array's dtype."""
+    return np.zeros(array.shape[2], array.dtype)
+
+
+def load(array, i, j):
+    """The vector array[i, j, :]."""
+    return array[i, j].copy()
+
+
+def store(array, i, j, vector):
+    """array[i, j, :] = vector"""
+    array[i, j] = vector
+
+
+def fma(vector, x, other):
+    """vector + x * other, with a scalar x"""
+    return vector + vector.dtype.type(x) * other
+
+
+def add(vector, other):
+    """vector + other"""
+    return vector + other
+
+
+def subtract(vector, other):
+    """vector - other"""
+    return vector - other
+
+
+def multiply(vector, other):
+    """vector * other, lane by lane"""
+    return vector * other
+
+
+def shift(vector, x):
+    """vector + x, with a scalar x"""
+    return vector + vector.dtype.type(x)
+
+
+def maximum(vector, other):
+    """the larger of the two, lane by lane"""
+    return np.maximum(vector, other)
+
+
+def where_negative(vector, chosen):
+    """`chosen` in the lanes where the vector is negative, zero elsewhere"""
+    return np.where(vector < 0, chosen, vector.dtype.type(0))
+
+
+def total(vector):
+    """the sum over the lanes"""
+    return vector.sum()
+
+
+def largest(vector):
+    """the largest lane"""
+    return vector.max()
+
+
+def magnitude(vector):
+    """the largest absolute value over the lanes"""
+    return np.abs(vector).max()
+
+
+@jitable
+def magnitude_row(array, i):
+    """the largest absolute value of array[i]"""
+    result = array.dtype.type(0)
+    for b in range(array.shape[1]):
+        result = max(result, magnitude(load(array, i, b)))
+    return result
+
+
+# ---- compiled: the same as instructions -----------------------------------------------------------------------------------------
+
+CONTRACT, REORDER = ("contract",), ("contract", "reassoc", "nsz")
+
+
+def _instruction(plain):
+    """Let `plain` mean, in compiled code, the instructions that the decorated function emits."""
+
+    def register(typer):
+        emit = intrinsic(typer)
+        implementation = {
+            1: lambda a: emit(a),
+            2: lambda a, b: emit(a, b),
+            3: lambda a, b, c: emit(a, b, c),
+            4: lambda a, b, c, d: emit(a, b, c, d),
+        }[plain.__code__.co_argcount]
+        overload(plain, strict=False)(lambda *args: implementation)
+        return typer
+
+    return register
+
+
+def _address(context, builder, array_type, array, i, j, index_types):
+    """A pointer to array[i, j, 0], read as a vector; indices are taken as non-negative."""
+    structure = context.make_array(array_type)(context, builder, array)
+    vector = Vector(array_type.dtype)
+    word = ir.IntType(64)
+
+    def widened(value, kind):
+        if value.type.width == 64:
+            return value
+        return builder.sext(value, word) if kind.signed else builder.zext(value, word)
+
+    row = builder.mul(widened(i, index_types[0]), builder.extract_value(structure.shape, 1))
+    offset = builder.mul(builder.add(row, widened(j, index_types[1])), ir.Constant(word, vector.count))
+    return builder.bitcast(builder.gep(structure.data, [offset]), context.get_value_type(vector).as_pointer())
+
+
+def _splat(context, builder, scalar, kind, vector):
+    """A scalar of numba type `kind`, converted and repeated in every lane."""
+    value = context.cast(builder, scalar, kind, vector.dtype)
+    undefined = ir.Constant(ir.VectorType(value.type, vector.count), ir.Undefined)
+    first = builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
+    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count))
+
+
+def _call(builder, name, vector, kind, arguments, fastmath=()):
+    """LLVM's intrinsic `name` on vectors of this type."""
+    function_type = ir.FunctionType(kind, [argument.type for argument in arguments])
+    function = builder.module.declare_intrinsic(f"{name}.v{vector.count}f{vector.dtype.bitwidth}", (), function_type)
+    return builder.call(function, arguments, fastmath=fastmath)
+
+
+@_instruction(zeros_like)
+def _(typing, array):
+    vector = Vector(array.dtype)
+
+    def emit(context, builder, signature, args):
+        return ir.Constant(context.get_value_type(vector), [0.0] * vector.count)
+
+    return vector(array), emit
+
+
+@_instruction(load)
+def _(typing, array, i, j):
+    def emit(context, builder, signature, args):
+        value = builder.load(_address(context, builder, signature.args[0], *args, signature.args[1:]))
+        value.align = array.dtype.bitwidth // 8
+        return value
+
+    return Vector(array.dtype)(array, i, j), emit
+
+
+@_instruction(store)
+def _(typing, array, i, j, vector):
+    def emit(context, builder, signature, args):
+        pointer = _address(context, builder, signature.args[0], *args[:3], signature.args[1:3])
+        builder.store(args[3], pointer).align = array.dtype.bitwidth // 8
+        return context.get_dummy_value()
+
+    return types.void(array, i, j, vector), emit
+
+
+@_instruction(fma)
+def _(typing, vector, x, other):
+    def emit(context, builder, signature, args):
+        repeated = _splat(context, builder, args[1], signature.args[1], vector)
+        return builder.fadd(args[0], builder.fmul(repeated, args[2], flags=CONTRACT), flags=CONTRACT)
+
+    return vector(vector, x, other), emit
+
+
+@_instruction(shift)
+def _(typing, vector, x):
+    def emit(context, builder, signature, args):
+        return builder.fadd(args[0], _splat(context, builder, args[1], signature.args[1], vector), flags=CONTRACT)
+
+    return vector(vector, x), emit
+
+
+def _lanewise(name):
+    def typer(typing, vector, other):
+        def emit(context, builder, signature, args):
+            return getattr(builder, name)(args[0], args[1], flags=CONTRACT)
+
+        return vector(vector, other), emit
+
+    return typer
+
+
+_instruction(add)(_lanewise("fadd"))
+_instruction(subtract)(_lanewise("fsub"))
+_instruction(multiply)(_lanewise("fmul"))
+
+
+@_instruction(maximum)
+def _(typing, vector, other):
+    def emit(context, builder, signature, args):
+        return builder.select(builder.fcmp_ordered(">", args[0], args[1]), args[0], args[1])
+
+    return vector(vector, other), emit
+
+
+@_instruction(where_negative)
+def _(typing, vector, chosen):
+    def emit(context, builder, signature, args):
+        zero = ir.Constant(args[0].type, [0.0] * vector.count)
+        return builder.select(builder.fcmp_ordered("<", args[0], zero), args[1], zero)
+
+    return vector(vector, chosen), emit
+
+
+@_instruction(total)
+def _(typing, vector):
+    def emit(context, builder, signature, args):
+        element = args[0].type.element
+        return _call(builder, "llvm.vector.reduce.fadd", vector, element, [ir.Constant(element, -0.0), args[0]], REORDER)
+
+    return vector.dtype(vector), emit
+
+
+@_instruction(largest)
+def _(typing, vector):
+    def emit(context, builder, signature, args):
+        return _call(builder, "llvm.vector.reduce.fmax", vector, args[0].type.element, [args[0]])
+
+    return vector.dtype(vector), emit
+
+
+@_instruction(magnitude)
+def _(typing, vector):
+    def emit(context, builder, signature, args):
+        absolute = _call(builder, "llvm.fabs", vector, args[0].type, [args[0]])
+        return _call(builder, "llvm.vector.reduce.fmax", vector, args[0].type.element, [absolute])
+
+    return vector.dtype(vector), emit

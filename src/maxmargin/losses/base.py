@@ -1,0 +1,54 @@
+"""What a loss must be able to do. Weights and C are part of its numbers, so that sums need no further factors.
+
+Two families share one shape. A *scalar* loss sees one score z = <w, x_i> and has one dual b_i, with v = sum_i b_i x_i. A *block*
+loss sees a row of class scores and has a row of duals, held as lane arrays. In both, by Fenchel and Young,
+
+    gap_i = value(z) - reward(b) + b z  >= 0,        P - D = sum_i gap_i   at  w = w(b),
+
+so that each example knows its own share of the duality gap.
+"""
+
+from ..jit import generic
+
+
+@generic
+def value(loss, i, score):
+    """The loss of example i, weighted, at this score."""
+
+
+@generic
+def reward(loss, i, dual):
+    """What example i adds to the dual value."""
+
+
+@generic
+def step(loss, i, score, dual, curvature):
+    """The dual of example i that is best with all others fixed; curvature = ||x_i||^2."""
+
+
+@generic
+def clip(loss, i, dual):
+    """The nearest feasible dual."""
+
+
+@generic
+def row_value(loss, i, scores):
+    """The loss of example i, weighted, at a row of scores."""
+
+
+@generic
+def row_step(loss, i, curvature, scores, duals, change):
+    """Put the best row of duals of example i in place and the difference into `change`. Overwrites `scores`.
+
+    Returns the share of the gap before the step, the largest change of a dual and the change of the reward.
+    """
+
+
+@generic
+def row_reach(loss, i, duals, before, reach):
+    """The largest t <= reach for which duals + t (duals - before) stays feasible, and the change of the reward per unit of t."""
+
+
+@generic
+def row_repair(loss, i, duals, out):
+    """Write the feasible float64 duals nearest to the stored ones to out[0]; returns their reward."""

@@ -1,0 +1,53 @@
+"""Not a loss but a wall: <w, x> >= 0 for every row, or for every class of a row. The dual b >= 0 has no reward and no upper bound.
+
+Used for sign constraints under a full prior covariance, where they are half-spaces in the coordinates of the solver.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .. import lanes
+from .base import clip, reward, row_step, step, value
+
+
+class NonNegative(NamedTuple):
+    rows: int
+
+
+class NonNegativeRow(NamedTuple):
+    rows: int
+
+
+@value.register(NonNegative)
+def _(loss, i, score):
+    return 0.0
+
+
+@reward.register(NonNegative)
+def _(loss, i, dual):
+    return 0.0
+
+
+@clip.register(NonNegative)
+def _(loss, i, dual):
+    return max(dual, 0.0)
+
+
+@step.register(NonNegative)
+def _(loss, i, score, dual, curvature):
+    return max(dual - score / curvature, 0.0)
+
+
+@row_step.register(NonNegativeRow)
+def _(loss, i, curvature, scores, duals, change):
+    zero, moved, linear = lanes.zeros_like(scores.lanes), 0.0, lanes.zeros_like(scores.lanes)
+    for b in range(scores.lanes.shape[1]):
+        held, score = lanes.load(duals.lanes, i, b), lanes.load(scores.lanes, 0, b)
+        linear = lanes.add(linear, lanes.multiply(held, score))
+        new = lanes.maximum(lanes.fma(held, -1.0 / curvature, score), zero)
+        difference = lanes.subtract(new, held)
+        lanes.store(duals.lanes, i, b, new)
+        lanes.store(change.lanes, 0, b, difference)
+        moved = max(moved, np.float64(lanes.magnitude(difference)))
+    return np.float64(lanes.total(linear)), moved, 0.0

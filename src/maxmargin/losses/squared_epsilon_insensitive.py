@@ -1,0 +1,42 @@
+"""The squared epsilon-insensitive loss: cap_i max(0, |target_i - z| - epsilon)^2, the dual b_i free.
+
+Its reward is target_i b - epsilon |b| - b^2 / (4 cap_i).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .base import clip, reward, step, value
+
+
+class SquaredEpsilonInsensitive(NamedTuple):
+    target: np.ndarray
+    epsilon: float
+    cap: np.ndarray
+
+
+@value.register(SquaredEpsilonInsensitive)
+def _(loss, i, score):
+    excess = max(abs(loss.target[i] - score) - loss.epsilon, 0.0)
+    return loss.cap[i] * excess * excess
+
+
+@reward.register(SquaredEpsilonInsensitive)
+def _(loss, i, dual):
+    if dual == 0.0:
+        return 0.0
+    return loss.target[i] * dual - loss.epsilon * abs(dual) - dual * dual / (4.0 * loss.cap[i])
+
+
+@clip.register(SquaredEpsilonInsensitive)
+def _(loss, i, dual):
+    return dual if loss.cap[i] > 0.0 else 0.0
+
+
+@step.register(SquaredEpsilonInsensitive)
+def _(loss, i, score, dual, curvature):
+    if loss.cap[i] <= 0.0:
+        return 0.0
+    u = loss.target[i] - score + curvature * dual
+    return (max(u - loss.epsilon, 0.0) + min(u + loss.epsilon, 0.0)) / (curvature + 0.5 / loss.cap[i])

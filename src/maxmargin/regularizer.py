@@ -1,0 +1,181 @@
+"""The quadratic term: a Gaussian prior on the weights and sign constraints, in the user's own coordinates.
+
+    1/2 sum_j (w_j - mean_j)^2 / variance_j     subject to  w_j >= lower_j   (lower_j = 0 or -inf)
+
+For duals a of examples x, let v = mean + variance * sum_i a_i x_i, unclipped. The best weights are w = max(v, lower) and the dual
+loses (MATH: Ramanan 2013, section 5, corrected)
+
+    sum_j [ (w_j - mean_j)^2 / 2 - w_j (v_j - mean_j) ] / variance_j
+
+which is -1/2 ||v||^2 without prior and constraints. Clipping v itself, as the paper's two-line recipe reads, converges elsewhere.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from . import lanes
+from .data.rows import add, add_clipped, add_scaled, update, update_clipped
+from .jit import generic
+
+
+@dataclass(frozen=True)
+class Regularizer:
+    """Prior and constraints. Arrays have the shape of the weights of the problem they belong to; None is the plain case."""
+
+    mean: np.ndarray | None = None
+    variance: np.ndarray | None = None
+    lower: np.ndarray | None = None
+
+    def start(self, shape) -> np.ndarray:
+        """v with all duals at zero."""
+        return np.zeros(shape) if self.mean is None else self.mean.copy()
+
+    def weights(self, v: np.ndarray) -> np.ndarray:
+        """The minimiser w of the Lagrangian at v."""
+        return v if self.lower is None else np.maximum(v, self.lower)
+
+    def penalty(self, w: np.ndarray) -> float:
+        """The quadratic term at w."""
+        return 0.5 * self._inner(self._centred(w), self._centred(w))
+
+    def dual(self, v: np.ndarray) -> float:
+        """What the quadratic term contributes to the dual value at v."""
+        w = self.weights(v)
+        centred = self._centred(w)
+        return 0.5 * self._inner(centred, centred) - self._inner(w, self._centred(v))
+
+    def _centred(self, w):
+        return w if self.mean is None else w - self.mean
+
+    def _inner(self, a, b) -> float:
+        a = a if self.variance is None else a / self.variance
+        return float(np.vdot(a, b))
+
+    def space(self, v: np.ndarray, dtype) -> "Free | Shaped":
+        """The weights as a solver moves them, in the dtype of the iterations."""
+        if self.mean is None and self.variance is None and self.lower is None:
+            return Free(lanes.convert(v, dtype))
+        mean = np.zeros(v.shape) if self.mean is None else self.mean
+        variance = np.ones(v.shape) if self.variance is None else self.variance
+        lower = np.full(v.shape, -np.inf) if self.lower is None else self.lower
+        arrays = v, np.maximum(v, lower), mean, variance, lower
+        return Shaped(*(lanes.convert(array, dtype) for array in arrays))
+
+
+class Free(NamedTuple):
+    """Weights without a prior or signs: w is v."""
+
+    w: np.ndarray
+
+
+class Shaped(NamedTuple):
+    """Weights with prior means, variances and lower bounds: v is moved, w = max(v, lower) is what scores use."""
+
+    v: np.ndarray
+    w: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+    lower: np.ndarray
+
+
+def unclipped(space: Free | Shaped) -> np.ndarray:
+    """v of either kind."""
+    return space.v if isinstance(space, Shaped) else space.w
+
+
+def like(space: Free | Shaped) -> Free | Shaped:
+    """A second set of weights beside `space`, under the same prior."""
+    if isinstance(space, Shaped):
+        return space._replace(v=lanes.convert(space.v, space.v.dtype), w=lanes.convert(space.w, space.w.dtype))
+    return Free(lanes.convert(space.w, space.w.dtype))
+
+
+@generic
+def move(space, X, i, t):
+    """Add t x_i to the weights (a scalar problem)."""
+
+
+@generic
+def move_row(space, X, i, change):
+    """Add x_i times a row of classes to the weights (a block problem)."""
+
+
+@generic
+def spread(space, X, i, t, out):
+    """out += t variance * x_i: after it <out, x_k> is the inner product that the dual's curvature has."""
+
+
+@generic
+def quadratic(space):
+    """What the quadratic term contributes to the dual value, summed in float64."""
+
+
+@generic
+def extrapolate(space, before, t, result):
+    """result = v + t (v - before), clipped where there are bounds."""
+
+
+@move.register(Free)
+def _(space, X, i, t):
+    add(X, i, space.w.dtype.type(t), space.w)
+
+
+@move.register(Shaped)
+def _(space, X, i, t):
+    add_clipped(X, i, space.w.dtype.type(t), space.variance, space.lower, space.v, space.w)
+
+
+@move_row.register(Free)
+def _(space, X, i, change):
+    update(X, i, change, space.w)
+
+
+@move_row.register(Shaped)
+def _(space, X, i, change):
+    update_clipped(X, i, change, space.variance, space.lower, space.v, space.w)
+
+
+@spread.register(Free)
+def _(space, X, i, t, out):
+    add(X, i, out.dtype.type(t), out)
+
+
+@spread.register(Shaped)
+def _(space, X, i, t, out):
+    add_scaled(X, i, out.dtype.type(t), space.variance, out)
+
+
+@quadratic.register(Free)
+def _(space):
+    w, total = space.w.reshape(-1), 0.0
+    for j in range(w.size):
+        total += np.float64(w[j]) * w[j]
+    return -0.5 * total
+
+
+@quadratic.register(Shaped)
+def _(space):
+    v, w, mean = space.v.reshape(-1), space.w.reshape(-1), space.mean.reshape(-1)
+    variance, total = space.variance.reshape(-1), 0.0
+    for j in range(w.size):
+        centred = np.float64(w[j]) - mean[j]
+        total += (0.5 * centred * centred - w[j] * (np.float64(v[j]) - mean[j])) / variance[j]
+    return total
+
+
+@extrapolate.register(Free)
+def _(space, before, t, result):
+    old, now, new = before.reshape(-1), space.w.reshape(-1), result.w.reshape(-1)
+    for j in range(now.size):
+        new[j] = now[j] + now.dtype.type(t) * (now[j] - old[j])
+
+
+@extrapolate.register(Shaped)
+def _(space, before, t, result):
+    old, now, new = before.reshape(-1), space.v.reshape(-1), result.v.reshape(-1)
+    w, lower = result.w.reshape(-1), space.lower.reshape(-1)
+    for j in range(now.size):
+        new[j] = now[j] + now.dtype.type(t) * (now[j] - old[j])
+        w[j] = max(new[j], lower[j])

@@ -1,0 +1,87 @@
+"""What a solver returns: weights, a certificate, and how it got there."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, overload
+
+import numpy as np
+
+TINY = float(np.finfo(np.float64).tiny)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A proof of how good a model is: dual <= optimum <= primal, both computed in float64 and not estimated.
+
+    primal : the objective at the returned weights, by a full pass over the data
+    dual : the dual objective at the stored dual variables, a lower bound on the optimum
+    gap, relative_gap : primal - dual, and that divided by |primal|
+    converged : relative_gap <= tol was reached
+    verified : the primal value covers every example (always so for data in memory)
+    message : how the run ended, in a sentence
+    """
+
+    primal: float
+    dual: float
+    gap: float
+    relative_gap: float
+    converged: bool
+    verified: bool
+    message: str
+
+    def __str__(self) -> str:
+        state = "converged" if self.converged else "not converged"
+        return (
+            f"{state}: primal {self.primal:.9g}, dual {self.dual:.9g}, "
+            f"gap {self.gap:.3g} ({100 * self.relative_gap:.3g} % of the primal). {self.message}"
+        )
+
+
+def relative(primal: float, dual: float) -> float:
+    """The gap as a part of |primal|; zero where both are zero."""
+    return (primal - dual) / max(abs(primal), TINY)
+
+
+class Record(NamedTuple):
+    """One exact evaluation during a run."""
+
+    iteration: int
+    seconds: float
+    primal: float
+    dual: float
+    gap: float
+
+
+class History(Sequence[Record]):
+    """The exact evaluations of a run, in order. `seconds` counts from the start of the solver."""
+
+    def __init__(self, records: Sequence[Record] = ()):
+        self._records = list(records)
+
+    def append(self, record: Record) -> None:
+        self._records.append(record)
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Record]: ...
+    def __getitem__(self, index):
+        return self._records[index]
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __repr__(self) -> str:
+        return f"History({len(self)} records" + (f", last {self._records[-1]})" if self._records else ")")
+
+
+@dataclass(frozen=True)
+class Result:
+    """The outcome of a solver. `w` has the layout of the problem; `duals` are those whose value the certificate states."""
+
+    w: np.ndarray
+    certificate: Certificate
+    history: History
+    message: str
+    n_iter: int
+    duals: np.ndarray

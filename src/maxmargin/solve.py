@@ -1,0 +1,62 @@
+"""`solve`: the low-level generalised SVM, without an estimator."""
+
+import numpy as np
+from joblib import effective_n_jobs
+
+from .explicit import ExplicitProblem
+from .result import History, Result
+from .solvers import resolve
+from .solvers.loop import Budget
+
+
+def solve(
+    problem: ExplicitProblem,
+    C: float = 1.0,
+    solver="auto",
+    tol: float = 1e-3,
+    *,
+    max_iter: int = 10_000,
+    max_time: float | None = None,
+    random_state: int = 0,
+    duals: np.ndarray | None = None,
+    n_jobs: int | None = None,
+) -> Result:
+    """Solve an `ExplicitProblem` to a certified relative gap.
+
+    Parameters
+    ----------
+    problem : ExplicitProblem
+    C : float
+        Weight of the losses against the regulariser.
+    solver : str or solver object
+    tol : float
+        The relative duality gap to certify.
+    max_iter, max_time
+        Passes and seconds at the most; the result says in its certificate whether `tol` was reached.
+    random_state : int
+        Seed of the order of visits.
+    duals : array of shape (rows,), optional
+        A hot start: the `duals` of an earlier result on the same rows. They are made feasible for this C.
+    n_jobs : int, optional
+        Threads for the passes that evaluate the objective.
+
+    Returns
+    -------
+    Result
+        `w` (one weight a feature), `certificate`, `history`, `message`, `n_iter` and `duals` (one a row).
+    """
+    if not isinstance(problem, ExplicitProblem):
+        raise TypeError(f"problem must be an ExplicitProblem, got {type(problem).__name__}.")
+    if not (np.isfinite(C) and C > 0):
+        raise ValueError(f"C must be a finite number > 0, got {C!r}.")
+    if not tol > 0:
+        raise ValueError(f"tol must be > 0, got {tol!r}.")
+    bound = problem.bind(C)
+    if duals is not None:
+        duals = np.asarray(duals, dtype=np.float64)
+        if duals.shape != bound.margin.shape or not np.all(np.isfinite(duals)):
+            raise ValueError(f"duals must be {bound.margin.size} finite numbers, one for each row of X.")
+    budget = Budget(tol, max_iter, max_time, effective_n_jobs(n_jobs))
+    result = resolve(solver).solve(bound, budget, History(), seed=random_state, duals=duals)
+    w = problem.weights_of(result.w)
+    return Result(w, result.certificate, result.history, result.message, result.n_iter, result.duals)

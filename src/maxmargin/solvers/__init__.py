@@ -1,0 +1,16 @@
+"""Solvers. A new solver is one new file and one line in `NAMES`; `loop` is the one outer loop."""
+
+from .dual_coordinate import DualCoordinate
+
+NAMES = {"auto": DualCoordinate, "dual_coordinate": DualCoordinate}
+
+
+def resolve(solver):
+    """A solver object from a short name, or the object itself."""
+    if isinstance(solver, str):
+        if solver not in NAMES:
+            raise ValueError(f"Unknown solver {solver!r}; known names are {', '.join(sorted(NAMES))}.")
+        return NAMES[solver]()
+    if not hasattr(solver, "solve") or not hasattr(solver, "accepts"):
+        raise TypeError(f"solver must be one of {', '.join(sorted(NAMES))} or a solver object, got {solver!r}.")
+    return solver

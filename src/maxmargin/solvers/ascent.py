@@ -1,0 +1,402 @@
+"""Block-coordinate ascent on the dual, accelerated: the part that scalar and multiclass problems share.
+
+A pass visits the examples that are due in random order, solves each one's block of duals exactly with the others fixed, and keeps the
+weights in step (Ramanan 2013, Algorithm 1, for blocks with a closed-form solution). After a pass the duals are extrapolated along
+their last change (Nesterov's momentum, restarted when the dual value would fall):
+
+    y = x + t (x - x_before),   t = m / (m + 3),   m = passes since the last restart
+
+each example only as far as its own constraints allow; the weights follow as v + t (v - v_before), corrected for the examples that had
+to stop early. The dual value is known exactly before the step is taken, so it never falls. On ill-conditioned problems this halves the
+number of visits.
+
+The primal value at w(x) fluctuates long after the dual has settled, therefore an average of the weights after each pass is offered as
+a second candidate for the certificate.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import lanes
+from ..data import rows
+from ..data.rows import dot
+from ..jit import kernel
+from ..losses.base import clip, reward, row_reach, row_step, step, value
+from ..losses.nonnegative import NonNegative, NonNegativeRow
+from ..problem import BlockProblem, ScalarProblem
+from ..regularizer import extrapolate, like, move, move_row, quadratic, unclipped
+from .schedule import gather, resting, schedule, settle, visited
+
+WALKS = 16  # walks along the fence during a pass
+START = 5  # passes before the first extrapolation: an easy problem is solved by then
+FARTHEST = 0.9  # the longest extrapolation, in units of the last change
+CALM = 0.1  # an example rests when its share of the gap is below this part of the average share the target allows
+
+
+@kernel
+def dual_part(space):
+    return quadratic(space)
+
+
+@kernel
+def push(space, before, t, result):
+    """The extrapolated weights, in `result`."""
+    extrapolate(space, before, t, result)
+
+
+@kernel
+def accumulate(w, total):
+    flat, result = w.reshape(-1), total.reshape(-1)
+    for j in range(flat.size):
+        result[j] += flat[j]
+
+
+# ---- one score per example ------------------------------------------------------------------------------------------------------
+
+
+@kernel
+def scalar_pass(X, loss, space, duals, curvature, plan, visit, level):
+    """Visit plan.order[start:stop]; returns the sum of the shares of the gap and the change of the reward."""
+    now, start, stop = visit
+    gap, gain = 0.0, 0.0
+    for k in range(start, stop):
+        i = plan.order[k]
+        score = np.float64(dot(X, i, space.w))
+        old = duals[i]
+        new = step(loss, i, score, old, curvature[i])
+        held = reward(loss, i, old)
+        share = value(loss, i, score) - held + old * score
+        if new != old:
+            move(space, X, i, new - old)
+            gain += reward(loss, i, new) - held
+            duals[i] = new
+        gap += share
+        settle(plan, i, now, share <= level)
+    return gap, gain
+
+
+@kernel
+def scalar_reach(X, loss, space, duals, before, plan, now, t):
+    """How far each visited dual can be extrapolated: into `before`, which is free after this; corrects the pushed weights."""
+    gain = 0.0
+    for i in range(duals.size):
+        if visited(plan, i, now):
+            change = duals[i] - before[i]
+            target = duals[i] if resting(plan, i) else clip(loss, i, duals[i] + t * change)
+            short = target - duals[i] - t * change
+            if short != 0.0:
+                move(space, X, i, short)
+            gain += reward(loss, i, target) - reward(loss, i, duals[i])
+            before[i] = target
+    return gain
+
+
+@kernel
+def scalar_settle(duals, before, plan, now, accept):
+    """Take the extrapolated duals (or not) and remember the ones of this pass."""
+    for i in range(duals.size):
+        if visited(plan, i, now):
+            target = before[i]
+            before[i] = duals[i]
+            if accept:
+                duals[i] = target
+
+
+# ---- a row of classes per example -----------------------------------------------------------------------------------------------
+
+
+@kernel
+def row_pass(X, loss, space, duals, curvature, plan, visit, scratch):
+    """As `scalar_pass`, for rows; scratch holds scores, change and the level of calm."""
+    now, start, stop = visit
+    scores, change, level = scratch
+    gap, gain = 0.0, 0.0
+    for k in range(start, stop):
+        i = plan.order[k]
+        rows.scores(X, i, space.w, scores.lanes)
+        share, moved, reward_change = row_step(loss, i, curvature[i], scores, duals, change)
+        if moved > 0.0:
+            move_row(space, X, i, change.lanes)
+            gain += reward_change
+        gap += share
+        settle(plan, i, now, share <= level)
+    return gap, gain
+
+
+@kernel
+def row_reaches(X, loss, space, duals, before, plan, now, scratch):
+    """As `scalar_reach`, for rows: writes each row's own step to `reached`."""
+    reached, change, t = scratch
+    gain = 0.0
+    for i in range(reached.size):
+        if visited(plan, i, now):
+            far, slope = row_reach(loss, i, duals, before, t)
+            if resting(plan, i):
+                far = 0.0
+            if far != t:
+                for b in range(change.lanes.shape[1]):
+                    difference = lanes.subtract(lanes.load(duals.lanes, i, b), lanes.load(before.lanes, i, b))
+                    lanes.store(change.lanes, 0, b, lanes.fma(lanes.zeros_like(change.lanes), far - t, difference))
+                move_row(space, X, i, change.lanes)
+            gain += far * slope
+            reached[i] = far
+    return gain
+
+
+@kernel
+def row_settle(duals, before, plan, now, reached, accept):
+    for i in range(reached.size):
+        if visited(plan, i, now):
+            for b in range(duals.lanes.shape[1]):
+                dual = lanes.load(duals.lanes, i, b)
+                if accept:
+                    change = lanes.subtract(dual, lanes.load(before.lanes, i, b))
+                    lanes.store(duals.lanes, i, b, lanes.fma(dual, reached[i], change))
+                lanes.store(before.lanes, i, b, dual)
+
+
+# ---- the run --------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a run goes about it. `dtype`: of the iterations; they go on in float64 when float32 makes no progress any more."""
+
+    tol: float
+    seed: int
+    dtype: Any
+    momentum: bool = True
+    average: bool = True
+
+
+class Ascent(ABC):
+    """A run of dual coordinate ascent on one problem: its duals, its weights and the order of visits."""
+
+    piece: int  # examples between two looks at the clock
+    duals: Any
+    walls: Any = None
+
+    def __init__(self, problem, duals: np.ndarray | None, options: Options):
+        self.problem, self.options = problem, options
+        self.warm = duals is not None
+        self.plan = schedule(problem.n_examples, options.seed)
+        self.curvature = problem.curvature
+        self.passes = self.visits = 0
+        self.settle_in(np.dtype(options.dtype), duals)
+
+    def settle_in(self, dtype: np.dtype, duals: np.ndarray | None) -> None:
+        """Take up these duals (float64, the problem's layout; None: zero) and iterate in this dtype from here on."""
+        self.dtype = dtype
+        self.take(duals)
+        if self.problem.fence is not None:
+            self.walls = self.put_walls(self.problem.fence.count)
+        v = self.problem.regularizer.start(self.problem.weight_shape)
+        self.space = self.problem.regularizer.space(v, dtype)
+        self.mean_sum = np.zeros_like(self.space.w)
+        self.mean_count, self.mean_next = 0, max(2, 2 * self.passes)
+        self.dual = self.reward = 0.0
+        self.exact_v = v
+        self.synchronise()
+
+    def synchronise(self) -> float:
+        """Rebuild the weights from the duals, exactly; returns the exact dual value."""
+        self.dual, self.exact_v = self.problem.evaluate(self.duals, self.walls)
+        for target, source in zip(self.space, self.problem.regularizer.space(self.exact_v, self.dtype), strict=True):
+            target[...] = source
+        self.reward = self.dual - dual_part(self.space)
+        return self.dual
+
+    def advance(self, stop: Callable[[], bool]) -> float:
+        """One pass; returns the sum of the shares of the gap that it met (an estimate: the weights moved meanwhile)."""
+        count = gather(self.plan, self.passes)
+        level = CALM * self.options.tol * abs(self.dual) / max(self.problem.n_examples, 1)
+        gap, piece = 0.0, self.piece
+        if self.problem.fence is not None:  # walls answer to examples at once, or the two sides zigzag
+            piece = min(piece, max(self.problem.fence.count, count // WALKS))
+        for start in range(0, count, piece):
+            if stop():
+                break
+            end = min(start + piece, count)
+            share, gain = self.visit((self.passes, start, end), level)
+            gap += share
+            self.reward += gain
+            self.visits += end - start
+            if self.problem.fence is not None:
+                gap += self.climb_fence(start)
+        self.dual = self.reward + dual_part(self.space)
+        self.add_to_average()
+        self.passes += 1
+        return gap
+
+    def refine(self) -> None:
+        """Go on in float64: float32 makes no progress any more."""
+        if self.dtype == np.float32:
+            self.settle_in(np.dtype(np.float64), self.exact_duals())
+
+    def climb_fence(self, start: int) -> float:
+        """A pass over all half-spaces of the fence; returns their part of the gap."""
+        fence = self.problem.fence
+        plan = schedule(fence.count, self.options.seed + self.passes + start)
+        return self.visit_walls(fence.rows, fence.curvature, plan, (0, 0, gather(plan, 0)))
+
+    def accelerate(self) -> None:
+        """Called between passes; see `Accelerated`."""
+
+    def add_to_average(self) -> None:
+        """Average the weights after each pass, starting anew at passes 2, 4, 8, ..."""
+        if self.passes >= self.mean_next:
+            self.mean_next *= 2
+            self.mean_count = 0
+            self.mean_sum[...] = 0
+        accumulate(self.space.w, self.mean_sum)
+        self.mean_count += 1
+
+    def candidates(self) -> list[np.ndarray]:
+        """Weights to take the primal value at, in float64: those of the duals, then the average."""
+        found = [self.problem.feasible(self.problem.regularizer.weights(self.exact_v))]
+        if self.options.average and self.mean_count > 1:
+            mean = lanes.convert(self.mean_sum, np.float64)[: self.problem.weight_shape[0]] / self.mean_count
+            found.append(self.problem.feasible(mean))
+        return found
+
+    def wake(self) -> None:
+        """Visit every example in the next pass. Who was visited in the last one stays known, for the extrapolation."""
+        visited_now = self.plan.due - self.plan.wait == self.passes
+        np.minimum(self.plan.due, self.passes, out=self.plan.due)
+        self.plan.wait[:] = np.where(visited_now, 0, np.maximum(self.plan.wait, 1))
+
+    @abstractmethod
+    def take(self, duals: np.ndarray | None) -> None:
+        """Set self.duals, and room for the ones before."""
+
+    @abstractmethod
+    def exact_duals(self) -> np.ndarray:
+        """The duals in float64, exactly feasible, in the layout of the problem."""
+
+    @abstractmethod
+    def visit(self, visit, level) -> tuple[float, float]: ...
+
+    @abstractmethod
+    def put_walls(self, count: int) -> Any:
+        """Duals at zero for the half-spaces of a fence."""
+
+    @abstractmethod
+    def visit_walls(self, X, curvature, plan, visit) -> float: ...
+
+
+class Accelerated(Ascent):
+    """A run that extrapolates between passes."""
+
+    def settle_in(self, dtype, duals):
+        super().settle_in(dtype, duals)
+        self.other = like(self.space)
+        self.before_v = unclipped(like(self.space))
+        self.memory, self.begin_at = 0, self.passes + START
+
+    def accelerate(self) -> None:
+        """Extrapolate from the state after the last pass."""
+        # The duals of a fence are not extrapolated, so with one nothing is.
+        if not self.options.momentum or self.problem.fence is not None or self.passes < self.begin_at:
+            return
+        if self.passes == self.begin_at:
+            self.remember()
+            self.before_v[...] = unclipped(self.space)
+            return
+        self.memory += 1
+        t = min(self.memory / (self.memory + 3.0), FARTHEST)
+        push(self.space, self.before_v, t, self.other)
+        gain = self.reach(t)
+        dual = self.reward + gain + dual_part(self.other)
+        accept = bool(dual >= self.dual)
+        self.commit(accept)
+        self.before_v[...] = unclipped(self.space)
+        if accept:
+            self.reward, self.dual = self.reward + gain, dual
+            self.space, self.other = self.other, self.space
+        else:
+            self.memory = 0
+
+    @abstractmethod
+    def remember(self) -> None:
+        """Keep the duals as those before the next pass."""
+
+    @abstractmethod
+    def reach(self, t) -> float:
+        """Find how far each visited example can go, correct the pushed weights; returns the change of the reward."""
+
+    @abstractmethod
+    def commit(self, accept) -> None:
+        """Take the extrapolated duals or leave them; keep those of this pass as the ones before the next."""
+
+
+class ScalarAscent(Accelerated):
+    problem: ScalarProblem
+    piece = 1 << 16
+
+    def take(self, duals):
+        self.duals = np.zeros(self.problem.n_examples) if duals is None else duals.copy()
+        self.before = self.duals.copy()
+
+    def put_walls(self, count):
+        return np.zeros(count)
+
+    def visit_walls(self, X, curvature, plan, visit):
+        return scalar_pass(X, NonNegative(0), self.space, self.walls, curvature, plan, visit, 0.0)[0]
+
+    def exact_duals(self):
+        return self.duals.copy()
+
+    def visit(self, visit, level):
+        return scalar_pass(self.problem.X, self.problem.loss, self.space, self.duals, self.curvature, self.plan, visit, level)
+
+    def remember(self):
+        self.before[:] = self.duals
+
+    def reach(self, t):
+        return scalar_reach(self.problem.X, self.problem.loss, self.other, self.duals, self.before, self.plan, self.passes - 1, t)
+
+    def commit(self, accept):
+        scalar_settle(self.duals, self.before, self.plan, self.passes - 1, accept)
+
+
+class BlockAscent(Accelerated):
+    problem: BlockProblem
+    piece = 1 << 12
+
+    def take(self, duals):
+        n, blocks = self.problem.n_examples, self.problem.blocks(self.dtype)
+        self.loss = self.problem.loss(self.dtype)
+        self.duals, self.before = (lanes.zeros_table(n, blocks, self.dtype) for _ in range(2))
+        if duals is not None:
+            self.duals.flat[:, : self.problem.n_classes] = duals
+            self.remember()
+        self.scores, self.change = (lanes.zeros_table(1, blocks, self.dtype) for _ in range(2))
+        self.reached = np.empty(n)
+
+    def put_walls(self, count):
+        return lanes.zeros_table(count, self.problem.blocks(self.dtype), self.dtype)
+
+    def visit_walls(self, X, curvature, plan, visit):
+        scratch = self.scores, self.change, 0.0
+        return row_pass(X, NonNegativeRow(0), self.space, self.walls, curvature, plan, visit, scratch)[0]
+
+    def exact_duals(self):
+        return self.problem.repaired(self.duals)
+
+    def visit(self, visit, level):
+        scratch = self.scores, self.change, level
+        return row_pass(self.problem.X, self.loss, self.space, self.duals, self.curvature, self.plan, visit, scratch)
+
+    def remember(self):
+        self.before.lanes[...] = self.duals.lanes
+
+    def reach(self, t):
+        scratch = self.reached, self.change, t
+        return row_reaches(self.problem.X, self.loss, self.other, self.duals, self.before, self.plan, self.passes - 1, scratch)
+
+    def commit(self, accept):
+        row_settle(self.duals, self.before, self.plan, self.passes - 1, self.reached, accept)

@@ -1,0 +1,83 @@
+"""Dual coordinate ascent as users name it."""
+
+from functools import singledispatch
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from ..data import rows
+from ..explicit import GroupedProblem
+from ..problem import BlockProblem, ScalarProblem
+from ..result import History, Result
+from .ascent import BlockAscent, Options, ScalarAscent
+from .explicit_ascent import ExplicitAscent
+from .loop import Budget, solve
+
+SAFE = 1e-10, 1e10  # curvatures and caps for which float32 iterations are tried
+COARSE = 1e-4  # and the smallest tol
+
+
+class DualCoordinate(BaseEstimator):
+    """Exact block-coordinate ascent on the dual, with settled examples left alone and extrapolation between passes.
+
+    Serves binary, regression, multiclass and explicit problems.
+
+    Parameters
+    ----------
+    momentum : bool, default=True
+        Extrapolate the duals after each pass; halves the work on ill-conditioned problems, costs little elsewhere.
+    average : bool, default=True
+        Offer an average of the weights for the certificate, which is often better than the last ones. Without it (and with
+        `keep_duals=True`) the model returned is exactly that of the duals.
+    double : bool, default=False
+        Iterate in float64 from the start. By default multiclass problems, and those whose X is float32, are iterated in float32 if `tol`
+        is 1e-4 or larger, and go on in float64 should that make no progress. Certificates are float64 always.
+    """
+
+    def __init__(self, momentum: bool = True, average: bool = True, double: bool = False):
+        self.momentum = momentum
+        self.average = average
+        self.double = double
+
+    def accepts(self, problem) -> str | None:
+        """None, or the reason why this solver cannot serve the problem."""
+        if begin.dispatch(type(problem)) is begin.dispatch(object):
+            return f"DualCoordinate has no step for a {type(problem).__name__}."
+        return None
+
+    def solve(self, problem, budget: Budget, history: History, *, seed: int = 0, duals=None, average: bool = True) -> Result:
+        """Maximise the dual of `problem` until the budget's relative gap is certified."""
+        if (reason := self.accepts(problem)) is not None:
+            raise TypeError(reason)
+        dtype = np.float64 if self.double else None
+        return solve(begin(problem, duals, budget.tol, seed, dtype, self.momentum, self.average and average), budget, history)
+
+
+@singledispatch
+def begin(problem, duals, tol, seed, dtype, momentum, average):
+    """A run on this kind of problem, from these duals (None: zero)."""
+
+
+@begin.register
+def _(problem: ScalarProblem, duals, tol, seed, dtype, momentum, average):
+    dtype = dtype or _working_dtype(problem, problem.loss.cap, tol, rows.dtype(problem.X))
+    return ScalarAscent(problem, duals, Options(tol, seed, dtype, momentum, average))
+
+
+@begin.register
+def _(problem: BlockProblem, duals, tol, seed, dtype, momentum, average):
+    dtype = dtype or _working_dtype(problem, problem.cap, tol, np.float32)
+    return BlockAscent(problem, duals, Options(tol, seed, dtype, momentum, average))
+
+
+@begin.register
+def _(problem: GroupedProblem, duals, tol, seed, dtype, momentum, average):
+    return ExplicitAscent(problem, duals, Options(tol, seed, np.float64, False, average))
+
+
+def _working_dtype(problem, cap: np.ndarray, tol: float, wanted):
+    """`wanted`, or float64 where the numbers or the target are beyond what float32 can tell apart, or where there is a fence."""
+    sizes = np.concatenate([problem.curvature, cap])
+    sizes = sizes[sizes > 0]
+    fits = sizes.size == 0 or (sizes.min() >= SAFE[0] and sizes.max() <= SAFE[1])
+    return wanted if fits and tol >= COARSE and problem.fence is None else np.float64

@@ -1,0 +1,133 @@
+"""The one outer loop: budget, certificate, history, callbacks, interrupt.
+
+A run offers `advance` (one pass, returning a cheap estimate of the gap), `accelerate`, `synchronise` (the exact dual value),
+`candidates` (weights to take the primal value at), `wake` and `refine`. An exact evaluation costs two passes, so it is made only when the
+estimate says that the target is reached (Ramanan 2013, section 2), and now and then for the history. How far the estimate is off is
+learned from each evaluation.
+"""
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..result import Certificate, History, Record, Result, relative
+
+PROMISE = 0.65  # the exact gap is about this part of the estimate, which is taken while the weights still move
+SELDOM = 10  # passes' worth of visits after which an evaluation is made in any case
+STALLED = 0.95  # part of the last gap above which there was no progress
+APART = 0.5  # passes' worth of visits between two evaluations at least
+
+
+@dataclass(frozen=True)
+class Budget:
+    """When to stop, and who is told after each pass. `watch` returns True to stop the run."""
+
+    tol: float = 1e-3
+    max_iter: int = 10_000
+    max_time: float | None = None
+    n_jobs: int = 1
+    watch: Callable[[int], bool] = lambda iteration: False
+
+
+class Interrupt:
+    """Ctrl-C ends the run with a usable model; a second Ctrl-C raises KeyboardInterrupt at once."""
+
+    def __enter__(self) -> "Interrupt":
+        self.pressed = False
+        self.previous: Any = None
+        if threading.current_thread() is threading.main_thread():
+            self.previous = signal.getsignal(signal.SIGINT)
+            if self.previous is signal.default_int_handler:  # a handler of the user's own stays in charge
+                signal.signal(signal.SIGINT, self._handle)
+        return self
+
+    def _handle(self, number, frame) -> None:
+        if self.pressed:
+            raise KeyboardInterrupt
+        self.pressed = True
+
+    def __exit__(self, *error) -> None:
+        if self.previous is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self.previous)
+
+
+class Best:
+    """The best primal value seen, and the exact dual value of the duals as they stand."""
+
+    def __init__(self, history: History):
+        self.history = history
+        self.primal, self.dual = np.inf, -np.inf
+        self.w: np.ndarray | None = None
+        self.prefer = 0  # which candidate was better last time
+
+    def evaluate(self, run, budget: Budget, seconds: Callable[[], float]) -> None:
+        """Exact dual value, then the candidates' primal values, the likelier one first, until one meets the target."""
+        self.dual = run.synchronise()
+        candidates = run.candidates()
+        order = sorted(range(len(candidates)), key=lambda k: k != self.prefer)
+        found = {}
+        for k in order:
+            found[k] = run.problem.primal(candidates[k], budget.n_jobs)
+            if found[k] < self.primal:
+                self.primal, self.w = found[k], candidates[k]
+            if relative(self.primal, self.dual) <= budget.tol:
+                break
+        self.prefer = min(found, key=found.__getitem__)
+        self.history.append(Record(run.passes, seconds(), self.primal, self.dual, self.primal - self.dual))
+
+
+def solve(run, budget: Budget, history: History) -> Result:
+    """Drive `run` until the relative gap is certified, the budget is spent or somebody stops it."""
+    begin = time.perf_counter()
+    best = Best(history)
+    ratio, visits_then, message = PROMISE, 0.0, ""
+
+    def seconds() -> float:
+        return time.perf_counter() - begin
+
+    with Interrupt() as interrupt:
+
+        def out_of_time() -> bool:
+            return interrupt.pressed or (budget.max_time is not None and seconds() >= budget.max_time)
+
+        if run.warm:  # a hot start may already be good enough
+            best.evaluate(run, budget, seconds)
+        while not relative(best.primal, best.dual) <= budget.tol:
+            if run.passes >= budget.max_iter:
+                message = f"Stopped after max_iter={budget.max_iter} passes."
+                break
+            estimate = run.advance(out_of_time)
+            stopped = budget.watch(run.passes)
+            if interrupt.pressed:
+                message = "Stopped by Ctrl-C."
+            elif out_of_time():
+                message = f"Stopped after max_time={budget.max_time:g} seconds."
+            elif stopped:
+                message = "Stopped by a callback."
+            since = (run.visits - visits_then) / max(run.problem.n_examples, 1)
+            promising = estimate * ratio <= budget.tol * abs(run.dual) and since >= APART
+            if message or promising or since >= SELDOM or run.passes >= budget.max_iter:
+                best.evaluate(run, budget, seconds)
+                gap = history[-1].gap
+                if len(history) > 1 and gap > STALLED * history[-2].gap:
+                    run.refine()
+                if estimate > 0:
+                    ratio = float(np.clip(gap / estimate, 0.1, 10.0))
+                if promising and gap > 2.0 * estimate:  # what rests, hides a part of the gap
+                    run.wake()
+                visits_then = run.visits
+                if message or relative(best.primal, best.dual) <= budget.tol:
+                    break  # the duals stay those of the certificate
+            run.accelerate()
+    converged = bool(relative(best.primal, best.dual) <= budget.tol)
+    if converged:
+        message = f"Reached relative gap {relative(best.primal, best.dual):.3g} <= tol={budget.tol:g} in {run.passes} passes."
+    assert best.w is not None
+    gap = best.primal - best.dual
+    certificate = Certificate(best.primal, best.dual, gap, relative(best.primal, best.dual), converged, True, message)
+    return Result(best.w, certificate, history, message, run.passes, run.exact_duals())
