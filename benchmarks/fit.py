@@ -323,6 +323,8 @@ def run(
     verdicts: list[list[str]] = []
     for workload in workloads:
         chosen = [loss for loss in workload.losses if loss in losses]
+        if not chosen:
+            continue
         try:
             X, y = workload.load()
         except MissingData as missing:

@@ -151,7 +151,7 @@ class Process:
         self.receive()
 
     def receive(self, limit: float | None = None) -> Any:
-        """The next message; TimeoutError if it takes longer than `limit`, WorkerFailed if there is none or it is an error's text"""
+        """The next message; TimeoutError if it takes longer than `limit`, WorkerFailed if the process died or reports an error"""
         try:
             if not self.connection.poll(limit):
                 raise TimeoutError
@@ -174,7 +174,7 @@ class Process:
 
 
 class Worker:
-    """A worker process that is started when needed. A fit beyond its limit, or one that fails, ends it; the next starts another."""
+    """A worker process, started when needed. A fit beyond its limit, or one that fails, ends it; the next starts another."""
 
     def __init__(self, workload: Workload, solver: Solver) -> None:
         self.workload, self.solver = workload, solver

@@ -41,9 +41,13 @@ def run(report: Report, quick: bool, repeat: int) -> None:
         empty, filled, other = [], [], []
         for _ in range(repeat):
             with TemporaryDirectory() as cache:
-                empty.append(probe("maxmargin", workload, cache))
-                filled.append(probe("maxmargin", workload, cache))
-                other.append(probe("sklearn", workload, cache))
+                try:
+                    empty.append(probe("maxmargin", workload, cache))
+                    filled.append(probe("maxmargin", workload, cache))
+                    other.append(probe("sklearn", workload, cache))
+                except subprocess.CalledProcessError as failure:  # its own message is on stderr
+                    print(f"\nskipped startup: {name}: the process ended with {failure.returncode}", flush=True)
+                    return
         peer = typical(other)
         lines = (("maxmargin", "empty", empty), ("maxmargin", "filled", filled), ("scikit-learn", "", other))
         for library, state, times in lines:

@@ -111,7 +111,7 @@ def unit_rows(X: sp.csr_matrix) -> sp.csr_matrix:
     return X
 
 
-def synthetic_sparse(rows: int = 200_000, columns: int = 20_000, nnz: int = 60) -> Arrays:
+def synthetic_sparse(rows: int = 200_000, columns: int = 20_000, nnz: int = 52) -> Arrays:
     """Text-like binary set: column frequencies follow a power law, rare columns weigh more, rows have unit length.
 
     Labels are the signs of a linear model on a tenth of the columns, with Gaussian noise and 2 % of flips. The model does not

@@ -1,14 +1,17 @@
 """Callbacks: scikit-learn's own mechanism where it exists (1.9 and later), a shim of the same shape below it.
 
-A callback has `setup`, `on_fit_task_begin`, `on_fit_task_end` and `teardown`; it is attached with `estimator.set_callbacks(...)`. `fit` is
-a task, each pass of the solver a subtask of it; returning True from `on_fit_task_end` of a pass stops the run, and the model is certified as
-it stands. While `fit` runs, `estimator.history_` holds the exact evaluations so far.
+A callback has `setup`, `on_fit_task_begin`, `on_fit_task_end` and `teardown`; it is attached with
+`estimator.set_callbacks(...)`. `fit` is a task, each pass of the solver a subtask of it; returning True from
+`on_fit_task_end` of a pass stops the run, and the model is certified as it stands. While `fit` runs,
+`estimator.history_` holds the exact evaluations so far.
 """
 
 import functools
 import sys
 import time
 from typing import Any
+
+from .result import relative
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -55,7 +58,7 @@ except ImportError:  # scikit-learn before 1.9
                 callback.setup(self, self._callback_fit_ctx)
             return self._callback_fit_ctx
 
-    def with_callbacks(method):  # type: ignore[no-redef]
+    def with_callbacks(method):
         """Tear the callbacks down however `method` ends."""
 
         @functools.wraps(method)
@@ -108,8 +111,8 @@ class Progress:
             self._write(estimator, f"done after {estimator.n_iter_} passes", end="\n")
 
     def _write(self, estimator, what: str, end: str) -> None:
-        history = getattr(estimator, "history_", ())
-        gap = f"relative gap {history[-1].gap / max(abs(history[-1].primal), 1e-300):.2e}" if len(history) else "gap not computed yet"
+        history = getattr(estimator, "history_", None)
+        gap = f"relative gap {relative(history[-1].primal, history[-1].dual):.2e}" if history else "gap not computed yet"
         line = f"{type(estimator).__name__}: {what}, {time.monotonic() - self._start:.1f} s, {gap}"
         stream = self.stream or sys.stderr
         stream.write(f"\r{line:<90}{end}")

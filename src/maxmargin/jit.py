@@ -1,11 +1,13 @@
 """How the numeric kernels are compiled. Together with `lanes.py` this is the only file that names numba.
 
-A *generic* function is chosen by the class of its first argument, in plain Python and in compiled code alike. A *kernel* is a
-loop over examples written with generic functions: one text serves dense and CSR rows, every loss, float32 and float64. Nothing is
-compiled on import; a kernel compiles for a combination of types when it is first called with it, and is kept on disk.
+A *generic* function is chosen by the class of its first argument, in plain Python and in compiled code alike. A
+*kernel* is a loop over examples written with generic functions: one text serves dense and CSR rows, every loss, float32
+and float64. Nothing is compiled on import; a kernel compiles for a combination of types when it is first called with
+it, and is kept on disk.
 
-The cache lies where numba puts it: `$NUMBA_CACHE_DIR` if set, else `__pycache__` beside the installed files, else the user's cache
-folder. If none of them can be written, kernels are compiled anew in each process and everything else works as usual.
+The cache lies where numba puts it: `$NUMBA_CACHE_DIR` if set, else `__pycache__` beside the installed files, else the
+user's cache folder. If none of them can be written, kernels are compiled anew in each process and everything else works
+as usual.
 """
 
 from collections.abc import Callable

@@ -1,12 +1,14 @@
 """Rows of classes held in vector registers.
 
-Scores and duals of a multiclass example are rows over the classes. numba does not turn the short loop over classes into vector
-instructions (it cannot prove that two arrays do not overlap), so a *vector* is a value of its own here: 64 bytes, one cache line, 16
-float32 or 8 float64 classes. A lane array is three-dimensional and C-ordered with one vector along its last axis:
+Scores and duals of a multiclass example are rows over the classes. numba does not turn the short loop over classes into
+vector instructions (it cannot prove that two arrays do not overlap), so a *vector* is a value of its own here: 64
+bytes, one cache line, 16 float32 or 8 float64 classes. A lane array is three-dimensional and C-ordered with one vector
+along its last axis:
 
     weights  (blocks, features + 1, width)     duals  (examples, blocks, width)     scratch  (1, blocks, width)
 
-Uncompiled, a vector is a small NumPy array and every function below is what its body says; compiled, it is one or a few instructions.
+Uncompiled, a vector is a small NumPy array and every function below is what its body says; compiled, it is one or a few
+instructions.
 """
 
 from typing import NamedTuple
@@ -58,7 +60,8 @@ def zeros_table(count: int, blocks: int, dtype) -> Table:
 
 
 def convert(array: np.ndarray, dtype) -> np.ndarray:
-    """An aligned copy in another dtype. A (blocks, features, width) lane array gets the other dtype's width; surplus lanes are zero."""
+    """An aligned copy in another dtype. A (blocks, features, width) lane array gets the other dtype's width; surplus
+    lanes are zero."""
     if array.ndim != 3 or array.shape[2] == width(dtype):
         result = aligned(array.shape, dtype)
         result[...] = array
@@ -120,7 +123,7 @@ class VectorModel(models.PrimitiveModel):
         super().__init__(manager, vector, ir.VectorType(element, vector.count))
 
 
-# ---- plain Python: what each function means -------------------------------------------------------------------------------------
+# ---- plain Python: what each function means --------------------------------------------------------------
 
 
 def zeros_like(array):
@@ -197,7 +200,7 @@ def magnitude_row(array, i):
     return result
 
 
-# ---- compiled: the same as instructions -----------------------------------------------------------------------------------------
+# ---- compiled: the same as instructions ------------------------------------------------------------------
 
 CONTRACT, REORDER = ("contract",), ("contract", "reassoc", "nsz")
 
@@ -219,7 +222,7 @@ def _instruction(plain):
     return register
 
 
-def _address(context, builder, array_type, array, i, j, index_types):
+def _address(context, builder, array_type, index_types, array, i, j):
     """A pointer to array[i, j, 0], read as a vector; indices are taken as non-negative."""
     structure = context.make_array(array_type)(context, builder, array)
     vector = Vector(array_type.dtype)
@@ -263,7 +266,7 @@ def _(typing, array):
 @_instruction(load)
 def _(typing, array, i, j):
     def emit(context, builder, signature, args):
-        value = builder.load(_address(context, builder, signature.args[0], *args, signature.args[1:]))
+        value = builder.load(_address(context, builder, signature.args[0], signature.args[1:], *args))
         value.align = array.dtype.bitwidth // 8
         return value
 
@@ -273,7 +276,7 @@ def _(typing, array, i, j):
 @_instruction(store)
 def _(typing, array, i, j, vector):
     def emit(context, builder, signature, args):
-        pointer = _address(context, builder, signature.args[0], *args[:3], signature.args[1:3])
+        pointer = _address(context, builder, signature.args[0], signature.args[1:3], *args[:3])
         builder.store(args[3], pointer).align = array.dtype.bitwidth // 8
         return context.get_dummy_value()
 

@@ -1,8 +1,9 @@
 """What the user says about the weights beforehand: a Gaussian prior and signs. Turned here into what a problem needs.
 
-A mean and standard deviations stay in the user's coordinates (`Regularizer`). A full covariance Sigma = L L' does not: there the data
-are replaced by X L, once, as a dense float64 matrix, and the weights are w = L u (Ramanan 2013, section 6). Classes share Sigma.
-The intercept has prior mean 0 and standard deviation `intercept_scaling`, and is never sign-constrained.
+A mean and standard deviations stay in the user's coordinates (`Regularizer`). A full covariance Sigma = L L' does not:
+there the data are replaced by X L, once, as a dense float64 matrix, and the weights are w = L u (Ramanan 2013, section
+6). Classes share Sigma. The intercept has prior mean 0 and standard deviation `intercept_scaling`, and is never
+sign-constrained.
 """
 
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ class Prior:
 
     def checked(self, features: int, classes: int | None) -> "Prior":
         if self.scale is not None and self.covariance is not None:
-            raise ValueError("prior_scale and prior_covariance exclude each other: give standard deviations or a full covariance.")
+            raise ValueError("prior_scale and prior_covariance exclude each other: give one of them.")
         mean = _table("prior_mean", self.mean, features, classes)
         scale = _table("prior_scale", self.scale, features, classes)
         if scale is not None and np.any(scale <= 0):
@@ -41,7 +42,8 @@ class Prior:
         fence = None
         if self.factor is not None:
             X = np.ascontiguousarray(X.astype(np.float64, copy=False) @ self.factor)
-            mean = None if mean is None else solve_triangular(self.factor, np.atleast_2d(mean).T, lower=True).T.reshape(mean.shape)
+            if mean is not None:
+                mean = solve_triangular(self.factor, np.atleast_2d(mean).T, lower=True).T.reshape(mean.shape)
             fence = Fence(self.factor, mask) if mask is not None else None
             mask = None
         variance = None if self.scale is None else np.square(self.scale)
@@ -83,7 +85,8 @@ def _mask(positive, features: int) -> np.ndarray | None:
     mask = np.asarray(positive)
     if mask.dtype != bool or mask.shape != (features,):
         raise ValueError(
-            f"positive must be True, False or a boolean mask of shape ({features},); got dtype {mask.dtype} and shape {mask.shape}."
+            f"positive must be True, False or a boolean mask of shape ({features},); "
+            f"got dtype {mask.dtype} and shape {mask.shape}."
         )
     return mask if mask.any() else None
 

@@ -2,12 +2,13 @@
 
     1/2 sum_j (w_j - mean_j)^2 / variance_j     subject to  w_j >= lower_j   (lower_j = 0 or -inf)
 
-For duals a of examples x, let v = mean + variance * sum_i a_i x_i, unclipped. The best weights are w = max(v, lower) and the dual
-loses (MATH: Ramanan 2013, section 5, corrected)
+For duals a of examples x, let v = mean + variance * sum_i a_i x_i, unclipped. The best weights are w = max(v, lower)
+and the dual loses (MATH: Ramanan 2013, section 5, corrected)
 
     sum_j [ (w_j - mean_j)^2 / 2 - w_j (v_j - mean_j) ] / variance_j
 
-which is -1/2 ||v||^2 without prior and constraints. Clipping v itself, as the paper's two-line recipe reads, converges elsewhere.
+which is -1/2 ||v||^2 without prior and constraints. Clipping v itself, as the paper's two-line recipe reads, converges
+elsewhere.
 """
 
 from dataclasses import dataclass

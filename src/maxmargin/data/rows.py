@@ -88,7 +88,7 @@ def dtype(X) -> np.dtype:
     return X.values.dtype
 
 
-# ---- the accessors --------------------------------------------------------------------------------------------------------------
+# ---- the accessors ---------------------------------------------------------------------------------------
 
 
 @generic
@@ -191,7 +191,7 @@ def _(X):
     return X.columns
 
 
-# ---- one example against a weight vector ----------------------------------------------------------------------------------------
+# ---- one example against a weight vector -----------------------------------------------------------------
 
 
 @jitable
@@ -243,7 +243,7 @@ def squared_norms(X, variance, result):
         result[i] = total + b * b * (variance[last_column(X)] if variance.size > 0 else 1.0)
 
 
-# ---- one example against a row of classes ---------------------------------------------------------------------------------------
+# ---- one example against a row of classes ----------------------------------------------------------------
 
 
 @jitable

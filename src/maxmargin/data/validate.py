@@ -3,19 +3,34 @@
 import numpy as np
 import scipy.sparse as sp
 
+from ..jit import kernel
+
 
 def checked_matrix(X):
-    """X as kernels may read it. CSR input is copied only if it holds an entry twice or out of order; everything else as it is."""
+    """X as kernels may read it. CSR input is copied only if it holds an entry twice; the order of the indices does not
+    matter."""
     if not sp.issparse(X):
         return X
     try:
         X.check_format(full_check=True)
     except ValueError as error:
         raise ValueError(f"X is not a valid CSR matrix: {error}.") from None
-    if not X.has_canonical_format:
+    seen = np.full(X.shape[1], -1, np.int64)
+    if repeats(X.indptr, X.indices, seen):
         X = X.copy()
         X.sum_duplicates()
     return X
+
+
+@kernel
+def repeats(indptr, indices, seen):
+    """Whether a row names a column twice; `seen` holds the last row that named each column."""
+    for i in range(indptr.size - 1):
+        for k in range(indptr[i], indptr[i + 1]):
+            if seen[indices[k]] == i:
+                return True
+            seen[indices[k]] = i
+    return False
 
 
 def check_norms(norms: np.ndarray) -> np.ndarray:
@@ -23,6 +38,7 @@ def check_norms(norms: np.ndarray) -> np.ndarray:
     bad = np.flatnonzero(~np.isfinite(norms))
     if bad.size:
         raise ValueError(
-            f"Row {bad[0]} of X is too large: its squared norm overflows float64. Scale the features down (StandardScaler or MaxAbsScaler)."
+            f"Row {bad[0]} of X is too large: its squared norm overflows float64. "
+            "Scale the features down, for example with MaxAbsScaler."
         )
     return norms

@@ -28,7 +28,7 @@ SPARSE_BELOW = {"scalar": 0.2, "row": 0.6}  # dense rows with fewer non-zeros th
 class LinearSVM(CallbackSupportMixin, BaseEstimator):
     """A linear max-margin model with a certificate. Subclasses say what the problem is and what the weights mean."""
 
-    _parameter_constraints: dict[str, list[Any]] = {
+    _parameter_constraints: dict[str, Any] = {
         "C": [Interval(Real, 0.0, None, closed="neither")],
         "tol": [Interval(Real, 0.0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -121,7 +121,7 @@ class LinearSVM(CallbackSupportMixin, BaseEstimator):
             warnings.warn(self._advice(result), ConvergenceWarning, stacklevel=4)
         return result.duals
 
-    # ---- data ------------------------------------------------------------------------------------------------------------------
+    # ---- data ---------------------------------------------------------------------------------------------
 
     def _checked_data(self, X, y):
         dtype = [np.float64, np.float32] if self.dtype is None else np.dtype(self.dtype)
@@ -145,7 +145,7 @@ class LinearSVM(CallbackSupportMixin, BaseEstimator):
         """Old duals made feasible for the new problem; None where they do not fit it."""
         return problem.clipped(duals) if duals.shape == problem.dual_shape else None
 
-    # ---- callbacks and result --------------------------------------------------------------------------------------------------
+    # ---- callbacks and result -----------------------------------------------------------------------------
 
     def _watch(self, context, line: Progress | None):
         """What the loop calls after each pass: tells the callbacks, and whether one of them wants to stop."""
@@ -175,9 +175,9 @@ class LinearSVM(CallbackSupportMixin, BaseEstimator):
     def _advice(self, result: Result) -> str:
         certificate = result.certificate
         return (
-            f"{certificate.message} The relative duality gap is {certificate.relative_gap:.3g}, the target was tol={self.tol:g}; the model "
-            "is usable and its certificate true. Raise max_iter or max_time, loosen tol, lower C, or scale the features "
-            "(warm_start=True goes on from here)."
+            f"{certificate.message} The relative duality gap is {certificate.relative_gap:.3g}, the target was tol={self.tol:g}; "
+            "the model is usable and its certificate true. Raise max_iter or max_time, loosen tol, lower C, or scale the "
+            "features (warm_start=True goes on from here)."
         )
 
     def _scores(self, X) -> np.ndarray:
@@ -191,7 +191,7 @@ class LinearSVM(CallbackSupportMixin, BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    # ---- what a subclass says --------------------------------------------------------------------------------------------------
+    # ---- what a subclass says -----------------------------------------------------------------------------
 
     @abstractmethod
     def _target_checks(self) -> dict[str, Any]:

@@ -28,8 +28,8 @@ class SVMClassifier(ClassifierMixin, LinearSVM):
     loss : {"hinge", "squared_hinge"}, default="hinge"
         "squared_hinge" is for two classes.
     cost : array of shape (n_classes, n_classes) or dict of dicts, optional
-        cost[y, j], the margin that class y must keep from class j, in the order of `classes_` (or by name). The diagonal is zero;
-        by default all other entries are 1.
+        cost[y, j], the margin that class y must keep from class j, in the order of `classes_` (or by name). The
+        diagonal is zero; by default all other entries are 1.
     class_weight : dict or "balanced", optional
         Factors on the weights of the samples of a class.
     positive : bool or mask of shape (n_features,), default=False

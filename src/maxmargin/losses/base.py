@@ -1,7 +1,7 @@
 """What a loss must be able to do. Weights and C are part of its numbers, so that sums need no further factors.
 
-Two families share one shape. A *scalar* loss sees one score z = <w, x_i> and has one dual b_i, with v = sum_i b_i x_i. A *block*
-loss sees a row of class scores and has a row of duals, held as lane arrays. In both, by Fenchel and Young,
+Two families share one shape. A *scalar* loss sees one score z = <w, x_i> and has one dual b_i, with v = sum_i b_i x_i.
+A *block* loss sees a row of class scores and has a row of duals, held as lane arrays. In both, by Fenchel and Young,
 
     gap_i = value(z) - reward(b) + b z  >= 0,        P - D = sum_i gap_i   at  w = w(b),
 
@@ -46,7 +46,8 @@ def row_step(loss, i, curvature, scores, duals, change):
 
 @generic
 def row_reach(loss, i, duals, before, reach):
-    """The largest t <= reach for which duals + t (duals - before) stays feasible, and the change of the reward per unit of t."""
+    """The largest t <= reach for which duals + t (duals - before) stays feasible, and the change of the reward per unit
+    of t."""
 
 
 @generic

@@ -1,12 +1,13 @@
 """The multiclass hinge loss of Crammer and Singer with costs: cap_i max_j (cost[y, j] + z_j - z_y), cost[y, y] = 0.
 
-Duals of example i: a_j >= 0 for j != y with sum_j a_j <= cap_i, kept as the row b_j = -a_j, b_y = sum_j a_j, so that V = sum_i x_i b_i
-and every row sums to zero. With q = ||x_i||^2, h_j = cost_j + z_j and B_j = h_j - z_y + q (a_j + b_y) the best row is
+Duals of example i: a_j >= 0 for j != y with sum_j a_j <= cap_i, kept as the row b_j = -a_j, b_y = sum_j a_j, so that V
+= sum_i x_i b_i and every row sums to zero. With q = ||x_i||^2, h_j = cost_j + z_j and B_j = h_j - z_y + q (a_j + b_y)
+the best row is
 
     a_j = max(0, B_j - t) / q,      sum_j max(0, B_j - t) = min(t, q cap_i),      a = 0 if no B_j is positive.
 
-The left side falls and the right side rises in t: Newton's method from the left, on the few B_j that can matter, ends exactly; any subset
-of the classes gives a point on the left, and the support of the last visit is mostly the answer.
+The left side falls and the right side rises in t: Newton's method from the left, on the few B_j that can matter, ends
+exactly; any subset of the classes gives a point on the left, and the support of the last visit is mostly the answer.
 """
 
 from typing import NamedTuple
@@ -45,7 +46,8 @@ def _(loss, i, scores):
 
 @row_step.register(CrammerSinger)
 def _(loss, i, curvature, scores, duals, change):
-    y, cap, blocks, cost, zero = loss.label[i], loss.cap[i], scores.lanes.shape[1], loss.cost.lanes, lanes.zeros_like(scores.lanes)
+    y, cap, cost = loss.label[i], loss.cap[i], loss.cost.lanes
+    blocks, zero = scores.lanes.shape[1], lanes.zeros_like(scores.lanes)
     truth, held = scores.flat[0, y], duals.flat[i, y]
     constant = curvature * held - truth
 

@@ -1,4 +1,5 @@
-"""Not a loss but a wall: <w, x> >= 0 for every row, or for every class of a row. The dual b >= 0 has no reward and no upper bound.
+"""Not a loss but a wall: <w, x> >= 0 for every row, or for every class of a row. The dual b >= 0 has no reward and no
+upper bound.
 
 Used for sign constraints under a full prior covariance, where they are half-spaces in the coordinates of the solver.
 """

@@ -1,4 +1,5 @@
-"""The squared hinge loss: cap_i max(0, margin_i - sign_i z)^2, the dual sign_i b_i >= 0 with reward margin_i |b_i| - b_i^2 / (4 cap_i)."""
+"""The squared hinge loss: cap_i max(0, margin_i - sign_i z)^2, the dual sign_i b_i >= 0 with reward margin_i |b_i| -
+b_i^2 / (4 cap_i)."""
 
 from typing import NamedTuple
 

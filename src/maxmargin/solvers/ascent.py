@@ -1,17 +1,17 @@
 """Block-coordinate ascent on the dual, accelerated: the part that scalar and multiclass problems share.
 
-A pass visits the examples that are due in random order, solves each one's block of duals exactly with the others fixed, and keeps the
-weights in step (Ramanan 2013, Algorithm 1, for blocks with a closed-form solution). After a pass the duals are extrapolated along
-their last change (Nesterov's momentum, restarted when the dual value would fall):
+A pass visits the examples that are due in random order, solves each one's block of duals exactly with the others fixed,
+and keeps the weights in step (Ramanan 2013, Algorithm 1, for blocks with a closed-form solution). After a pass the
+duals are extrapolated along their last change (Nesterov's momentum, restarted when the dual value would fall):
 
     y = x + t (x - x_before),   t = m / (m + 3),   m = passes since the last restart
 
-each example only as far as its own constraints allow; the weights follow as v + t (v - v_before), corrected for the examples that had
-to stop early. The dual value is known exactly before the step is taken, so it never falls. On ill-conditioned problems this halves the
-number of visits.
+each example only as far as its own constraints allow; the weights follow as v + t (v - v_before), corrected for the
+examples that had to stop early. The dual value is known exactly before the step is taken, so it never falls. On
+ill-conditioned problems this halves the number of visits.
 
-The primal value at w(x) fluctuates long after the dual has settled, therefore an average of the weights after each pass is offered as
-a second candidate for the certificate.
+The primal value at w(x) fluctuates long after the dual has settled, therefore an average of the weights after each pass
+is offered as a second candidate for the certificate.
 """
 
 from abc import ABC, abstractmethod
@@ -55,7 +55,7 @@ def accumulate(w, total):
         result[j] += flat[j]
 
 
-# ---- one score per example ------------------------------------------------------------------------------------------------------
+# ---- one score per example -------------------------------------------------------------------------------
 
 
 @kernel
@@ -106,7 +106,7 @@ def scalar_settle(duals, before, plan, now, accept):
                 duals[i] = target
 
 
-# ---- a row of classes per example -----------------------------------------------------------------------------------------------
+# ---- a row of classes per example ------------------------------------------------------------------------
 
 
 @kernel
@@ -159,7 +159,7 @@ def row_settle(duals, before, plan, now, reached, accept):
                 lanes.store(before.lanes, i, b, dual)
 
 
-# ---- the run --------------------------------------------------------------------------------------------------------------------
+# ---- the run ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,7 @@ class Ascent(ABC):
         plan = schedule(fence.count, self.options.seed + self.passes + start)
         return self.visit_walls(fence.rows, fence.curvature, plan, (0, 0, gather(plan, 0)))
 
-    def accelerate(self) -> None:
+    def accelerate(self) -> None:  # noqa: B027 - most kinds of runs have nothing to do here
         """Called between passes; see `Accelerated`."""
 
     def add_to_average(self) -> None:

@@ -30,8 +30,9 @@ class DualCoordinate(BaseEstimator):
         Offer an average of the weights for the certificate, which is often better than the last ones. Without it (and with
         `keep_duals=True`) the model returned is exactly that of the duals.
     double : bool, default=False
-        Iterate in float64 from the start. By default multiclass problems, and those whose X is float32, are iterated in float32 if `tol`
-        is 1e-4 or larger, and go on in float64 should that make no progress. Certificates are float64 always.
+        Iterate in float64 from the start. By default multiclass problems, and those whose X is float32, are iterated in
+        float32 if `tol` is 1e-4 or larger, and go on in float64 should that make no progress. Certificates are float64
+        always.
     """
 
     def __init__(self, momentum: bool = True, average: bool = True, double: bool = False):
@@ -76,7 +77,8 @@ def _(problem: GroupedProblem, duals, tol, seed, dtype, momentum, average):
 
 
 def _working_dtype(problem, cap: np.ndarray, tol: float, wanted):
-    """`wanted`, or float64 where the numbers or the target are beyond what float32 can tell apart, or where there is a fence."""
+    """`wanted`, or float64 where the numbers or the target are beyond what float32 can tell apart, or where there is a
+    fence."""
     sizes = np.concatenate([problem.curvature, cap])
     sizes = sizes[sizes > 0]
     fits = sizes.size == 0 or (sizes.min() >= SAFE[0] and sizes.max() <= SAFE[1])

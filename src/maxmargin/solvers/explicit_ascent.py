@@ -42,7 +42,8 @@ def partner(layout, duals, i, r, random):
 
 @kernel
 def grouped_pass(X, constraints, space, duals, curvature, plan, visit, scratch):
-    """Visit rows; returns the linear part of the gap and the change of the reward. `peak` collects each example's worst violation."""
+    """Visit rows; returns the linear part of the gap and the change of the reward. `peak` collects each example's worst
+    violation."""
     margin, group, layout, cap = constraints
     mass, peak, work, level = scratch
     now, start, stop = visit

@@ -1,9 +1,9 @@
 """The one outer loop: budget, certificate, history, callbacks, interrupt.
 
-A run offers `advance` (one pass, returning a cheap estimate of the gap), `accelerate`, `synchronise` (the exact dual value),
-`candidates` (weights to take the primal value at), `wake` and `refine`. An exact evaluation costs two passes, so it is made only when the
-estimate says that the target is reached (Ramanan 2013, section 2), and now and then for the history. How far the estimate is off is
-learned from each evaluation.
+A run offers `advance` (one pass, returning a cheap estimate of the gap), `accelerate`, `synchronise` (the exact dual
+value), `candidates` (weights to take the primal value at), `wake` and `refine`. An exact evaluation costs two passes,
+so it is made only when the estimate says that the target is reached (Ramanan 2013, section 2), and now and then for the
+history. How far the estimate is off is learned from each evaluation.
 """
 
 import signal

@@ -1,7 +1,8 @@
 """Which examples a pass visits. An example whose share of the gap is small is left alone for 1, 2, 4, ... passes.
 
-Shares add up to the duality gap, so a share is small when it is well below what the target leaves to an example on average. Nothing is
-ever dropped for good, and only a full pass certifies, so a wrong guess costs time, never correctness.
+Shares add up to the duality gap, so a share is small when it is well below what the target leaves to an example on
+average. Nothing is ever dropped for good, and only a full pass certifies, so a wrong guess costs time, never
+correctness.
 """
 
 from typing import NamedTuple
