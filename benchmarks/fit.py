@@ -45,7 +45,7 @@ class Series:
 
     solver: Solver
     runs: dict[float, list[Run]] = field(default_factory=dict)
-    values: dict[float, float] = field(default_factory=dict)
+    values: dict[float, list[float]] = field(default_factory=dict)
     killed: bool = False
     failed: bool = False
     repeated: float = 0.0
@@ -62,9 +62,13 @@ class Series:
     def median(self, setting: float) -> float:
         return median(run.seconds for run in self.runs[setting])
 
+    def reaching(self, value: float) -> list[float]:
+        """The settings whose objective is at most `value`, by the median where runs differ"""
+        return [setting for setting in self.runs if median(self.values[setting]) <= value]
+
     def to(self, value: float) -> Reached | None:
         """The fastest way to an objective of at most `value`"""
-        there = [setting for setting in self.runs if self.values[setting] <= value]
+        there = self.reaching(value)
         if not there:
             return None
         best = min(there, key=self.median)
@@ -159,9 +163,8 @@ class Case:
         if run is None:
             series.killed = True
             return None
-        value = self.value(series, run)
+        series.values.setdefault(setting, []).append(self.value(series, run))
         series.runs.setdefault(setting, []).append(run)
-        series.values[setting] = max(value, series.values.get(setting, -np.inf))
         return run
 
     def value(self, series: Series, run: Run) -> float:
@@ -202,7 +205,7 @@ class Case:
             for series in list(active):
                 setting = series.solver.grid[step]
                 run = self.run(workers[series.solver], series, setting)
-                done = run is not None and series.values[setting] <= self.lower * (1.0 + TARGETS[-1])
+                done = run is not None and series.values[setting][0] <= self.lower * (1.0 + TARGETS[-1])
                 if isinstance(series.solver, MaxMargin):
                     done = done and setting <= CERTIFIED
                 if run is None or done or not run.answer.finished or step + 1 == len(series.solver.grid):
@@ -210,14 +213,14 @@ class Case:
         return every
 
     def contenders(self, series: Series) -> list[float]:
-        """Settings worth repeating: within a factor 1.5 of the fastest to some target, and the certified fit"""
+        """Settings worth repeating: for each target the coarsest that reaches it and those within a factor 1.5 of the fastest;
+        and the certified fit"""
         chosen = {CERTIFIED} if isinstance(series.solver, MaxMargin) and CERTIFIED in series.runs else set()
         for target in TARGETS:
-            value = self.best * (1.0 + target)
-            fastest = series.to(value)
-            if fastest is not None:
-                near = (s for s in series.runs if series.values[s] <= value and series.median(s) <= 1.5 * fastest.seconds)
-                chosen.update(near)
+            there = {setting: series.median(setting) for setting in series.reaching(self.best * (1.0 + target))}
+            if there:
+                chosen.add(max(there))
+                chosen.update(setting for setting in there if there[setting] <= 1.5 * min(there.values()))
         return sorted(chosen, reverse=True)
 
     def repeat(self, workers: dict[Solver, Worker], every: Sequence[Series]) -> None:
@@ -255,7 +258,7 @@ class Case:
         for target in TARGETS:
             head += [f"{target:.0e} s".replace("e-0", "e-"), "ratio", "ep"]
         head += ["certified s", "ratio", "ep", "extra MB", "verdict"]
-        rivals = [series for solver in peers(self.loss) for series in every if series.solver == solver]
+        rivals = [series for solver in peers(self.loss) for series in every if series.solver == solver and not series.failed]
         rows, verdicts = [], []
         for series in every:
             cells, judged = [series.label, series.threads], []
@@ -302,7 +305,9 @@ class Case:
             if bound > self.best * (1.0 + TRUST):
                 self.notes.append(f"WRONG: {label} certifies the lower bound {bound:.8g}, above P*.")
         runs = [run for series in every if series.solver.threads == 1 for group in series.runs.values() for run in group]
-        share = sum(run.cpu_seconds for run in runs) / max(sum(run.seconds for run in runs), 1e-9)
+        if not runs:
+            return f"{text}."
+        share = sum(run.cpu_seconds for run in runs) / sum(run.seconds for run in runs)
         return f"{text}. One-thread fits had the processor {min(share, 1.0):.0%} of the time."
 
 
@@ -333,6 +338,9 @@ def run(
         workers = {solver: Worker(workload, solver) for solver in asked if solver.installed}
         for loss in chosen:
             able = {solver: worker for solver, worker in workers.items() if loss in solver.losses}
+            if not able:
+                print(f"\nskipped {workload.name}, {loss}: none of the solvers can do it", flush=True)
+                continue
             for lam in lams:
                 body, rows = Case(workload, X, y, loss, lam, options).measure(able)
                 report.section(f"fit: {workload.name}, {loss}, lam = {lam:g}", body)

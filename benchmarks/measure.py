@@ -1,7 +1,8 @@
 """Time and memory of single fits, each in a process of its own that can be killed.
 
 A worker loads the data once and then answers requests one at a time, so several solvers can be kept ready and measured in turns:
-A B A B rather than A A B B, as a machine's speed drifts. It fits once, untimed, before the first timed fit of a loss.
+A B A B rather than A A B B, as a machine's speed drifts. Before the first timed fit of a loss it fits a few rows untimed. A
+solver that compiles is given the same fit as the one to be timed, since which parts get compiled depends on the path it takes.
 """
 
 import ctypes
@@ -117,13 +118,17 @@ def serve(connection: Connection, workload: Workload, solver: Solver) -> None:
         small = data if step == 1 else solver.prepare(X[::step], y[::step])
         del X, y
         connection.send(None)
-        warm: set[str] = set()
-        while (request := connection.recv()) is not None:
-            if request.loss not in warm:
-                solver.fit(small, request.loss, request.C, solver.grid[0])
-                warm.add(request.loss)
+        warm: set[tuple[float | str, ...]] = set()
+        while True:
+            request: Request = connection.recv()
+            key = (request.loss, request.C, request.setting) if solver.compiled else (request.loss,)
+            if key not in warm and request.max_time is None:
+                solver.fit(small, request.loss, request.C, request.setting if solver.compiled else solver.grid[0])
+                warm.add(key)
             connection.send(None)
             connection.send(measured(solver, data, request))
+    except EOFError:  # the other end is gone
+        return
     except Exception as error:
         connection.send(f"{type(error).__name__}: {error}")
 

@@ -6,6 +6,7 @@ and convert within `fit`. LIBLINEAR's interface wants its own problem object; ma
 its favour.
 """
 
+import ctypes
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -40,7 +41,7 @@ class Solver:
     grid: tuple[float, ...] = TOLERANCES
     dtype: str = "float64"
     threads: int = 1  # -1: all cores
-    compiled: bool = False  # compiles on first use: warmed up on the whole data, as the code may depend on its shape
+    compiled: bool = False  # compiles on first use, so that the first fit of a kind is not like later ones
 
     @property
     def installed(self) -> bool:
@@ -98,7 +99,8 @@ class ScikitLearn(Solver):
 class Liblinear(Solver):
     """LIBLINEAR by its own Python interface; the setting is `-e`. Its limit on passes is fixed (300 for most problems).
 
-    Epochs are read from its messages; the Newton method (-s 11) reports none.
+    Epochs are read from its messages; the Newton method (-s 11) reports none. It shuffles by the C library's `rand`, which is
+    seeded before each fit, so that a repetition repeats.
     """
 
     TYPES = {"hinge": 3, "squared_hinge": 1, "crammer_singer": 4, "epsilon_insensitive": 13, "squared_epsilon_insensitive": 11}
@@ -114,6 +116,7 @@ class Liblinear(Solver):
 
         param = parameter(f"-s {self.TYPES[loss]} -c {C!r} -e {setting!r} -p {EPSILON!r} -B -1")
         messages: list[bytes] = []
+        ctypes.CDLL(None).srand(1)
         param.print_func = PRINT_STRING_FUN(messages.append)
         return train(data, param), b"".join(messages).decode()
 

@@ -67,7 +67,7 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"  first fit {first:.2f} s, the same fit again {again:.3f} s")
     print(f"  primal        {certificate.primal:.6f}    no model of this kind is better than this by more than the gap")
     print(f"  dual          {certificate.dual:.6f}    and none at all is below this")
-    print(f"  gap           {certificate.gap:.6f}    ({100 * certificate.relative_gap:.4f} % of the primal; target {model.tol:g})")
+    print(f"  gap           {certificate.gap:.6f}    ({100 * certificate.relative_gap:.4f} % of the primal)")
     print(f"  {certificate.message}")
     print(f"  accuracy on the test images: {model.score(X_test, y_test):.3f}")
     draw(closing_gap(X_train, y_train, model), model, out)

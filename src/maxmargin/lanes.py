@@ -5,7 +5,7 @@ vector instructions (it cannot prove that two arrays do not overlap), so a *vect
 bytes, one cache line, 16 float32 or 8 float64 classes. A lane array is three-dimensional and C-ordered with one vector
 along its last axis:
 
-    weights  (blocks, features + 1, width)     duals  (examples, blocks, width)     scratch  (1, blocks, width)
+    weights  (features + 1, blocks, width)     duals  (examples, blocks, width)     scratch  (1, blocks, width)
 
 Uncompiled, a vector is a small NumPy array and every function below is what its body says; compiled, it is one or a few
 instructions.
@@ -21,6 +21,7 @@ from numba.extending import intrinsic, models, overload, register_model
 from .jit import jitable
 
 BYTES = 32
+LINE = 64  # bytes of a cache line
 
 
 def width(dtype) -> int:
@@ -31,8 +32,8 @@ def width(dtype) -> int:
 def aligned(shape: tuple[int, ...], dtype) -> np.ndarray:
     """An array of zeros that starts on a cache line, so that a vector never straddles two."""
     size, item = int(np.prod(shape)), np.dtype(dtype).itemsize
-    raw = np.zeros(size + width(dtype), dtype)
-    skip = (-raw.ctypes.data % BYTES) // item
+    raw = np.zeros(size + LINE // item, dtype)
+    skip = (-raw.ctypes.data % LINE) // item
     return raw[skip : skip + size].reshape(shape)
 
 
@@ -55,48 +56,38 @@ def table(array: np.ndarray) -> Table:
     return Table(array, array.reshape(array.shape[0], -1))
 
 
-def zeros_table(count: int, blocks: int, dtype) -> Table:
-    return table(zeros_lanes(count, blocks, dtype))
+def zeros_table(rows: int, classes: int, dtype) -> Table:
+    return table(zeros_lanes(rows, blocks(classes, dtype), dtype))
+
+
+def blocks(classes: int, dtype) -> int:
+    """How many vectors a row of classes takes. Rows of both dtypes have the same number of lanes, a multiple of float32's."""
+    return -(-classes // width(np.float32)) * width(np.float32) // width(dtype)
 
 
 def convert(array: np.ndarray, dtype) -> np.ndarray:
-    """An aligned copy in another dtype. A (blocks, features, width) lane array gets the other dtype's width; surplus
-    lanes are zero."""
-    if array.ndim != 3 or array.shape[2] == width(dtype):
-        result = aligned(array.shape, dtype)
-        result[...] = array
-        return result
-    blocks, features, old = array.shape
-    new, narrow = width(dtype), min(old, width(dtype))
-    result = aligned((-(-blocks * old // new), features, new), dtype)
-    for lane in range(0, blocks * old, narrow):
-        result[lane // new, :, lane % new : lane % new + narrow] = array[lane // old, :, lane % old : lane % old + narrow]
-    return result
+    """An aligned copy in another dtype; a lane array gets the other dtype's width."""
+    shape = array.shape if array.ndim != 3 else (array.shape[0], -1, width(dtype))
+    result = aligned(array.shape, dtype)
+    result[...] = array
+    return result.reshape(shape)
 
 
-def from_table(table: np.ndarray, dtype, fill: float = 0.0) -> np.ndarray:
-    """A (classes, features) table as a (blocks, features, width) lane array, unused lanes set to `fill`."""
-    classes, features = table.shape
-    lanes = width(dtype)
-    result = zeros_lanes(-(-classes // lanes), features, dtype)
-    for c in range(result.shape[0] * lanes):
-        result[c // lanes, :, c % lanes] = table[c] if c < classes else fill
-    return result
+def from_classes(weights: np.ndarray, dtype, fill: float = 0.0) -> np.ndarray:
+    """(classes, features) weights as a (features, blocks, width) lane array, unused lanes set to `fill`."""
+    return pack(weights.T, dtype, fill)
 
 
-def to_table(weights: np.ndarray, classes: int) -> np.ndarray:
-    """The (classes, features) table of a (blocks, features, width) lane array, as a C-ordered copy."""
-    blocks, features, lanes = weights.shape
-    return np.ascontiguousarray(weights.transpose(0, 2, 1).reshape(blocks * lanes, features)[:classes])
+def to_classes(weights: np.ndarray, classes: int) -> np.ndarray:
+    """The (classes, features) weights of a (features, blocks, width) lane array, as a C-ordered copy."""
+    return np.ascontiguousarray(unpack(weights, classes).T)
 
 
 def pack(table: np.ndarray, dtype, fill: float = 0.0) -> np.ndarray:
     """A (rows, classes) table as a (rows, blocks, width) lane array, unused lanes set to `fill`."""
     rows, classes = table.shape
-    lanes = width(dtype)
-    blocks = -(-classes // lanes)
-    result = zeros_lanes(rows, blocks, dtype)
-    flat = result.reshape(rows, blocks * lanes)
+    result = zeros_lanes(rows, blocks(classes, dtype), dtype)
+    flat = result.reshape(rows, -1)
     flat[:, :classes] = table
     flat[:, classes:] = fill
     return result

@@ -124,4 +124,4 @@ def _weights(array: np.ndarray | None, fill: float, features: int, classes: int 
     shape = (features,) if classes is None else (classes, features)
     full = np.full((*shape[:-1], features + 1), fill)
     full[..., :-1] = np.broadcast_to(array, shape)
-    return full if classes is None else lanes.from_table(full, np.float64, fill=fill)
+    return full if classes is None else lanes.from_classes(full, np.float64, fill=fill)

@@ -192,10 +192,7 @@ class BlockProblem:
 
     @property
     def weight_shape(self) -> tuple[int, ...]:
-        return (self.blocks(np.float64), rows.shape(self.X)[1] + 1, lanes.width(np.float64))
-
-    def blocks(self, dtype) -> int:
-        return -(-self.n_classes // lanes.width(dtype))
+        return (rows.shape(self.X)[1] + 1, lanes.blocks(self.n_classes, np.float64), lanes.width(np.float64))
 
     def loss(self, dtype):
         return crammer_singer(self.label, self.cap, self.cost, dtype)
@@ -206,12 +203,12 @@ class BlockProblem:
         variance = self.regularizer.variance
         if variance is None:
             return norms(self.X, np.empty(0))
-        tables = np.unique(lanes.to_table(variance, self.n_classes), axis=0)
+        tables = np.unique(lanes.to_classes(variance, self.n_classes), axis=0)
         return np.max([norms(self.X, table) for table in tables], axis=0)
 
     def risk(self, W: np.ndarray, n_jobs: int = 1) -> float:
         def piece(start: int, stop: int) -> float:
-            return row_risk(self.X, self.loss(np.float64), W, lanes.zeros_table(1, W.shape[0], np.float64), start, stop)
+            return row_risk(self.X, self.loss(np.float64), W, lanes.zeros_table(1, self.n_classes, np.float64), start, stop)
 
         return piecewise(piece, self.n_examples, n_jobs)
 
@@ -230,17 +227,17 @@ class BlockProblem:
 
     def table(self, W: np.ndarray) -> np.ndarray:
         """The weights as (classes, features + 1)."""
-        return lanes.to_table(W, self.n_classes)
+        return lanes.to_classes(W, self.n_classes)
 
     def feasible(self, W: np.ndarray) -> np.ndarray:
         if self.fence is None:
             return W
-        return lanes.from_table(self.fence.feasible(lanes.to_table(W, self.n_classes)), np.float64)
+        return lanes.from_classes(self.fence.feasible(lanes.to_classes(W, self.n_classes)), np.float64)
 
     def evaluate(self, duals: lanes.Table, walls: lanes.Table | None = None) -> Evaluated:
         """The exact dual value; `walls` are the duals of the fence."""
         space = self.regularizer.space(self.regularizer.start(self.weight_shape), np.float64)
-        out = lanes.zeros_table(1, self.weight_shape[0], np.float64)
+        out = lanes.zeros_table(1, self.n_classes, np.float64)
         total = row_combine(self.X, self.loss(np.float64), duals, space, out)
         if self.fence is not None and walls is not None:
             wall_combine(self.fence.rows, walls, space, out)
@@ -249,5 +246,5 @@ class BlockProblem:
     def repaired(self, duals: lanes.Table) -> np.ndarray:
         """The duals that `evaluate` speaks of: (examples, classes) in float64, every row feasible and summing to zero."""
         result = np.empty((self.n_examples, self.n_classes))
-        row_repairs(self.loss(np.float64), duals, lanes.zeros_table(1, self.weight_shape[0], np.float64), result)
+        row_repairs(self.loss(np.float64), duals, lanes.zeros_table(1, self.n_classes, np.float64), result)
         return result

@@ -248,39 +248,39 @@ def squared_norms(X, variance, result):
 
 @jitable
 def scores(X, i, W, out):
-    """out[0, b, :] = sum_j x_ij W[b, j, :]"""
-    for b in range(W.shape[0]):
+    """out[0, b, :] = sum_j x_ij W[j, b, :]"""
+    for b in range(W.shape[1]):
         total = lanes.zeros_like(W)
         for k in range(first(X, i), last(X, i)):
-            total = lanes.fma(total, value(X, i, k), lanes.load(W, b, column(X, i, k)))
-        lanes.store(out, 0, b, lanes.fma(total, X.bias, lanes.load(W, b, last_column(X))))
+            total = lanes.fma(total, value(X, i, k), lanes.load(W, column(X, i, k), b))
+        lanes.store(out, 0, b, lanes.fma(total, X.bias, lanes.load(W, last_column(X), b)))
 
 
 @jitable
 def update(X, i, change, W):
-    """W[b, j, :] += x_ij change[0, b, :], for the blocks of classes that change"""
-    for b in range(W.shape[0]):
+    """W[j, b, :] += x_ij change[0, b, :], for the blocks of classes that change"""
+    for b in range(W.shape[1]):
         step = lanes.load(change, 0, b)
         if lanes.magnitude(step) > 0:
             for k in range(first(X, i), last(X, i)):
                 j = column(X, i, k)
-                lanes.store(W, b, j, lanes.fma(lanes.load(W, b, j), value(X, i, k), step))
+                lanes.store(W, j, b, lanes.fma(lanes.load(W, j, b), value(X, i, k), step))
             j = last_column(X)
-            lanes.store(W, b, j, lanes.fma(lanes.load(W, b, j), X.bias, step))
+            lanes.store(W, j, b, lanes.fma(lanes.load(W, j, b), X.bias, step))
 
 
 @jitable
 def update_clipped(X, i, change, variance, lower, V, W):
-    """V[b, j, :] += x_ij variance[b, j, :] change[0, b, :] and W = max(V, lower) there"""
-    for b in range(W.shape[0]):
+    """V[j, b, :] += x_ij variance[j, b, :] change[0, b, :] and W = max(V, lower) there"""
+    for b in range(W.shape[1]):
         step = lanes.load(change, 0, b)
         if lanes.magnitude(step) > 0:
             for k in range(first(X, i), last(X, i)):
                 j = column(X, i, k)
-                moved = lanes.fma(lanes.load(V, b, j), value(X, i, k), lanes.multiply(step, lanes.load(variance, b, j)))
-                lanes.store(V, b, j, moved)
-                lanes.store(W, b, j, lanes.maximum(moved, lanes.load(lower, b, j)))
+                moved = lanes.fma(lanes.load(V, j, b), value(X, i, k), lanes.multiply(step, lanes.load(variance, j, b)))
+                lanes.store(V, j, b, moved)
+                lanes.store(W, j, b, lanes.maximum(moved, lanes.load(lower, j, b)))
             j = last_column(X)
-            moved = lanes.fma(lanes.load(V, b, j), X.bias, lanes.multiply(step, lanes.load(variance, b, j)))
-            lanes.store(V, b, j, moved)
-            lanes.store(W, b, j, lanes.maximum(moved, lanes.load(lower, b, j)))
+            moved = lanes.fma(lanes.load(V, j, b), X.bias, lanes.multiply(step, lanes.load(variance, j, b)))
+            lanes.store(V, j, b, moved)
+            lanes.store(W, j, b, lanes.maximum(moved, lanes.load(lower, j, b)))

@@ -37,10 +37,11 @@ def row_value(loss, i, scores):
 
 
 @generic
-def row_step(loss, i, curvature, scores, duals, change):
+def row_step(loss, i, curvature, scores, duals, change, calm):
     """Put the best row of duals of example i in place and the difference into `change`. Overwrites `scores`.
 
-    Returns the share of the gap before the step, the largest change of a dual and the change of the reward.
+    Leaves everything as it is where the example's share of the gap is at most `calm`. Returns that share (before the
+    step), the largest change of a dual and the change of the reward.
     """
 
 

@@ -32,7 +32,7 @@ class CrammerSinger(NamedTuple):
 def crammer_singer(label: np.ndarray, cap: np.ndarray, cost: np.ndarray, dtype) -> CrammerSinger:
     """The loss for iterations (or a certificate) in this dtype; `cost` is (classes, classes)."""
     packed = lanes.table(lanes.pack(cost, dtype, fill=NEVER))
-    return CrammerSinger(label, cap, packed, np.zeros(packed.lanes.shape[1] * packed.lanes.shape[2] + 1, np.int64), cost.shape[0])
+    return CrammerSinger(label, cap, packed, np.zeros(packed.flat.shape[1] + 1, np.int64), cost.shape[0])
 
 
 @row_value.register(CrammerSinger)
@@ -45,7 +45,7 @@ def _(loss, i, scores):
 
 
 @row_step.register(CrammerSinger)
-def _(loss, i, curvature, scores, duals, change):
+def _(loss, i, curvature, scores, duals, change, calm):
     y, cap, cost = loss.label[i], loss.cap[i], loss.cost.lanes
     blocks, zero = scores.lanes.shape[1], lanes.zeros_like(scores.lanes)
     truth, held = scores.flat[0, y], duals.flat[i, y]
@@ -65,9 +65,9 @@ def _(loss, i, curvature, scores, duals, change):
         mass = lanes.add(mass, lanes.where_negative(dual, h))
         lanes.store(scores.lanes, 0, b, h)
     share = cap * np.float64(lanes.largest(top) - truth) + np.float64(lanes.total(linear))
-    best = np.float64(lanes.largest(highest))
-    if best <= 0.0 and held == 0.0:  # satisfied, and it has been before: nothing to do
+    if share <= calm:
         return share, 0.0, 0.0
+    best = np.float64(lanes.largest(highest))
 
     room, count, t = curvature * cap, 0, best
     short = room <= 1e-12 * best

@@ -41,7 +41,7 @@ def _(loss, i, score, dual, curvature):
 
 
 @row_step.register(NonNegativeRow)
-def _(loss, i, curvature, scores, duals, change):
+def _(loss, i, curvature, scores, duals, change, calm):
     zero, moved, linear = lanes.zeros_like(scores.lanes), 0.0, lanes.zeros_like(scores.lanes)
     for b in range(scores.lanes.shape[1]):
         held, score = lanes.load(duals.lanes, i, b), lanes.load(scores.lanes, 0, b)

@@ -67,10 +67,10 @@ def scalar_pass(X, loss, space, duals, curvature, plan, visit, level):
         i = plan.order[k]
         score = np.float64(dot(X, i, space.w))
         old = duals[i]
-        new = step(loss, i, score, old, curvature[i])
         held = reward(loss, i, old)
         share = value(loss, i, score) - held + old * score
-        if new != old:
+        if share > level:
+            new = step(loss, i, score, old, curvature[i])
             move(space, X, i, new - old)
             gain += reward(loss, i, new) - held
             duals[i] = new
@@ -118,7 +118,7 @@ def row_pass(X, loss, space, duals, curvature, plan, visit, scratch):
     for k in range(start, stop):
         i = plan.order[k]
         rows.scores(X, i, space.w, scores.lanes)
-        share, moved, reward_change = row_step(loss, i, curvature[i], scores, duals, change)
+        share, moved, reward_change = row_step(loss, i, curvature[i], scores, duals, change, level)
         if moved > 0.0:
             move_row(space, X, i, change.lanes)
             gain += reward_change
@@ -259,8 +259,7 @@ class Ascent(ABC):
         """Weights to take the primal value at, in float64: those of the duals, then the average."""
         found = [self.problem.feasible(self.problem.regularizer.weights(self.exact_v))]
         if self.options.average and self.mean_count > 1:
-            mean = lanes.convert(self.mean_sum, np.float64)[: self.problem.weight_shape[0]] / self.mean_count
-            found.append(self.problem.feasible(mean))
+            found.append(self.problem.feasible(lanes.convert(self.mean_sum, np.float64) / self.mean_count))
         return found
 
     def wake(self) -> None:
@@ -345,7 +344,7 @@ class ScalarAscent(Accelerated):
         return np.zeros(count)
 
     def visit_walls(self, X, curvature, plan, visit):
-        return scalar_pass(X, NonNegative(0), self.space, self.walls, curvature, plan, visit, 0.0)[0]
+        return scalar_pass(X, NonNegative(0), self.space, self.walls, curvature, plan, visit, -np.inf)[0]
 
     def exact_duals(self):
         return self.duals.copy()
@@ -368,17 +367,17 @@ class BlockAscent(Accelerated):
     piece = 1 << 12
 
     def take(self, duals):
-        n, blocks = self.problem.n_examples, self.problem.blocks(self.dtype)
+        n, classes = self.problem.n_examples, self.problem.n_classes
         self.loss = self.problem.loss(self.dtype)
-        self.duals, self.before = (lanes.zeros_table(n, blocks, self.dtype) for _ in range(2))
+        self.duals, self.before = (lanes.zeros_table(n, classes, self.dtype) for _ in range(2))
         if duals is not None:
-            self.duals.flat[:, : self.problem.n_classes] = duals
+            self.duals.flat[:, :classes] = duals
             self.remember()
-        self.scores, self.change = (lanes.zeros_table(1, blocks, self.dtype) for _ in range(2))
+        self.scores, self.change = (lanes.zeros_table(1, classes, self.dtype) for _ in range(2))
         self.reached = np.empty(n)
 
     def put_walls(self, count):
-        return lanes.zeros_table(count, self.problem.blocks(self.dtype), self.dtype)
+        return lanes.zeros_table(count, self.problem.n_classes, self.dtype)
 
     def visit_walls(self, X, curvature, plan, visit):
         scratch = self.scores, self.change, 0.0

@@ -112,4 +112,4 @@ class ExplicitAscent(Ascent):
         return np.zeros(count)
 
     def visit_walls(self, X, curvature, plan, visit):
-        return scalar_pass(X, NonNegative(0), self.space, self.walls, curvature, plan, visit, 0.0)[0]
+        return scalar_pass(X, NonNegative(0), self.space, self.walls, curvature, plan, visit, -np.inf)[0]

@@ -18,7 +18,7 @@ import numpy as np
 from ..result import Certificate, History, Record, Result, relative
 
 PROMISE = 0.65  # the exact gap is about this part of the estimate, which is taken while the weights still move
-SELDOM = 10  # passes' worth of visits after which an evaluation is made in any case
+SELDOM = 10, 0.25  # an evaluation is made in any case after this many passes' worth of visits, or this part of all so far
 STALLED = 0.95  # part of the last gap above which there was no progress
 APART = 0.5  # passes' worth of visits between two evaluations at least
 
@@ -109,9 +109,9 @@ def solve(run, budget: Budget, history: History) -> Result:
                 message = f"Stopped after max_time={budget.max_time:g} seconds."
             elif stopped:
                 message = "Stopped by a callback."
-            since = (run.visits - visits_then) / max(run.problem.n_examples, 1)
+            since, total = (visits / max(run.problem.n_examples, 1) for visits in (run.visits - visits_then, run.visits))
             promising = estimate * ratio <= budget.tol * abs(run.dual) and since >= APART
-            if message or promising or since >= SELDOM or run.passes >= budget.max_iter:
+            if message or promising or since >= max(SELDOM[0], SELDOM[1] * total) or run.passes >= budget.max_iter:
                 best.evaluate(run, budget, seconds)
                 gap = history[-1].gap
                 if len(history) > 1 and gap > STALLED * history[-2].gap:
