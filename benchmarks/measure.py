@@ -2,7 +2,8 @@
 
 A worker loads the data once and then answers requests one at a time, so several solvers can be kept ready and measured in turns:
 A B A B rather than A A B B, as a machine's speed drifts. Before the first timed fit of a loss it fits a few rows untimed. A
-solver that compiles is given the same fit as the one to be timed, since which parts get compiled depends on the path it takes.
+solver that compiles is given the same fit as the one to be timed, since which parts get compiled depends on the path it takes
+(a fit with `max_time` is not for timing, and a coarse one does).
 """
 
 import ctypes
@@ -122,8 +123,9 @@ def serve(connection: Connection, workload: Workload, solver: Solver) -> None:
         while True:
             request: Request = connection.recv()
             key = (request.loss, request.C, request.setting) if solver.compiled else (request.loss,)
-            if key not in warm and request.max_time is None:
-                solver.fit(small, request.loss, request.C, request.setting if solver.compiled else solver.grid[0])
+            if key not in warm:
+                same = solver.compiled and request.max_time is None
+                solver.fit(small, request.loss, request.C, request.setting if same else solver.grid[0])
                 warm.add(key)
             connection.send(None)
             connection.send(measured(solver, data, request))

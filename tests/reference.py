@@ -9,6 +9,7 @@ with cap_i = C s_i, scores x_i.w_k + intercept_k and intercept = scaling * u. We
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from math import fsum
 from typing import Any, NamedTuple
 
 import cvxpy as cp
@@ -47,7 +48,7 @@ class Quadratic:
         return float(0.5 * inside + (0.5 * np.sum((b / self.scaling) ** 2) if self.scaling > 0.0 else 0.0))
 
     def conjugate(self, G: np.ndarray, g: np.ndarray) -> Point:
-        """max over w, b of <G, w> + <g, b> - value(w, b), and where it is attained; closed form, so no signs under a full Sigma."""
+        """max over w, b of <G, w> + <g, b> - value(w, b), and where: a closed form, so not for signs under a full covariance."""
         diagonal = np.array([np.diag(sigma) for sigma in self.covariance])
         full = any(np.any(sigma != np.diag(np.diag(sigma))) for sigma in self.covariance)
         if full:
@@ -90,7 +91,9 @@ def quadratic(
     """The quadratic term that the estimators' parameters describe, for K rows of d weights."""
     mean = np.broadcast_to(0.0 if prior_mean is None else np.asarray(prior_mean, float), (K, d))
     scale = np.broadcast_to(1.0 if prior_scale is None else np.asarray(prior_scale, float), (K, d))
-    covariance = np.array([np.diag(row**2) for row in scale]) if prior_covariance is None else np.array([prior_covariance] * K, float)
+    covariance = np.array([np.diag(row**2) for row in scale])
+    if prior_covariance is not None:
+        covariance = np.array([prior_covariance] * K, float)
     mask = np.full(d, positive) if isinstance(positive, bool) else np.asarray(positive)
     return Quadratic(mean, covariance, mask, float(intercept_scaling) if fit_intercept else 0.0)
 
@@ -215,9 +218,9 @@ class Multiclass(Reference):
     def infeasibility(self, duals):
         others = duals.copy()
         others[np.arange(len(self.y)), self.y] = 0.0
-        mass = -others.sum(axis=1)
-        over = np.max(mass - self.cap * (1.0 + 1e-15))
-        return float(max(np.max(others), over, np.max(np.abs(duals.sum(axis=1)) - 4e-16 * mass)))
+        mass = np.array([-fsum(row) for row in others])  # exact sums: the test must not add rounding of its own
+        total = np.array([abs(fsum(row)) for row in duals])
+        return float(max(np.max(others), np.max(mass - self.cap * (1.0 + 1e-15)), np.max(total - 1e-15 * mass)))
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,9 @@ def few(cls=mm.SVMClassifier, classes=2):
     return make_classification(60, 4, n_informative=3, n_redundant=0, n_classes=classes, n_clusters_per_class=1, random_state=1)
 
 
-# No check is expected to fail. As in scikit-learn's own run of them, a ConvergenceWarning is none: some of the data lie far from zero.
+# No check is expected to fail. As in scikit-learn's own run of them, a ConvergenceWarning is no failure.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@parametrize_with_checks([mm.SVMClassifier(max_iter=50), mm.SVMRegressor(max_iter=50)])
+@parametrize_with_checks([mm.SVMClassifier(max_iter=50, random_state=0), mm.SVMRegressor(max_iter=50, random_state=0)])
 def test_scikit_learns_checks(estimator, check):
     if "check_sample_weight_equivalence" in check.func.__name__:  # compares predictions to 1e-7, whatever tol is
         estimator.set_params(max_iter=10_000, tol=1e-13)
@@ -58,8 +58,9 @@ def test_fit_changes_no_parameter(cls):
 @pytest.mark.parametrize("cls", ESTIMATORS)
 def test_common_parameters_and_their_defaults(cls):
     expected = {
-        "C": 1.0, "tol": 1e-3, "max_iter": 10_000, "max_time": None, "fit_intercept": True, "intercept_scaling": 1.0, "solver": "auto",
-        "warm_start": False, "keep_duals": False, "random_state": None, "n_jobs": None, "verbose": 0, "dtype": None,
+        "C": 1.0, "tol": 1e-3, "max_iter": 10_000, "max_time": None, "fit_intercept": True, "intercept_scaling": 1.0,
+        "solver": "auto", "warm_start": False, "keep_duals": False, "random_state": None, "n_jobs": None, "verbose": 0,
+        "dtype": None,
     }  # fmt: skip
     parameters = cls().get_params()
     assert {name: parameters[name] for name in expected} == expected
@@ -96,7 +97,7 @@ def test_sample_weight_goes_through_a_pipeline():
     assert piped[-1].certificate_ == alone.certificate_ != plain.certificate_
 
 
-def test_grid_over_C():
+def test_grid_over_c():
     X, y = few()
     search = GridSearchCV(mm.SVMClassifier(random_state=0), {"C": [1e-6, 1.0]}, cv=3).fit(X, y)
     by_hand = [cross_val_score(mm.SVMClassifier(C=C, random_state=0), X, y, cv=3).mean() for C in (1e-6, 1.0)]
@@ -116,7 +117,8 @@ def test_grid_over_a_parameter_of_the_solver():
 
 def test_momentum_changes_the_way_and_not_the_optimum():
     X, y = few()
-    fits = [mm.SVMClassifier(C=100.0, tol=1e-6, random_state=0, solver=mm.DualCoordinate(momentum=m)).fit(X, y) for m in (True, False)]
+    solvers = mm.DualCoordinate(momentum=True), mm.DualCoordinate(momentum=False)
+    fits = [mm.SVMClassifier(C=100.0, tol=1e-6, random_state=0, solver=solver).fit(X, y) for solver in solvers]
     assert fits[0].n_iter_ != fits[1].n_iter_
     assert fits[0].certificate_.primal == pytest.approx(fits[1].certificate_.primal, rel=2e-6)
 

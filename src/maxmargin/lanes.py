@@ -182,6 +182,10 @@ def magnitude(vector):
     return np.abs(vector).max()
 
 
+def prefetch(array, k):
+    """Ask for the k-th number in the array's memory ahead of its use. Uncompiled there is nothing to ask."""
+
+
 @jitable
 def magnitude_row(array, i):
     """the largest absolute value of array[i]"""
@@ -347,3 +351,17 @@ def _(typing, vector):
         return _call(builder, "llvm.vector.reduce.fmax", vector, args[0].type.element, [absolute])
 
     return vector.dtype(vector), emit
+
+
+@_instruction(prefetch)
+def _(typing, array, k):
+    def emit(context, builder, signature, args):
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        pointer = builder.bitcast(builder.gep(data, [args[1]]), ir.IntType(8).as_pointer())
+        flag = ir.IntType(32)
+        function_type = ir.FunctionType(ir.VoidType(), [pointer.type, flag, flag, flag])
+        function = builder.module.declare_intrinsic("llvm.prefetch.p0", (), function_type)
+        builder.call(function, [pointer, flag(0), flag(3), flag(1)])  # for reading, into every level, data
+        return context.get_dummy_value()
+
+    return types.void(array, k), emit

@@ -195,7 +195,13 @@ class BlockProblem:
         return (rows.shape(self.X)[1] + 1, lanes.blocks(self.n_classes, np.float64), lanes.width(np.float64))
 
     def loss(self, dtype):
+        """The loss for iterations in this dtype."""
         return crammer_singer(self.label, self.cap, self.cost, dtype)
+
+    @cached_property
+    def exact_loss(self):
+        """The loss of certificates. Threads may share it: values need no scratch."""
+        return self.loss(np.float64)
 
     @cached_property
     def curvature(self) -> np.ndarray:
@@ -208,7 +214,7 @@ class BlockProblem:
 
     def risk(self, W: np.ndarray, n_jobs: int = 1) -> float:
         def piece(start: int, stop: int) -> float:
-            return row_risk(self.X, self.loss(np.float64), W, lanes.zeros_table(1, self.n_classes, np.float64), start, stop)
+            return row_risk(self.X, self.exact_loss, W, lanes.zeros_table(1, self.n_classes, np.float64), start, stop)
 
         return piecewise(piece, self.n_examples, n_jobs)
 
@@ -238,7 +244,7 @@ class BlockProblem:
         """The exact dual value; `walls` are the duals of the fence."""
         space = self.regularizer.space(self.regularizer.start(self.weight_shape), np.float64)
         out = lanes.zeros_table(1, self.n_classes, np.float64)
-        total = row_combine(self.X, self.loss(np.float64), duals, space, out)
+        total = row_combine(self.X, self.exact_loss, duals, space, out)
         if self.fence is not None and walls is not None:
             wall_combine(self.fence.rows, walls, space, out)
         return Evaluated(total + self.regularizer.dual(unclipped(space)), unclipped(space))
@@ -246,5 +252,5 @@ class BlockProblem:
     def repaired(self, duals: lanes.Table) -> np.ndarray:
         """The duals that `evaluate` speaks of: (examples, classes) in float64, every row feasible and summing to zero."""
         result = np.empty((self.n_examples, self.n_classes))
-        row_repairs(self.loss(np.float64), duals, lanes.zeros_table(1, self.n_classes, np.float64), result)
+        row_repairs(self.exact_loss, duals, lanes.zeros_table(1, self.n_classes, np.float64), result)
         return result

@@ -112,6 +112,11 @@ def value(X, i, k):
 
 
 @generic
+def prefetch(X, i):
+    """Ask for row i ahead of its use, where the processor would not guess it."""
+
+
+@generic
 def last_column(X):
     """The column of the bias."""
 
@@ -141,6 +146,13 @@ def _(X):
     return X.values.shape[1]
 
 
+@prefetch.register(Dense)
+def _(X, i):
+    width = X.values.shape[1]
+    for k in range(i * width, (i + 1) * width, lanes.LINE // 8):
+        lanes.prefetch(X.values, k)
+
+
 @first.register(Indexed)
 def _(X, i):
     return X.indptr[i]
@@ -166,6 +178,13 @@ def _(X):
     return X.values.shape[1]
 
 
+@prefetch.register(Indexed)
+def _(X, i):
+    row = i * X.values.shape[1]
+    for k in range(X.indptr[i], X.indptr[i + 1]):
+        lanes.prefetch(X.values, row + np.int64(X.columns[k]))
+
+
 @first.register(CSR)
 def _(X, i):
     return X.indptr[i]
@@ -189,6 +208,13 @@ def _(X, i, k):
 @last_column.register(CSR)
 def _(X):
     return X.columns
+
+
+@prefetch.register(CSR)
+def _(X, i):
+    for k in range(np.int64(X.indptr[i]), np.int64(X.indptr[i + 1]), lanes.LINE // 8):
+        lanes.prefetch(X.values, k)
+        lanes.prefetch(X.indices, k)
 
 
 # ---- one example against a weight vector -----------------------------------------------------------------
@@ -248,12 +274,23 @@ def squared_norms(X, variance, result):
 
 @jitable
 def scores(X, i, W, out):
-    """out[0, b, :] = sum_j x_ij W[j, b, :]"""
-    for b in range(W.shape[1]):
-        total = lanes.zeros_like(W)
+    """out[0, b, :] = sum_j x_ij W[j, b, :], two blocks of classes at a time: a row is read once for both"""
+    b = 0
+    while b + 1 < W.shape[1]:
+        left, right = lanes.zeros_like(W), lanes.zeros_like(W)
         for k in range(first(X, i), last(X, i)):
-            total = lanes.fma(total, value(X, i, k), lanes.load(W, column(X, i, k), b))
-        lanes.store(out, 0, b, lanes.fma(total, X.bias, lanes.load(W, last_column(X), b)))
+            x, j = value(X, i, k), column(X, i, k)
+            left = lanes.fma(left, x, lanes.load(W, j, b))
+            right = lanes.fma(right, x, lanes.load(W, j, b + 1))
+        j = last_column(X)
+        lanes.store(out, 0, b, lanes.fma(left, X.bias, lanes.load(W, j, b)))
+        lanes.store(out, 0, b + 1, lanes.fma(right, X.bias, lanes.load(W, j, b + 1)))
+        b += 2
+    if b < W.shape[1]:
+        left = lanes.zeros_like(W)
+        for k in range(first(X, i), last(X, i)):
+            left = lanes.fma(left, value(X, i, k), lanes.load(W, column(X, i, k), b))
+        lanes.store(out, 0, b, lanes.fma(left, X.bias, lanes.load(W, last_column(X), b)))
 
 
 @jitable
@@ -284,3 +321,13 @@ def update_clipped(X, i, change, variance, lower, V, W):
             moved = lanes.fma(lanes.load(V, j, b), X.bias, lanes.multiply(step, lanes.load(variance, j, b)))
             lanes.store(V, j, b, moved)
             lanes.store(W, j, b, lanes.maximum(moved, lanes.load(lower, j, b)))
+
+
+@jitable
+def prefetch_weights(X, i, W):
+    """Ask for the weights that example i will need: a visit waits for them where they do not fit into the cache."""
+    size = W.shape[1] * W.shape[2]
+    for k in range(first(X, i), last(X, i)):
+        start = np.int64(column(X, i, k)) * size
+        for line in range(start, start + size, lanes.LINE // W.itemsize):
+            lanes.prefetch(W, line)

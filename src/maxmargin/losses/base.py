@@ -41,7 +41,7 @@ def row_step(loss, i, curvature, scores, duals, change, calm):
     """Put the best row of duals of example i in place and the difference into `change`. Overwrites `scores`.
 
     Leaves everything as it is where the example's share of the gap is at most `calm`. Returns that share (before the
-    step), the largest change of a dual and the change of the reward.
+    step), whether a step was made and the change of the reward.
     """
 
 

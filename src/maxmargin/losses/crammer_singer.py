@@ -66,7 +66,7 @@ def _(loss, i, curvature, scores, duals, change, calm):
         lanes.store(scores.lanes, 0, b, h)
     share = cap * np.float64(lanes.largest(top) - truth) + np.float64(lanes.total(linear))
     if share <= calm:
-        return share, 0.0, 0.0
+        return share, False, 0.0
     best = np.float64(lanes.largest(highest))
 
     room, count, t = curvature * cap, 0, best
@@ -93,10 +93,7 @@ def _(loss, i, curvature, scores, duals, change, calm):
         held_now += a
     duals.flat[i, y] = held_now
     change.flat[0, y] += held_now
-    moved = 0.0
-    for b in range(blocks):
-        moved = max(moved, np.float64(lanes.magnitude(lanes.load(change.lanes, 0, b))))
-    return share, moved, gain
+    return share, True, gain
 
 
 @jitable

@@ -42,7 +42,7 @@ def _(loss, i, score, dual, curvature):
 
 @row_step.register(NonNegativeRow)
 def _(loss, i, curvature, scores, duals, change, calm):
-    zero, moved, linear = lanes.zeros_like(scores.lanes), 0.0, lanes.zeros_like(scores.lanes)
+    zero, linear = lanes.zeros_like(scores.lanes), lanes.zeros_like(scores.lanes)
     for b in range(scores.lanes.shape[1]):
         held, score = lanes.load(duals.lanes, i, b), lanes.load(scores.lanes, 0, b)
         linear = lanes.add(linear, lanes.multiply(held, score))
@@ -50,5 +50,4 @@ def _(loss, i, curvature, scores, duals, change, calm):
         difference = lanes.subtract(new, held)
         lanes.store(duals.lanes, i, b, new)
         lanes.store(change.lanes, 0, b, difference)
-        moved = max(moved, np.float64(lanes.magnitude(difference)))
-    return np.float64(lanes.total(linear)), moved, 0.0
+    return np.float64(lanes.total(linear)), True, 0.0

@@ -31,6 +31,8 @@ from ..problem import BlockProblem, ScalarProblem
 from ..regularizer import extrapolate, like, move, move_row, quadratic, unclipped
 from .schedule import gather, resting, schedule, settle, visited
 
+CACHED = 1 << 17  # weights up to this many stay in a core's own cache
+AHEAD = 2  # visits by which rows are asked for before their turn: random order defeats the processor's own guess
 WALKS = 16  # walks along the fence during a pass
 START = 5  # passes before the first extrapolation: an easy problem is solved by then
 FARTHEST = 0.9  # the longest extrapolation, in units of the last change
@@ -65,6 +67,8 @@ def scalar_pass(X, loss, space, duals, curvature, plan, visit, level):
     gap, gain = 0.0, 0.0
     for k in range(start, stop):
         i = plan.order[k]
+        if k + AHEAD < stop:
+            rows.prefetch(X, plan.order[k + AHEAD])
         score = np.float64(dot(X, i, space.w))
         old = duals[i]
         held = reward(loss, i, old)
@@ -117,9 +121,17 @@ def row_pass(X, loss, space, duals, curvature, plan, visit, scratch):
     gap, gain = 0.0, 0.0
     for k in range(start, stop):
         i = plan.order[k]
+        if k + AHEAD < stop:
+            ahead = plan.order[k + AHEAD]
+            rows.prefetch(X, ahead)
+            lanes.prefetch(duals.flat, ahead * duals.flat.shape[1])
+            lanes.prefetch(curvature, ahead)
+            lanes.prefetch(plan.due, ahead)
+            if space.w.size > CACHED:
+                rows.prefetch_weights(X, plan.order[k + 1], space.w)
         rows.scores(X, i, space.w, scores.lanes)
-        share, moved, reward_change = row_step(loss, i, curvature[i], scores, duals, change, level)
-        if moved > 0.0:
+        share, stepped, reward_change = row_step(loss, i, curvature[i], scores, duals, change, level)
+        if stepped:
             move_row(space, X, i, change.lanes)
             gain += reward_change
         gap += share
