@@ -124,6 +124,11 @@ class Reference(ABC):
         found = self.quadratic.conjugate(*self.images(duals))
         return found._replace(value=self.reward(duals) - found.value)
 
+    def first(self) -> float:
+        """The objective at the prior mean, or where the signs put it."""
+        mean = np.where(self.quadratic.positive, np.maximum(self.quadratic.mean, 0.0), self.quadratic.mean)
+        return self.primal(mean, np.zeros(len(mean)))
+
     def optimum(self) -> Point:
         """The best weights that the convex solver found. Their value is computed here, so it is never below the optimum."""
         K, d = self.quadratic.mean.shape
@@ -131,7 +136,7 @@ class Reference(ABC):
         scores = self.X @ W.T + self.quadratic.scaling * np.ones((len(self.X), 1)) @ cp.reshape(u, (1, K), order="C")
         signs = [W[:, np.flatnonzero(self.quadratic.positive)] >= 0.0] if self.quadratic.positive.any() else []
         objective = self.quadratic.expression(W, u) + self.cap @ self.loss_expressions(scores)
-        _solved(cp.Problem(cp.Minimize(objective), signs))
+        _solved(cp.Problem(cp.Minimize(objective / self.first()), signs))  # of the order of 1, as the solver's tolerances are absolute
         found = np.where(self.quadratic.positive, np.maximum(W.value, 0.0), W.value)
         b = self.quadratic.scaling * u.value
         return Point(self.primal(found, b), found, b)

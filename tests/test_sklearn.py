@@ -28,6 +28,7 @@ def few(cls=mm.SVMClassifier, classes=2):
 
 
 # No check is expected to fail. As in scikit-learn's own run of them, a ConvergenceWarning is no failure.
+@pytest.mark.compiled
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks([mm.SVMClassifier(max_iter=50, random_state=0), mm.SVMRegressor(max_iter=50, random_state=0)])
 def test_scikit_learns_checks(estimator, check):

@@ -6,8 +6,8 @@ the best row is
 
     a_j = max(0, B_j - t) / q,      sum_j max(0, B_j - t) = min(t, q cap_i),      a = 0 if no B_j is positive.
 
-The left side falls and the right side rises in t: Newton's method from the left, on the few B_j that can matter, ends
-exactly; any subset of the classes gives a point on the left, and the support of the last visit is mostly the answer.
+The left side falls and the right side rises in t: Newton's method from the left ends exactly. Any subset of the classes
+gives a point on the left, and the support of the last visit is mostly the answer.
 """
 
 from typing import NamedTuple
@@ -25,14 +25,14 @@ class CrammerSinger(NamedTuple):
     label: np.ndarray
     cap: np.ndarray
     cost: lanes.Table  # (classes, classes), in the dtype of the scores it is added to
-    picked: np.ndarray  # scratch: the classes that can matter
     classes: int
+    shortest: float  # room below this part of the violation is lost in rounding
 
 
 def crammer_singer(label: np.ndarray, cap: np.ndarray, cost: np.ndarray, dtype) -> CrammerSinger:
     """The loss for iterations (or a certificate) in this dtype; `cost` is (classes, classes)."""
     packed = lanes.table(lanes.pack(cost, dtype, fill=NEVER))
-    return CrammerSinger(label, cap, packed, np.zeros(packed.flat.shape[1] + 1, np.int64), cost.shape[0])
+    return CrammerSinger(label, cap, packed, cost.shape[0], 1e4 * float(np.finfo(dtype).eps))
 
 
 @row_value.register(CrammerSinger)
@@ -51,7 +51,7 @@ def _(loss, i, curvature, scores, duals, change, calm):
     truth, held = scores.flat[0, y], duals.flat[i, y]
     constant = curvature * held - truth
 
-    # h, B and the two sums that give the share of the gap, in one pass over the lanes
+    # h, B, the two sums that give the share of the gap, and B summed over the old support: one pass over the lanes.
     top, linear, highest = lanes.shift(zero, truth), zero, zero
     one, support, mass = lanes.shift(zero, 1.0), zero, zero
     for b in range(blocks):
@@ -67,32 +67,34 @@ def _(loss, i, curvature, scores, duals, change, calm):
     share = cap * np.float64(lanes.largest(top) - truth) + np.float64(lanes.total(linear))
     if share <= calm:
         return share, False, 0.0
-    best = np.float64(lanes.largest(highest))
 
-    room, count, t = curvature * cap, 0, best
-    short = room <= 1e-12 * best
-    if short:
-        count = pick_best(loss, y, best, scores)
-    elif best > 0.0:
-        # Any subset of the classes gives a t that is not too large: start from the better of the best class and the old support.
-        start = max(level(1.0, best, room), level(np.float64(lanes.total(support)), np.float64(lanes.total(mass)), room))
-        count, t = pick(loss, y, room, start, scores)
-    reward = zero
+    scores.flat[0, y] = NEVER
+    best, room = np.float64(lanes.largest(highest)), curvature * cap
+    short = room <= loss.shortest * best  # moving this example moves its scores by less than rounding does
+    t = max(best, 0.0)
+    if best > 0.0 and not short:
+        start = level(np.float64(lanes.total(support)), np.float64(lanes.total(mass)), room)
+        t = threshold(scores, room, max(level(1.0, best, room), start))
+
+    mass, reward, scale = zero, zero, -1.0 / curvature if curvature > 0.0 else 0.0
     for b in range(blocks):
-        dual = lanes.load(duals.lanes, i, b)
-        reward = lanes.add(reward, lanes.multiply(dual, lanes.load(cost, y, b)))
-        lanes.store(change.lanes, 0, b, lanes.subtract(zero, dual))
-        lanes.store(duals.lanes, i, b, zero)
-    gain, held_now = np.float64(lanes.total(reward)), 0.0
-    for k in range(count):
-        j = loss.picked[k]
-        a = cap if short else min((scores.flat[0, j] - t) / curvature, cap)
-        duals.flat[i, j] = -a
-        change.flat[0, j] -= a
-        gain += loss.cost.flat[y, j] * a
-        held_now += a
-    duals.flat[i, y] = held_now
-    change.flat[0, y] += held_now
+        dual, B = lanes.load(duals.lanes, i, b), lanes.load(scores.lanes, 0, b)
+        new = lanes.fma(zero, scale, lanes.maximum(lanes.shift(B, -t), zero))
+        difference = lanes.subtract(new, dual)
+        mass = lanes.add(mass, new)
+        reward = lanes.add(reward, lanes.multiply(difference, lanes.load(cost, y, b)))
+        lanes.store(duals.lanes, i, b, new)
+        lanes.store(change.lanes, 0, b, difference)
+    now, gain = -np.float64(lanes.total(mass)), -np.float64(lanes.total(reward))
+    if short:  # all mass to a class of the largest violation
+        for j in range(loss.classes):
+            if scores.flat[0, j] == best and j != y:
+                now, duals.flat[i, j] = cap, -cap
+                change.flat[0, j] -= cap
+                gain += loss.cost.flat[y, j] * cap
+                break
+    duals.flat[i, y] = now
+    change.flat[0, y] = now - held
     return share, True, gain
 
 
@@ -103,41 +105,21 @@ def level(count, total, room):
 
 
 @jitable
-def pick(loss, y, room, t, scores):
-    """The classes whose dual will be positive, in loss.picked, how many, and t; `t` comes in as a point on the left."""
-    width = scores.lanes.shape[2]
-    count, total = 0, 0.0
-    scores.flat[0, y] = NEVER
-    for b in range(scores.lanes.shape[1]):
-        if lanes.largest(lanes.load(scores.lanes, 0, b)) >= t:
-            for j in range(b * width, (b + 1) * width):
-                # Without branches, here and below: which classes stay is hard to guess.
-                above = scores.flat[0, j] >= t
-                loss.picked[count] = j
-                count += 1 if above else 0
-                total += scores.flat[0, j] if above else 0.0
-    kept = -1
-    while kept != count:
-        kept = count
-        t = level(count, total, room)
-        count, total = 0, 0.0
-        for k in range(kept):
-            j = loss.picked[k]
-            above = scores.flat[0, j] > t
-            loss.picked[count] = j
-            count += 1 if above else 0
-            total += scores.flat[0, j] if above else 0.0
-    return count, t
-
-
-@jitable
-def pick_best(loss, y, best, scores):
-    """A class of the largest violation, for a row so short that rounding would decide how its mass is shared."""
-    for j in range(scores.flat.shape[1]):
-        if scores.flat[0, j] == best and j != y:
-            loss.picked[0] = j
-            return 1
-    return 0
+def threshold(scores, room, t):
+    """The root t by Newton's method, from a point on its left."""
+    zero = lanes.zeros_like(scores.lanes)
+    one = lanes.shift(zero, 1.0)
+    while True:
+        at, total, count = lanes.shift(zero, t), zero, zero
+        for b in range(scores.lanes.shape[1]):
+            B = lanes.load(scores.lanes, 0, b)
+            below = lanes.subtract(at, B)
+            total = lanes.add(total, lanes.where_negative(below, B))
+            count = lanes.add(count, lanes.where_negative(below, one))
+        new = level(np.float64(lanes.total(count)), np.float64(lanes.total(total)), room)
+        if new <= t:
+            return t
+        t = new
 
 
 @row_reach.register(CrammerSinger)

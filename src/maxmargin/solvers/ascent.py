@@ -33,6 +33,7 @@ from .schedule import gather, resting, schedule, settle, visited
 
 CACHED = 1 << 17  # weights up to this many stay in a core's own cache
 AHEAD = 2  # visits by which rows are asked for before their turn: random order defeats the processor's own guess
+SLACK = 0.1
 WALKS = 16  # walks along the fence during a pass
 START = 5  # passes before the first extrapolation: an easy problem is solved by then
 FARTHEST = 0.9  # the longest extrapolation, in units of the last change
@@ -242,6 +243,7 @@ class Ascent(ABC):
         self.dual = self.reward + dual_part(self.space)
         self.add_to_average()
         self.passes += 1
+        self.gap = gap
         return gap
 
     def refine(self) -> None:
@@ -322,7 +324,7 @@ class Accelerated(Ascent):
         push(self.space, self.before_v, t, self.other)
         gain = self.reach(t)
         dual = self.reward + gain + dual_part(self.other)
-        accept = bool(dual >= self.dual)
+        accept = bool(dual >= self.dual - SLACK * self.gap)
         self.commit(accept)
         self.before_v[...] = unclipped(self.space)
         if accept:

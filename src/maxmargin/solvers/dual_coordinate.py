@@ -82,4 +82,6 @@ def _working_dtype(problem, cap: np.ndarray, tol: float, wanted):
     sizes = np.concatenate([problem.curvature, cap])
     sizes = sizes[sizes > 0]
     fits = sizes.size == 0 or (sizes.min() >= SAFE[0] and sizes.max() <= SAFE[1])
-    return wanted if fits and tol >= COARSE and problem.fence is None else np.float64
+    # How far a score can move by its own dual: what rounding must be well below.
+    moves = np.median(problem.curvature * cap) >= 1e-2
+    return wanted if fits and moves and tol >= COARSE and problem.fence is None else np.float64
