@@ -77,10 +77,14 @@ def kernel(function: Callable) -> Callable:
     A user's own loss or row type is compiled too, but never cached: its source is not under our stamp.
     """
     cached, fresh = compiled(function, cache=True), compiled(function, cache=False)
+    chosen: dict[tuple[type, ...], Callable] = {}
 
     def call(*args):
-        known = all(type(arg).__module__.split(".")[0] in TRUSTED for arg in args)
-        return (cached if known else fresh)(*args)
+        kinds = tuple(map(type, args))
+        if kinds not in chosen:
+            known = all(kind.__module__.split(".")[0] in TRUSTED for kind in kinds)
+            chosen[kinds] = cached if known else fresh
+        return chosen[kinds](*args)
 
     call.__name__, call.__doc__ = function.__name__, function.__doc__
     call.cached, call.fresh, call.plain = cached, fresh, function  # type: ignore[attr-defined]
