@@ -140,10 +140,11 @@ class GroupedProblem:
         return self.regularizer.penalty(w) + piecewise(piece, self.cap.size, n_jobs)
 
     def repaired(self, duals: np.ndarray) -> np.ndarray:
-        """The duals, scaled down where rounding took an example over its budget."""
+        """Feasible duals: negative ones at zero, and scaled down where an example is over its budget."""
+        duals = np.maximum(duals, 0.0)
         mass = np.bincount(self.group, duals, minlength=self.cap.size)
         shrink = np.divide(self.cap, mass, out=np.ones_like(mass), where=mass > self.cap)
-        return np.maximum(duals, 0.0) * shrink[self.group]
+        return duals * shrink[self.group]
 
     def evaluate(self, duals: np.ndarray, walls: np.ndarray | None = None) -> Evaluated:
         space = self.regularizer.space(self.regularizer.start(self.weight_shape), np.float64)

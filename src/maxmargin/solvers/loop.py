@@ -57,7 +57,10 @@ class Interrupt:
 
 
 class Best:
-    """The best primal value seen, and the exact dual value of the duals as they stand."""
+    """The best primal value seen, and the exact dual value of the duals as they stand.
+
+    A run that offers no average wants the weights of its duals: then it is the last value, not the best.
+    """
 
     def __init__(self, history: History):
         self.history = history
@@ -69,6 +72,8 @@ class Best:
         """Exact dual value, then the candidates' primal values, the likelier one first, until one meets the target."""
         self.dual = run.synchronise()
         candidates = run.candidates()
+        if not run.options.average:
+            self.primal = np.inf
         order = sorted(range(len(candidates)), key=lambda k: k != self.prefer)
         found = {}
         for k in order:
@@ -98,9 +103,6 @@ def solve(run, budget: Budget, history: History) -> Result:
         if run.warm:  # a hot start may already be good enough
             best.evaluate(run, budget, seconds)
         while not relative(best.primal, best.dual) <= budget.tol:
-            if run.passes >= budget.max_iter:
-                message = f"Stopped after max_iter={budget.max_iter} passes."
-                break
             estimate = run.advance(out_of_time)
             stopped = budget.watch(run.passes)
             if interrupt.pressed:
@@ -109,10 +111,14 @@ def solve(run, budget: Budget, history: History) -> Result:
                 message = f"Stopped after max_time={budget.max_time:g} seconds."
             elif stopped:
                 message = "Stopped by a callback."
+            elif run.passes >= budget.max_iter:
+                message = f"Stopped after max_iter={budget.max_iter} passes."
             since, total = (visits / max(run.problem.n_examples, 1) for visits in (run.visits - visits_then, run.visits))
             promising = estimate * ratio <= budget.tol * abs(run.dual) and since >= APART
-            if message or promising or since >= max(SELDOM[0], SELDOM[1] * total) or run.passes >= budget.max_iter:
+            if message or promising or since >= max(SELDOM[0], SELDOM[1] * total):
                 best.evaluate(run, budget, seconds)
+                if message or relative(best.primal, best.dual) <= budget.tol:
+                    break  # the duals stay those of the certificate
                 gap = history[-1].gap
                 if len(history) > 1 and gap > STALLED * history[-2].gap:
                     run.refine()
@@ -121,8 +127,6 @@ def solve(run, budget: Budget, history: History) -> Result:
                 if promising and gap > 2.0 * estimate:  # what rests, hides a part of the gap
                     run.wake()
                 visits_then = run.visits
-                if message or relative(best.primal, best.dual) <= budget.tol:
-                    break  # the duals stay those of the certificate
             run.accelerate()
     converged = bool(relative(best.primal, best.dual) <= budget.tol)
     if converged:
