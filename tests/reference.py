@@ -136,7 +136,7 @@ class Reference(ABC):
         scores = self.X @ W.T + self.quadratic.scaling * np.ones((len(self.X), 1)) @ cp.reshape(u, (1, K), order="C")
         signs = [W[:, np.flatnonzero(self.quadratic.positive)] >= 0.0] if self.quadratic.positive.any() else []
         objective = self.quadratic.expression(W, u) + self.cap @ self.loss_expressions(scores)
-        _solved(cp.Problem(cp.Minimize(objective / self.first()), signs))  # of the order of 1, as the solver's tolerances are absolute
+        _solved(cp.Problem(cp.Minimize(objective / self.first()), signs))  # of the order of 1: tolerances there are absolute
         found = np.where(self.quadratic.positive, np.maximum(W.value, 0.0), W.value)
         b = self.quadratic.scaling * u.value
         return Point(self.primal(found, b), found, b)

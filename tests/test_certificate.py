@@ -45,7 +45,7 @@ def consistent(model) -> None:
         assert record.gap >= -1e-12 * abs(record.primal)
     seconds, primals = ([getattr(record, name) for record in model.history_] for name in ("seconds", "primal"))
     assert seconds == sorted(seconds)
-    assert model.keep_duals or primals == sorted(primals, reverse=True)  # the best model so far, unless it must be that of the duals
+    assert model.keep_duals or primals == sorted(primals, reverse=True)  # the best so far, unless the duals' own
 
 
 def recomputed(model, problem: Reference, rel: float = 1e-9) -> None:
@@ -118,6 +118,18 @@ def test_certificate_under_covariance_and_signs(task):
     bound = problem.reward(model.dual_coef_) - problem.quadratic.conjugate_by_solver(*problem.images(model.dual_coef_))
     assert model.certificate_.dual <= bound + 1e-7 * abs(bound)
     assert bound <= model.certificate_.primal
+
+
+@pytest.mark.parametrize("scale", [1e-1, 1e-3, 1e-6])
+@pytest.mark.parametrize("task", ["hinge", "crammer_singer"])
+def test_certificate_under_a_narrow_prior(task, scale):
+    """Weights that hardly leave a mean far from zero: the dual value must not be lost in the rounding of their difference."""
+    rng = np.random.default_rng(seed_of("narrow", task))
+    X = features(rng)
+    y = target_for(task, rng, X)
+    model = estimator_for(task, tol=1e-6, prior_mean=rng.normal(size=5) + 2.0, prior_scale=np.full(5, scale)).fit(X, y)
+    consistent(model)
+    recomputed(model, reference(model, X, y))
 
 
 def test_average_of_weights_is_certified():

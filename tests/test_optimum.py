@@ -229,6 +229,16 @@ def test_range_of_c(task, C):
     check(model.fit(X, y), reference(model, X, y))
 
 
+@pytest.mark.parametrize("C", [1e-6, 1e-4, 1e-3])
+def test_small_c_in_float32(C):
+    """Rows so short that a step moves their own scores by little more than float32 can tell apart."""
+    rng = np.random.default_rng(seed_of("small C", C))
+    X = features(rng)
+    y = labels(rng, X, 5)
+    model = mm.SVMClassifier(C=C, tol=1e-4, random_state=0).fit(X, y)
+    check(model, reference(model, X, y))
+
+
 def test_cost_by_name_and_zero_costs():
     """A cost of zero between two classes asks for no margin between them, only for the order."""
     rng = np.random.default_rng(0)

@@ -1,0 +1,348 @@
+"""Losses: convex duality example by example. Each step is the best one, and each example's share of the gap is what it says."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from reference import Multiclass, quadratic
+from scipy.optimize import minimize_scalar
+
+from maxmargin import lanes
+from maxmargin.jit import kernel
+from maxmargin.losses.base import clip, reward, row_reach, row_repair, row_step, row_value, step, value
+from maxmargin.losses.crammer_singer import crammer_singer
+from maxmargin.losses.epsilon_insensitive import EpsilonInsensitive
+from maxmargin.losses.hinge import Hinge
+from maxmargin.losses.nonnegative import NonNegative, NonNegativeRow
+from maxmargin.losses.squared_epsilon_insensitive import SquaredEpsilonInsensitive
+from maxmargin.losses.squared_hinge import SquaredHinge
+
+# ---- one score -----------------------------------------------------------------------------------------------------------------
+
+SCALAR = ["hinge", "squared_hinge", "epsilon_insensitive", "squared_epsilon_insensitive"]
+N = 60
+
+
+def scalar(name: str, rng: np.random.Generator):
+    """A loss over N random examples, and the range [low, high] of each dual (wide where there is no bound)."""
+    cap, target = 10.0 ** rng.uniform(-2, 2, N), rng.normal(size=N)
+    sign, margin = rng.choice([-1.0, 1.0], N), rng.choice([0.0, 0.5, 1.0, 2.0], N)
+    cap[0] = 0.0
+    bound = np.where(cap > 0.0, 1e3, 0.0) if name.startswith("squared") else cap
+    if "hinge" in name:
+        low, high = np.where(sign > 0, 0.0, -bound), np.where(sign > 0, bound, 0.0)
+        return (SquaredHinge if name.startswith("squared") else Hinge)(sign, margin, cap), low, high
+    cls = SquaredEpsilonInsensitive if name.startswith("squared") else EpsilonInsensitive
+    return cls(target, float(rng.choice([0.0, 0.3])), cap), -bound, bound
+
+
+@pytest.mark.parametrize("name", SCALAR)
+def test_value_and_reward_by_their_formulas(name):
+    """Against the losses written out here for one example of weight cap = 3."""
+    cap, z = 3.0, np.linspace(-3.0, 3.0, 25)
+    if "hinge" in name:
+        loss = (SquaredHinge if name.startswith("squared") else Hinge)(np.array([-1.0]), np.array([0.8]), np.array([cap]))
+        excess, b, linear = np.maximum(0.8 + z, 0.0), -np.linspace(0.0, cap, 7), lambda b: 0.8 * abs(b)
+    else:
+        cls = SquaredEpsilonInsensitive if name.startswith("squared") else EpsilonInsensitive
+        loss = cls(np.array([0.4]), 0.25, np.array([cap]))
+        excess, b, linear = np.maximum(abs(0.4 - z) - 0.25, 0.0), np.linspace(-cap, cap, 7), lambda b: 0.4 * b - 0.25 * abs(b)
+    power, quarter = (2, 1.0 / (4.0 * cap)) if name.startswith("squared") else (1, 0.0)
+    assert np.allclose([value(loss, 0, score) for score in z], cap * excess**power, rtol=1e-14)
+    assert np.allclose([reward(loss, 0, dual) for dual in b], [linear(dual) - quarter * dual**2 for dual in b], rtol=1e-14)
+
+
+@pytest.mark.parametrize("name", SCALAR)
+def test_fenchel_young(name):
+    """value(z) - reward(b) + b z >= 0 for every z and every feasible b, and zero where b answers z."""
+    rng = np.random.default_rng(0)
+    loss, low, high = scalar(name, rng)
+    for i in range(N):
+        for z in rng.normal(size=8) * 3.0:
+            for b in rng.uniform(low[i], high[i], 8):
+                share = value(loss, i, z) - reward(loss, i, b) + b * z
+                assert share >= -1e-13 * (value(loss, i, z) + abs(reward(loss, i, b)) + abs(b * z))
+
+
+@pytest.mark.parametrize("name", SCALAR)
+def test_step_is_the_best_dual(name):
+    """The argmax over b' of reward(b') - (b' - b) z - q/2 (b' - b)^2: against a fine grid and a numeric search."""
+    rng = np.random.default_rng(1)
+    loss, low, high = scalar(name, rng)
+    for i in range(N):
+        z, q, b = 3.0 * rng.normal(), 10.0 ** rng.uniform(-2, 2), rng.uniform(low[i], high[i])
+
+        def dual(new, i=i, z=z, q=q, b=b):
+            return reward(loss, i, new) - (new - b) * z - 0.5 * q * (new - b) ** 2
+
+        found = step(loss, i, z, b, q)
+        assert low[i] <= found <= high[i]
+        size = abs(dual(found)) + abs(dual(b)) + 1e-9
+        assert all(dual(other) <= dual(found) + 1e-12 * size for other in np.linspace(low[i], high[i], 400))
+        assert all(dual(np.clip(found + d, low[i], high[i])) <= dual(found) + 1e-12 * size for d in (-1e-4, -1e-7, 1e-7, 1e-4))
+        if high[i] > low[i]:
+            search = minimize_scalar(lambda new: -dual(new), bounds=(low[i], high[i]), method="bounded", options={"xatol": 1e-10})
+            assert abs(search.x - found) <= 1e-4 * max(abs(found), 1.0) or dual(found) > dual(search.x)
+        moved = z + q * (found - b)  # the score after the step: there b answers z, so the example's share of the gap is zero
+        share = value(loss, i, moved) - reward(loss, i, found) + found * moved
+        rounding = 1e-15 * (abs(z) + q * abs(found) + q * abs(b) + 1.0)  # of that score, and of what the loss makes of it
+        assert abs(share) <= 10.0 * rounding * max(loss.cap[i], abs(found))
+
+
+@pytest.mark.parametrize("name", SCALAR)
+def test_dual_is_the_slope_of_the_loss(name):
+    """After a step -b lies between the left and the right derivative of the loss, taken numerically."""
+    rng = np.random.default_rng(2)
+    loss = scalar(name, rng)[0]
+    for i in range(1, N):
+        z, q, h = 3.0 * rng.normal(), 10.0 ** rng.uniform(-1, 1), 1e-6
+        found = step(loss, i, z, 0.0, q)
+        at = z + q * found
+        left, right = ((value(loss, i, at + d) - value(loss, i, at)) / d for d in (-h, h))
+        slack = 1e-5 * max(1.0, loss.cap[i], abs(found))
+        assert left - slack <= -found <= right + slack
+        if not name.startswith("squared"):
+            assert left >= -loss.cap[i] - slack and right <= loss.cap[i] + slack
+
+
+@pytest.mark.parametrize("name", ["hinge", "epsilon_insensitive"])
+def test_step_of_a_zero_row(name):
+    """Without curvature the dual sits at the bound that the slope points to; the example's share of the gap is then zero."""
+    rng = np.random.default_rng(3)
+    loss, low, high = scalar(name, rng)
+    for i in range(N):
+        for b in (0.0, low[i], high[i]):
+            found = step(loss, i, 0.0, b, 0.0)
+            assert low[i] <= found <= high[i]
+            assert value(loss, i, 0.0) - reward(loss, i, found) == pytest.approx(0.0, abs=1e-12 * loss.cap[i])
+
+
+@pytest.mark.parametrize("name", SCALAR)
+def test_clip_is_the_nearest_feasible_dual(name):
+    rng = np.random.default_rng(4)
+    loss, low, high = scalar(name, rng)
+    for i in range(N):
+        for b in rng.uniform(-500.0, 500.0, 10):
+            assert clip(loss, i, b) == np.clip(b, low[i], high[i])
+
+
+def test_example_of_weight_zero_has_no_dual():
+    for cls in (Hinge, SquaredHinge):
+        loss = cls(np.array([1.0]), np.array([1.0]), np.array([0.0]))
+        assert step(loss, 0, -5.0, 0.0, 2.0) == 0.0 and value(loss, 0, -5.0) == 0.0 and reward(loss, 0, 0.0) == 0.0
+    for cls in (EpsilonInsensitive, SquaredEpsilonInsensitive):
+        loss = cls(np.array([1.0]), 0.1, np.array([0.0]))
+        assert step(loss, 0, -5.0, 0.0, 2.0) == 0.0 and value(loss, 0, -5.0) == 0.0 and reward(loss, 0, 0.0) == 0.0
+
+
+def test_wall():
+    """The dual of a half-space <w, x> >= 0: no loss, no reward, and steps that bring the score to zero or the dual."""
+    wall = NonNegative(1)
+    assert step(wall, 0, -3.0, 0.5, 2.0) == 2.0 and step(wall, 0, 3.0, 0.5, 2.0) == 0.0 and step(wall, 0, 0.5, 0.5, 2.0) == 0.25
+    assert value(wall, 0, -1.0) == 0.0 and reward(wall, 0, 3.0) == 0.0
+    assert clip(wall, 0, -1.0) == 0.0 and clip(wall, 0, 2.0) == 2.0
+
+
+# ---- a row of scores -----------------------------------------------------------------------------------------------------------
+
+
+@kernel
+def visit_rows(loss, curvature, given, duals, scratch, answers, changes):
+    """One step on every row: answers get the value, the share of the gap, whether there was a step, the change of the reward."""
+    scores, change, calm = scratch
+    for i in range(given.shape[0]):
+        for j in range(given.shape[1]):
+            scores.flat[0, j] = given[i, j]
+        answers[i, 0] = row_value(loss, i, scores)
+        share, stepped, gain = row_step(loss, i, curvature[i], scores, duals, change, calm)
+        answers[i, 1], answers[i, 2], answers[i, 3] = share, 1.0 if stepped else 0.0, gain
+        for j in range(given.shape[1]):
+            changes[i, j] = change.flat[0, j]
+
+
+@kernel
+def reach_rows(loss, duals, before, t, answers):
+    for i in range(answers.shape[0]):
+        answers[i, 0], answers[i, 1] = row_reach(loss, i, duals, before, t)
+
+
+@kernel
+def repair_rows(loss, duals, out, result, rewards):
+    for i in range(result.shape[0]):
+        rewards[i] = row_repair(loss, i, duals, out)
+        for j in range(result.shape[1]):
+            result[i, j] = out.flat[0, j]
+
+
+@kernel
+def visit_walls(walls, curvature, given, duals, scratch, shares, changes):
+    scores, change = scratch
+    for i in range(given.shape[0]):
+        for j in range(given.shape[1]):
+            scores.flat[0, j] = given[i, j]
+        shares[i] = row_step(walls, i, curvature[i], scores, duals, change, 0.0)[0]
+        for j in range(given.shape[1]):
+            changes[i, j] = change.flat[0, j]
+
+
+def best_block(h: np.ndarray, q: float, cap: float, old: np.ndarray) -> np.ndarray:
+    """The best masses a_j >= 0, sum a <= cap, of one example by sorting: those that maximise `block_dual`."""
+    if q == 0.0:
+        return np.where(np.arange(h.size) == np.argmax(h), cap if h.max() > 0.0 else 0.0, 0.0)
+    c = h / q + old + old.sum()
+    falling = np.sort(c)[::-1]
+    sums, counts = np.cumsum(falling), np.arange(1, h.size + 1)
+    free = sums / (counts + 1)
+    t = free[max(np.flatnonzero(falling > free), default=0)]
+    if t > cap:
+        tight = (sums - cap) / counts
+        t = tight[max(np.flatnonzero(falling > tight), default=0)]
+    return np.maximum(c - max(t, 0.0), 0.0)
+
+
+def block_dual(h: np.ndarray, q: float, old: np.ndarray, a: np.ndarray) -> float:
+    """What a step from `old` to `a` adds to the dual: h.d - q/2 (||d||^2 + (sum d)^2), d = a - old."""
+    d = a - old
+    return float(h @ d - 0.5 * q * (d @ d + d.sum() ** 2))
+
+
+def masses(duals: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """a_j = -b_j of the other classes, 0 at y."""
+    a = -duals.copy()
+    a[np.arange(len(y)), y] = 0.0
+    return a
+
+
+def random_rows(rng: np.random.Generator, K: int, dtype, n: int = 240):
+    """Rows with ties, with caps and curvatures from tiny to huge and zero, from no duals, inner ones and full ones."""
+    label, cost = rng.integers(0, K, n), rng.choice([0.0, 0.5, 1.0, 2.0], (K, K)) * (1.0 - np.eye(K))
+    cap, q = 10.0 ** rng.uniform(-6, 6, n), 10.0 ** rng.uniform(-4, 4, n)
+    q[: n // 8], cap[n // 8 : n // 6] = 0.0, 0.0
+    cap[n // 2 :] = 10.0 ** rng.uniform(-1, 1, n - n // 2) / q[n // 2 :]  # neither cap nor curvature decides alone
+    z = rng.normal(size=(n, K)) * 10.0 ** rng.uniform(-1, 1, (n, 1))
+    z[::3] = rng.integers(-2, 3, (len(z[::3]), K))
+    part = rng.dirichlet(np.full(K, 0.3), n) * rng.choice([0.0, 0.5, 1.0], (n, 1))
+    part[np.arange(n), label] = 0.0
+    part[part < 1e-3] = 0.0
+    a = (part * np.minimum(cap, 4.0 / np.maximum(q, 1e-3))[:, None]).astype(dtype).astype(np.float64)
+    duals = -a
+    duals[np.arange(n), label] = a.sum(axis=1)
+    return label, cost, cap, q, z.astype(dtype).astype(np.float64), duals
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("K", [2, 3, 4, 5, 8, 9, 16, 17, 33, 40])
+def test_row_step_is_the_best_row(K, dtype):
+    """Against sorting: the dual value always, the masses too in float64, but for rows so short that rounding decides on them."""
+    rng = np.random.default_rng(K)
+    label, cost, cap, q, z, old = random_rows(rng, K, dtype)
+    n, eps = len(label), float(np.finfo(dtype).eps)
+    loss, table = crammer_singer(label, cap, cost, dtype), lanes.table(lanes.pack(old, dtype))
+    scratch = lanes.zeros_table(1, K, dtype), lanes.zeros_table(1, K, dtype), -np.inf
+    answers, changes = np.empty((n, 4)), np.empty((n, K))
+    visit_rows.fresh(loss, q, z.astype(dtype), table, scratch, answers, changes)
+    new, before = masses(table.flat[:, :K].astype(float), label), masses(table.flat[:, :K].astype(float) - changes, label)
+    assert not np.any(table.flat[:, K:])  # no class is there
+    for i in range(n):
+        y, others = label[i], np.arange(K) != label[i]
+        h, a, start = (cost[y] + z[i] - z[i, y])[others], new[i][others], masses(old, label)[i][others]
+        size = np.abs(h).max() + q[i] * start.sum() + np.abs(z[i]).max()
+        over = 20.0 * eps * (K * cap[i] + (size / q[i] if q[i] > 0.0 else 0.0))  # masses are differences of numbers of this size
+        assert np.all(a >= 0.0) and a.sum() <= cap[i] + over
+        assert table.flat[i, y] == pytest.approx(a.sum(), rel=20.0 * K * eps)
+        best = best_block(h, q[i], cap[i], start)
+        mass = max(a.sum(), best.sum(), start.sum())
+        short = q[i] * cap[i] <= 2e4 * eps * max(np.max(h + q[i] * (start + start.sum())), 0.0)
+        lost = block_dual(h, q[i], start, best) - block_dual(h, q[i], start, a)
+        assert abs(lost) <= 100.0 * eps * size * mass + size * min(over, mass) + (2.0 * q[i] * cap[i] ** 2 if short else 0.0)
+        if dtype == np.float64 and not short:
+            assert np.allclose(a, best, rtol=0.0, atol=1e-13 * K * (size / q[i] + mass) if q[i] > 0.0 else 0.0)
+        worst = max(h.max(), 0.0)
+        assert answers[i, 0] == pytest.approx(cap[i] * worst, rel=100 * eps, abs=10 * eps * cap[i] * size)
+        assert answers[i, 1] == pytest.approx(cap[i] * worst - h @ start, abs=100.0 * eps * size * (cap[i] + mass) * K)
+        assert answers[i, 2] == 1.0
+        assert answers[i, 3] == pytest.approx(cost[y][others] @ (a - start), abs=100.0 * eps * mass * K)
+        assert np.allclose(before[i][others], start, rtol=0.0, atol=4.0 * eps * mass)
+
+
+def test_sorting_agrees_with_the_convex_solver():
+    """The yardstick of the test above, held against Clarabel."""
+    rng = np.random.default_rng(0)
+    for K in (2, 3, 7):
+        for cap in (0.05, 0.6, 50.0):
+            h, q, old = 2.0 * rng.normal(size=K), rng.uniform(0.5, 2.0), rng.dirichlet(np.ones(K)) * cap * rng.choice([0.0, 1.0])
+            a = cp.Variable(K, nonneg=True)
+            gain = h @ (a - old) - 0.5 * q * (cp.sum_squares(a - old) + cp.square(cp.sum(a) - old.sum()))
+            cp.Problem(cp.Maximize(gain), [cp.sum(a) <= cap]).solve(solver=cp.CLARABEL)
+            assert np.allclose(best_block(h, q, cap, old), a.value, atol=1e-5)
+
+
+def test_row_step_leaves_calm_rows_alone():
+    """A share of the gap up to `calm`: nothing moves, and the share is still reported."""
+    rng = np.random.default_rng(5)
+    label, cost, cap, q, z, old = random_rows(rng, 5, np.float64, 48)
+    loss, table = crammer_singer(label, cap, cost, np.float64), lanes.table(lanes.pack(old, np.float64))
+    scratch = lanes.zeros_table(1, 5, np.float64), lanes.zeros_table(1, 5, np.float64), np.inf
+    answers, changes = np.empty((48, 4)), np.empty((48, 5))
+    visit_rows.fresh(loss, q, z, table, scratch, answers, changes)
+    assert np.array_equal(table.flat[:, :5], old) and not np.any(answers[:, 2:])
+    assert np.all(answers[:, 1] >= -1e-12 * (1.0 + np.abs(answers[:, 0])))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("K", [3, 17])
+def test_row_reach_goes_to_the_border(K, dtype):
+    rng = np.random.default_rng(K)
+    label, cost, cap, _, _, now = random_rows(rng, K, dtype, 200)
+    before = now * rng.choice([0.0, 0.5, 1.0, 1.5], (200, 1)) + np.roll(now, 7, axis=0) * (np.roll(label, 7) == label)[:, None]
+    tables = [lanes.table(lanes.pack(duals, dtype)) for duals in (now, before)]
+    answers, t = np.empty((200, 2)), 0.9
+    reach_rows.fresh(crammer_singer(label, cap, cost, dtype), *tables, t, answers)
+    now, before = (table.flat[:, :K].astype(float) for table in tables)
+    eps, stopped = float(np.finfo(dtype).eps), 0
+    for i in range(200):
+        far, direction = answers[i, 0], now[i] - before[i]
+        mass = np.abs(now[i]).max() + np.abs(direction).max()
+
+        def outside(t, i=i, direction=direction):
+            row = now[i] + t * direction
+            return max(np.delete(row, label[i]).max(), row[label[i]] - cap[i])
+
+        assert 0.0 <= far <= t
+        assert outside(far) <= 4.0 * eps * mass or far == 0.0
+        if far < t:
+            stopped += 1
+            assert outside(far + 1e-3) > 0.0
+        assert answers[i, 1] == pytest.approx(-cost[label[i]] @ direction, abs=50.0 * K * eps * mass)
+    assert 10 < stopped < 190
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("K", [3, 30])
+def test_row_repair_is_feasible(K, dtype):
+    """Rows out of every bound come back feasible, in float64; feasible rows come back as they are."""
+    rng = np.random.default_rng(K)
+    label, cost, cap, _, _, good = random_rows(rng, K, dtype)
+    n = len(label)
+    problem = Multiclass(np.zeros((n, 1)), label, cap, quadratic(K, 1), cost)
+    loss = crammer_singer(label, cap, cost, np.float64)
+    for duals in (good, good * (1.0 + 1e-6), rng.normal(size=(n, K)) * cap[:, None]):
+        table, result, rewards = lanes.table(lanes.pack(duals, dtype)), np.empty((n, K)), np.empty(n)
+        repair_rows.fresh(loss, table, lanes.zeros_table(1, K, np.float64), result, rewards)
+        assert problem.infeasibility(result) <= 0.0
+        assert np.allclose(rewards, -np.sum(cost[label] * result, axis=1), rtol=1e-12, atol=0.0)
+        stored = masses(table.flat[:, :K].astype(float), label)
+        inside = np.all(stored >= 0.0, axis=1) & (stored.sum(axis=1) <= cap * (1.0 - 1e-12))
+        assert np.array_equal(masses(result, label)[inside], stored[inside])
+        assert inside.any() or duals is not good
+
+
+def test_row_of_walls():
+    rng = np.random.default_rng(6)
+    n, K, dtype = 30, 6, np.float64
+    z, old, q = rng.normal(size=(n, K)), rng.uniform(0.0, 1.0, (n, K)) * rng.integers(0, 2, (n, K)), rng.uniform(0.5, 2.0, n)
+    table, scratch = lanes.table(lanes.pack(old, dtype)), (lanes.zeros_table(1, K, dtype), lanes.zeros_table(1, K, dtype))
+    shares, changes = np.empty(n), np.empty((n, K))
+    visit_walls.fresh(NonNegativeRow(n), q, z, table, scratch, shares, changes)
+    assert np.allclose(table.flat[:, :K], np.maximum(old - z / q[:, None], 0.0), rtol=1e-14, atol=1e-15)
+    assert np.allclose(changes, table.flat[:, :K] - old, rtol=0.0, atol=1e-15)
+    assert np.allclose(shares, np.sum(old * z, axis=1), rtol=0.0, atol=1e-13)
