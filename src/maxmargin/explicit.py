@@ -15,7 +15,7 @@ from sklearn.utils import check_array
 
 from .data import rows
 from .data.rows import dot
-from .data.validate import checked_matrix
+from .data.validate import checked_matrix, numbers
 from .fence import Fence
 from .jit import kernel
 from .losses.nonnegative import NonNegative
@@ -55,12 +55,14 @@ class ExplicitProblem:
     ):
         self.X = checked_matrix(check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", input_name="X"))
         n, features = self.X.shape
-        self.margins = check_array(margins, ensure_2d=False, dtype=np.float64, input_name="margins").ravel()
+        self.margins = numbers("margins", margins).ravel()
         if self.margins.size != n:
             raise ValueError(f"margins has {self.margins.size} entries but X has {n} rows; each row needs its margin.")
         names = np.arange(n) if groups is None else np.asarray(groups)
         if names.shape != (n,):
             raise ValueError(f"groups has shape {names.shape} but must name the example of each of the {n} rows of X.")
+        if names.dtype.kind == "f" and np.any(np.isnan(names)):
+            raise ValueError("groups must name an example for each row; it holds NaN.")
         self.groups, self.group = np.unique(names, return_inverse=True)
         count = len(self.groups)
         self.weights = np.ones(count) if weights is None else np.asarray(weights, dtype=np.float64)

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from . import lanes
+from .data.validate import numbers
 from .fence import Fence
 from .regularizer import Regularizer
 
@@ -65,7 +66,7 @@ def _table(name: str, given, features: int, classes: int | None) -> np.ndarray |
     """A finite array of shape (features,), or (classes, features) where there are classes."""
     if given is None:
         return None
-    array = np.asarray(given, dtype=np.float64)
+    array = numbers(name, given)
     if classes is None and array.shape == (1, features):
         array = array[0]
     allowed = [(features,)] + ([] if classes is None else [(classes, features)])
@@ -73,8 +74,6 @@ def _table(name: str, given, features: int, classes: int | None) -> np.ndarray |
         array = np.full(features, array)
     if array.shape not in allowed:
         raise ValueError(f"{name} has shape {array.shape}; it must be one of {', '.join(map(str, allowed))} for this X.")
-    if not np.all(np.isfinite(array)):
-        raise ValueError(f"{name} must be finite; it holds NaN or infinity.")
     return array
 
 
@@ -95,11 +94,9 @@ def _factor(covariance, features: int) -> np.ndarray | None:
     """The lower triangular L of a covariance, which must be symmetric and positive definite."""
     if covariance is None:
         return None
-    matrix = np.asarray(covariance, dtype=np.float64)
+    matrix = numbers("prior_covariance", covariance)
     if matrix.shape != (features, features):
         raise ValueError(f"prior_covariance has shape {matrix.shape}; it must be ({features}, {features}) for this X.")
-    if not np.all(np.isfinite(matrix)):
-        raise ValueError("prior_covariance must be finite; it holds NaN or infinity.")
     size = np.abs(matrix).max(initial=0.0)
     if not np.allclose(matrix, matrix.T, rtol=0.0, atol=1e-10 * size):
         raise ValueError("prior_covariance must be symmetric.")

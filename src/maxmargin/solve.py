@@ -1,5 +1,7 @@
 """`solve`: the low-level generalised SVM, without an estimator."""
 
+from numbers import Real
+
 import numpy as np
 from joblib import effective_n_jobs
 
@@ -47,16 +49,18 @@ def solve(
     """
     if not isinstance(problem, ExplicitProblem):
         raise TypeError(f"problem must be an ExplicitProblem, got {type(problem).__name__}.")
-    if not (np.isfinite(C) and C > 0):
-        raise ValueError(f"C must be a finite number > 0, got {C!r}.")
-    if not tol > 0:
-        raise ValueError(f"tol must be > 0, got {tol!r}.")
+    for name, value in (("C", C), ("tol", tol), ("max_time", max_time), ("max_iter", max_iter)):
+        if name == "max_time" and value is None:
+            continue
+        if not isinstance(value, Real) or not np.isfinite(value) or value <= 0:
+            raise ValueError(f"{name} must be a finite number > 0, got {value!r}.")
+    chosen = resolve(solver)
     bound = problem.bind(C)
     if duals is not None:
         duals = np.asarray(duals, dtype=np.float64)
         if duals.shape != bound.margin.shape or not np.all(np.isfinite(duals)):
             raise ValueError(f"duals must be {bound.margin.size} finite numbers, one for each row of X.")
     budget = Budget(tol, max_iter, max_time, effective_n_jobs(n_jobs))
-    result = resolve(solver).solve(bound, budget, History(), seed=random_state, duals=duals)
+    result = chosen.solve(bound, budget, History(), seed=random_state, duals=duals)
     w = problem.weights_of(result.w)
     return Result(w, result.certificate, result.history, result.message, result.n_iter, result.duals)

@@ -22,6 +22,17 @@ def checked_matrix(X):
     return X
 
 
+def numbers(name: str, given) -> np.ndarray:
+    """A parameter as an array of finite float64 numbers, or a sentence that names it."""
+    try:
+        array = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be an array of numbers: {error}.") from None
+    if not np.all(np.isfinite(array)):
+        raise ValueError(f"{name} must be finite; it holds NaN or infinity.")
+    return array
+
+
 @kernel
 def repeats(indptr, indices, seen):
     """Whether a row names a column twice; `seen` holds the last row that named each column."""

@@ -7,6 +7,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
+from ..data.validate import numbers
 from ..losses.hinge import Hinge
 from ..losses.squared_hinge import SquaredHinge
 from ..problem import BlockProblem, ScalarProblem
@@ -208,10 +209,10 @@ def _cost_matrix(cost, classes: np.ndarray) -> np.ndarray:
             cost = [[0.0 if a == b else cost[a][b] for b in classes.tolist()] for a in classes.tolist()]
         except (KeyError, TypeError) as error:
             raise ValueError(f"cost as a dict needs cost[a][b] for every pair of different classes; missing: {error}.") from None
-    matrix = np.asarray(cost, dtype=np.float64)
+    matrix = numbers("cost", cost)
     if matrix.shape != (count, count):
         raise ValueError(f"cost has shape {matrix.shape}; for the {count} classes in y it must be ({count}, {count}).")
-    if not np.all(np.isfinite(matrix)) or np.any(matrix < 0):
+    if np.any(matrix < 0):
         raise ValueError("cost must hold finite numbers >= 0.")
     if np.any(np.diag(matrix) != 0):
         raise ValueError("cost must be zero on its diagonal: the right answer costs nothing.")
