@@ -54,7 +54,9 @@ except ImportError:  # scikit-learn before 1.9
         def _init_callback_context(self, task_name="fit", max_subtasks=0):
             callbacks = getattr(self, "_skl_callbacks", [])
             self._callback_fit_ctx = Context(callbacks, self, task_name, 0, max_subtasks)
+            self._skl_callbacks_to_teardown = []
             for callback in callbacks:
+                self._skl_callbacks_to_teardown.append(callback)
                 callback.setup(self, self._callback_fit_ctx)
             return self._callback_fit_ctx
 
@@ -67,9 +69,14 @@ except ImportError:  # scikit-learn before 1.9
                 return method(estimator, *args, **kwargs)
             finally:
                 context = estimator.__dict__.pop("_callback_fit_ctx", None)
-                if context is not None:
-                    for callback in getattr(estimator, "_skl_callbacks", []):
+                errors = []
+                for callback in estimator.__dict__.pop("_skl_callbacks_to_teardown", []):
+                    try:
                         callback.teardown(estimator, context)
+                    except Exception as error:  # the others are torn down all the same
+                        errors.append(error)
+                if errors:
+                    raise errors[0]
 
         return managed
 
@@ -94,6 +101,7 @@ class Progress:
 
     def setup(self, estimator, context) -> None:
         self._start = self._last = time.monotonic()
+        self._before = getattr(estimator, "certificate_", None)
 
     def on_fit_task_begin(self, estimator, context) -> None:
         """Nothing to say yet."""
@@ -107,7 +115,7 @@ class Progress:
 
     def teardown(self, estimator, context) -> None:
         certificate = getattr(estimator, "certificate_", None)
-        if certificate is not None:
+        if certificate is not self._before:  # otherwise fit has failed
             self._write(estimator, f"done after {estimator.n_iter_} passes", end="\n")
 
     def _write(self, estimator, what: str, end: str) -> None:

@@ -35,6 +35,8 @@ class Prior:
         scale = _table("prior_scale", self.scale, features, classes)
         if scale is not None and np.any(scale <= 0):
             raise ValueError(f"prior_scale must be positive everywhere; its smallest entry is {scale.min():g}.")
+        if scale is not None and (scale.max() > 1e150 or scale.min() < 1e-150):
+            raise ValueError("prior_scale is too large or small: its square overflows beyond 1e-150 and 1e150.")
         return Prior(_mask(self.positive, features), mean, scale, self.covariance, _factor(self.covariance, features))
 
     def applied(self, X, classes: int | None):

@@ -65,7 +65,7 @@ class LinearSVM(CallbackSupportMixin, BaseEstimator):
         -------
         self
         """
-        self._fit(X, y, sample_weight, self._old_duals() if self.warm_start else None)
+        self._fit(X, y, sample_weight, getattr(self, "_last", None) if self.warm_start else None)
         return self
 
     def regularization_path(self, X, y, Cs, sample_weight=None) -> list:
@@ -77,17 +77,17 @@ class LinearSVM(CallbackSupportMixin, BaseEstimator):
         if Cs.ndim != 1 or not np.all(np.isfinite(Cs)) or np.any(Cs <= 0):
             raise ValueError("Cs must be a list of finite numbers > 0.")
         fitted: list[LinearSVM] = []
-        duals = None
+        last = None
         for C in Cs:
             estimator = clone(self).set_params(C=float(C))
             if hasattr(self, "_skl_callbacks"):
                 estimator.set_callbacks(*self._skl_callbacks)
-            duals = with_callbacks(type(estimator)._fit)(estimator, X, y, sample_weight, duals)
+            last = with_callbacks(type(estimator)._fit)(estimator, X, y, sample_weight, last)
             fitted.append(estimator)
         return fitted
 
-    def _fit(self, X, y, sample_weight, duals) -> np.ndarray:
-        """Validate, build the problem, solve, keep the result; returns the duals."""
+    def _fit(self, X, y, sample_weight, last) -> tuple[np.ndarray, np.ndarray]:
+        """Validate, build the problem, solve, keep the result; `last` and what is returned: duals and weights of a run."""
         self._validate_params()
         solver = resolve(self.solver)
         X, y = self._checked_data(X, y)
@@ -101,8 +101,9 @@ class LinearSVM(CallbackSupportMixin, BaseEstimator):
         bias = float(self.intercept_scaling) if self.fit_intercept else 0.0
         table = rows(data, bias, SPARSE_BELOW["scalar" if classes is None else "row"])
         problem = self._problem(table, target, weight, regularizer, fence)
+        duals, weights = (None, None) if last is None or last[0].shape != problem.dual_shape else last
         if duals is not None:
-            duals = self._clipped(problem, duals)
+            duals = problem.clipped(duals)
 
         self.history_ = History()
         context = self._init_callback_context(max_subtasks=self.max_iter)
@@ -112,14 +113,15 @@ class LinearSVM(CallbackSupportMixin, BaseEstimator):
             line.setup(self, context)
         budget = Budget(self.tol, self.max_iter, self.max_time, effective_n_jobs(self.n_jobs), self._watch(context, line))
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        result = solver.solve(problem, budget, self.history_, seed=seed, duals=duals, average=not self.keep_duals)
+        start = {"duals": duals, "weights": weights}
+        result = solver.solve(problem, budget, self.history_, seed=seed, average=not self.keep_duals, **start)
         self._keep(result, prior.back(self._table(problem, result.w)))
         context.call_on_fit_task_end(estimator=self)
         if line is not None:
             line.teardown(self, context)
         if not result.certificate.converged:
             warnings.warn(self._advice(result), ConvergenceWarning, stacklevel=4)
-        return result.duals
+        return result.duals, result.w
 
     # ---- data ---------------------------------------------------------------------------------------------
 
@@ -137,13 +139,6 @@ class LinearSVM(CallbackSupportMixin, BaseEstimator):
         if not np.any(weight > 0):
             raise ValueError("sample_weight is zero for every sample; at least one must be positive.")
         return weight
-
-    def _old_duals(self) -> np.ndarray | None:
-        return getattr(self, "_duals", None)
-
-    def _clipped(self, problem, duals):
-        """Old duals made feasible for the new problem; None where they do not fit it."""
-        return problem.clipped(duals) if duals.shape == problem.dual_shape else None
 
     # ---- callbacks and result -----------------------------------------------------------------------------
 
@@ -166,9 +161,12 @@ class LinearSVM(CallbackSupportMixin, BaseEstimator):
         self.certificate_ = result.certificate
         self.history_ = result.history
         self.n_iter_ = result.n_iter
-        for name, wanted in (("dual_coef_", self.keep_duals), ("_duals", self.warm_start)):
+        for name, wanted, kept in (
+            ("dual_coef_", self.keep_duals, result.duals),
+            ("_last", self.warm_start, (result.duals, result.w)),
+        ):
             if wanted:
-                setattr(self, name, result.duals)
+                setattr(self, name, kept)
             else:
                 self.__dict__.pop(name, None)
 

@@ -195,6 +195,7 @@ class Ascent(ABC):
 
     def __init__(self, problem, duals: np.ndarray | None, options: Options):
         self.problem, self.options = problem, options
+        self.hint: np.ndarray | None = None  # weights of an earlier run: a candidate for the first certificate
         self.warm = duals is not None
         self.plan = schedule(problem.n_examples, options.seed)
         self.curvature = problem.curvature
@@ -272,6 +273,9 @@ class Ascent(ABC):
     def candidates(self) -> list[np.ndarray]:
         """Weights to take the primal value at, in float64: those of the duals, then the average."""
         found = [self.problem.feasible(self.problem.regularizer.weights(self.exact_v))]
+        if self.hint is not None and self.options.average:
+            found.append(self.problem.feasible(self.problem.regularizer.weights(self.hint)))
+            self.hint = None
         if self.options.average and self.mean_count > 1:
             found.append(self.problem.feasible(lanes.convert(self.mean_sum, np.float64) / self.mean_count))
         return found

@@ -46,12 +46,18 @@ class DualCoordinate(BaseEstimator):
             return f"DualCoordinate has no step for a {type(problem).__name__}."
         return None
 
-    def solve(self, problem, budget: Budget, history: History, *, seed: int = 0, duals=None, average: bool = True) -> Result:
-        """Maximise the dual of `problem` until the budget's relative gap is certified."""
+    def solve(self, problem, budget: Budget, history: History, *, seed=0, duals=None, weights=None, average=True) -> Result:
+        """Maximise the dual of `problem` until the budget's relative gap is certified.
+
+        `duals` is a hot start and `weights` go with it: they may already be good enough.
+        """
         if (reason := self.accepts(problem)) is not None:
             raise TypeError(reason)
         dtype = np.float64 if self.double else None
-        return solve(begin(problem, duals, budget.tol, seed, dtype, self.momentum, self.average and average), budget, history)
+        run = begin(problem, duals, budget.tol, seed, dtype, self.momentum, self.average and average)
+        if weights is not None and weights.shape == problem.weight_shape:
+            run.hint = weights
+        return solve(run, budget, history)
 
 
 @singledispatch
