@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from .measure import COMPILATION, Request, Run, Worker, WorkerFailed
+from .measure import COMPILATION, Request, Run, Worker, WorkerError
 from .objectives import MULTICLASS, primal
 from .report import Report, cores, figure, megabytes, table
 from .solvers import CERTIFIED, SOLVERS, MaxMargin, Solver, maxmargin, peers
-from .workloads import MissingData, Workload
+from .workloads import MissingDataError, Workload
 
 TARGETS = (1e-2, 1e-3, 1e-4)
 REFERENCE_GAP = 1e-7
@@ -157,7 +157,7 @@ class Case:
         """One measured fit, entered in `series`; None if it was killed or raised an error"""
         try:
             run = worker.fit(Request(self.loss, self.C, setting), self.options.limit)
-        except WorkerFailed as failure:
+        except WorkerError as failure:
             series.failed = True
             self.notes.append(f"FAILED: {failure}")
             return None
@@ -190,7 +190,7 @@ class Case:
         for _ in range(2):  # the first attempt may spend its time on compilation
             try:
                 run = workers[solver].fit(request, limit + COMPILATION)
-            except WorkerFailed as failure:
+            except WorkerError as failure:
                 run = None
                 self.notes.append(f"FAILED: {failure}")
             if run is None:
@@ -244,7 +244,7 @@ class Case:
         worker = Worker(self.workload, series.solver)
         try:
             run = worker.fit(Request(self.loss, self.C, setting, trim=True), self.options.limit)
-        except WorkerFailed:  # noted when it was timed
+        except WorkerError:  # noted when it was timed
             run = None
         worker.close()
         series.extra_bytes = None if run is None else run.extra_bytes
@@ -337,7 +337,7 @@ def run(
             continue
         try:
             X, y = workload.load()
-        except MissingData as missing:
+        except MissingDataError as missing:
             print(f"\nskipped {missing}", flush=True)
             continue
         workers = {solver: Worker(workload, solver) for solver in asked if solver.installed}

@@ -50,7 +50,7 @@ class Run:
     answer: Answer
 
 
-class WorkerFailed(Exception):
+class WorkerError(Exception):
     """The solver raised an error, or its process died."""
 
 
@@ -158,7 +158,7 @@ class Process:
         self.receive()
 
     def receive(self, limit: float | None = None) -> Any:
-        """The next message; TimeoutError if it takes longer than `limit`, WorkerFailed if the process died or reports an error"""
+        """The next message; TimeoutError if it takes longer than `limit`, WorkerError if the process died or reports an error"""
         try:
             if not self.connection.poll(limit):
                 raise TimeoutError
@@ -166,7 +166,7 @@ class Process:
         except EOFError:
             reply = "the process died"
         if isinstance(reply, str):
-            raise WorkerFailed(f"{self.name}: {reply}")
+            raise WorkerError(f"{self.name}: {reply}")
         return reply
 
     def fit(self, request: Request, limit: float) -> Run:
@@ -196,7 +196,7 @@ class Worker:
         except TimeoutError:
             self.close()
             return None
-        except WorkerFailed:
+        except WorkerError:
             self.close()
             raise
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .measure import Request, Run, Worker, WorkerFailed
+from .measure import Request, Run, Worker, WorkerError
 from .report import Report, figure, megabytes, table
 from .solvers import CERTIFIED, maxmargin
 from .workloads import Workload
@@ -65,7 +65,7 @@ def sweep(report: Report, name: str, workloads: Sequence[Workload], repeat: int,
             for at, worker in zip(points, workers, strict=True):
                 try:
                     run = worker.fit(Request(loss, 1.0 / (LAM * at.rows), CERTIFIED, trim=turn == 0), limit)
-                except WorkerFailed as failure:
+                except WorkerError as failure:
                     print(f"\nskipped scaling: {name}: {failure}", flush=True)
                     return
                 if run is None or not run.answer.finished:

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 Arrays = tuple[Any, np.ndarray]
 
 
-class MissingData(Exception):
+class MissingDataError(Exception):
     """A real set that is not on this machine; its workload is skipped by name."""
 
 
@@ -54,7 +54,7 @@ def path(name: str, file: str) -> Path:
     folder = Path(os.environ.get("MAXMARGIN_DATA") or ROOT.parent / "shared" / "data")
     found = folder / name / file
     if not found.exists():
-        raise MissingData(f"{name}: {file} not found; set MAXMARGIN_DATA to the folder that holds {name}/")
+        raise MissingDataError(f"{name}: {file} not found; set MAXMARGIN_DATA to the folder that holds {name}/")
     return found
 
 
