@@ -120,7 +120,7 @@ def test_certificate_under_covariance_and_signs(task):
     assert bound <= model.certificate_.primal
 
 
-@pytest.mark.parametrize("scale", [1e-1, 1e-3, 1e-6])
+@pytest.mark.parametrize("scale", [1e-1, 1e-3, 1e-5])
 @pytest.mark.parametrize("task", ["hinge", "crammer_singer"])
 def test_certificate_under_a_narrow_prior(task, scale):
     """Weights that hardly leave a mean far from zero: the dual value must not be lost in the rounding of their difference."""

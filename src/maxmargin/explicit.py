@@ -21,7 +21,7 @@ from .jit import kernel
 from .losses.nonnegative import NonNegative
 from .prior import Prior
 from .problem import Evaluated, norms, piecewise, scalar_combine
-from .regularizer import Regularizer, move, unclipped
+from .regularizer import Free, Regularizer, move
 
 
 class ExplicitProblem:
@@ -149,8 +149,8 @@ class GroupedProblem:
         return duals * shrink[self.group]
 
     def evaluate(self, duals: np.ndarray, walls: np.ndarray | None = None) -> Evaluated:
-        space = self.regularizer.space(self.regularizer.start(self.weight_shape), np.float64)
+        space = Free(np.zeros(self.weight_shape))
         total = grouped_combine(self.X, self.margin, self.repaired(duals), space)
         if self.fence is not None and walls is not None:
             scalar_combine(self.fence.rows, NonNegative(0), walls, space)
-        return Evaluated(total + self.regularizer.dual(unclipped(space)), unclipped(space))
+        return Evaluated(total + self.regularizer.dual(space.w), self.regularizer.unclipped(space.w))

@@ -23,7 +23,7 @@ from .jit import kernel
 from .losses.base import clip, reward, row_repair, row_value, value
 from .losses.crammer_singer import crammer_singer
 from .losses.nonnegative import NonNegative
-from .regularizer import Regularizer, move, move_row, unclipped
+from .regularizer import Free, Regularizer, move, move_row
 
 CHUNK = 4096  # examples a piece: sums are formed piece by piece, so they do not depend on the number of threads
 
@@ -164,11 +164,11 @@ class ScalarProblem:
 
     def evaluate(self, duals: np.ndarray, walls: np.ndarray | None = None) -> Evaluated:
         """The exact dual value; `walls` are the duals of the fence."""
-        space = self.regularizer.space(self.regularizer.start(self.weight_shape), np.float64)
+        space = Free(lanes.aligned(self.weight_shape, np.float64))
         total = scalar_combine(self.X, self.loss, duals, space)
         if self.fence is not None and walls is not None:
             scalar_combine(self.fence.rows, NonNegative(0), walls, space)
-        return Evaluated(total + self.regularizer.dual(unclipped(space)), unclipped(space))
+        return Evaluated(total + self.regularizer.dual(space.w), self.regularizer.unclipped(space.w))
 
 
 @dataclass(frozen=True)
@@ -242,12 +242,12 @@ class BlockProblem:
 
     def evaluate(self, duals: lanes.Table, walls: lanes.Table | None = None) -> Evaluated:
         """The exact dual value; `walls` are the duals of the fence."""
-        space = self.regularizer.space(self.regularizer.start(self.weight_shape), np.float64)
+        space = Free(lanes.aligned(self.weight_shape, np.float64))
         out = lanes.zeros_table(1, self.n_classes, np.float64)
         total = row_combine(self.X, self.exact_loss, duals, space, out)
         if self.fence is not None and walls is not None:
             wall_combine(self.fence.rows, walls, space, out)
-        return Evaluated(total + self.regularizer.dual(unclipped(space)), unclipped(space))
+        return Evaluated(total + self.regularizer.dual(space.w), self.regularizer.unclipped(space.w))
 
     def repaired(self, duals: lanes.Table) -> np.ndarray:
         """The duals that `evaluate` speaks of: (examples, classes) in float64, every row feasible and summing to zero."""

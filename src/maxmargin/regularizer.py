@@ -33,6 +33,11 @@ class Regularizer:
         """v with all duals at zero."""
         return np.zeros(shape) if self.mean is None else self.mean.copy()
 
+    def unclipped(self, r: np.ndarray) -> np.ndarray:
+        """v = mean + variance * r for r = sum_i a_i x_i."""
+        v = r if self.variance is None else self.variance * r
+        return v if self.mean is None else self.mean + v
+
     def weights(self, v: np.ndarray) -> np.ndarray:
         """The minimiser w of the Lagrangian at v."""
         return v if self.lower is None else np.maximum(v, self.lower)
@@ -41,11 +46,14 @@ class Regularizer:
         """The quadratic term at w."""
         return 0.5 * self._inner(self._centred(w), self._centred(w))
 
-    def dual(self, v: np.ndarray) -> float:
-        """What the quadratic term contributes to the dual value at v."""
+    def dual(self, r: np.ndarray) -> float:
+        """What the quadratic term contributes to the dual value. From r: under a narrow prior v - mean is lost in rounding."""
+        v = self.unclipped(r)
         w = self.weights(v)
-        centred = self._centred(w)
-        return 0.5 * self._inner(centred, centred) - self._inner(w, self._centred(v))
+        centred = r if self.variance is None else self.variance * r
+        if self.lower is not None:
+            centred = np.where(w > v, self._centred(w), centred)
+        return 0.5 * self._inner(centred, centred) - float(np.vdot(w, r))
 
     def _centred(self, w):
         return w if self.mean is None else w - self.mean

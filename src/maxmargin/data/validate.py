@@ -1,5 +1,7 @@
 """Checks of the user's matrix that scikit-learn's validation leaves to us: kernels trust their indices."""
 
+from copy import copy
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -12,7 +14,7 @@ def checked_matrix(X):
     if not sp.issparse(X):
         return X
     try:
-        X.check_format(full_check=True)
+        copy(X).check_format(full_check=True)  # a shallow copy: the check may cut arrays that are longer than needed
     except ValueError as error:
         raise ValueError(f"X is not a valid CSR matrix: {error}.") from None
     seen = np.full(X.shape[1], -1, np.int64)
