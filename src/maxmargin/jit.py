@@ -71,20 +71,28 @@ def compiled(function: Callable, *, cache: bool) -> Callable:
     return njit(**OPTIONS)(function)
 
 
+def kinds(args: tuple) -> tuple:
+    """The classes of the arguments, those inside plain tuples too."""
+    return tuple([kinds(arg) if type(arg) is tuple else type(arg) for arg in args])
+
+
+def trusted(found: tuple) -> bool:
+    return all(trusted(kind) if isinstance(kind, tuple) else kind.__module__.split(".")[0] in TRUSTED for kind in found)
+
+
 def kernel(function: Callable) -> Callable:
     """Compile `function` on first use; on disk only when every argument is of a class of ours, NumPy's or Python's.
 
     A user's own loss or row type is compiled too, but never cached: its source is not under our stamp.
     """
     cached, fresh = compiled(function, cache=True), compiled(function, cache=False)
-    chosen: dict[tuple[type, ...], Callable] = {}
+    chosen: dict[tuple, Callable] = {}
 
     def call(*args):
-        kinds = tuple(map(type, args))
-        if kinds not in chosen:
-            known = all(kind.__module__.split(".")[0] in TRUSTED for kind in kinds)
-            chosen[kinds] = cached if known else fresh
-        return chosen[kinds](*args)
+        found = kinds(args)
+        if found not in chosen:
+            chosen[found] = cached if trusted(found) else fresh
+        return chosen[found](*args)
 
     call.__name__, call.__doc__ = function.__name__, function.__doc__
     call.cached, call.fresh, call.plain = cached, fresh, function  # type: ignore[attr-defined]
