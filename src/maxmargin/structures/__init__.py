@@ -1,0 +1,9 @@
+"""Structured models: outputs with parts that depend on each other."""
+
+from .base import Structure
+from .chain import Chain
+from .graph import Graph
+from .multiclass import Multiclass
+from .tree import Tree
+
+__all__ = ["Chain", "Graph", "Multiclass", "Structure", "Tree"]

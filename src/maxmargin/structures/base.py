@@ -1,0 +1,251 @@
+"""What a structured model is: outputs, their joint features and their loss, and how the best output is found.
+
+Two faces of one thing. `Structure` is what a user writes, in plain Python, one sample at a time. Solvers see *encoded
+samples* instead: an output is a short array of integers (its *code*), and the generic functions below say what can be done
+with one. The structures of this package register compiled implementations of them; `custom.py` registers one that calls
+the methods of any other `Structure`. Kernels written on these functions serve both.
+"""
+
+from copy import deepcopy
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from .. import lanes
+from ..jit import generic_call
+
+
+class Structure(BaseEstimator):
+    """Base class of structured models. Subclass it, and define at least the first five methods.
+
+    Constructor parameters are those of scikit-learn estimators: stored as given, so that grids can reach them as
+    `structure__name`. `maxmargin.check_structure` holds all methods against brute force.
+    """
+
+    def size(self, X, y) -> int:
+        """The number of weights. Called once in `fit`, with all training samples, before any other method."""
+        raise NotImplementedError(_needed(self, "size(X, y)"))
+
+    def joint_feature(self, x, y) -> np.ndarray:
+        """phi(x, y): a vector of `size` numbers."""
+        raise NotImplementedError(_needed(self, "joint_feature(x, y)"))
+
+    def loss(self, y_true, y) -> float:
+        """Delta(y_true, y) >= 0, zero for y_true itself."""
+        raise NotImplementedError(_needed(self, "loss(y_true, y)"))
+
+    def decode(self, w, x) -> Any:
+        """The output y with the largest w . phi(x, y)."""
+        raise NotImplementedError(_needed(self, "decode(w, x)"))
+
+    def loss_augmented_decode(self, w, x, y_true) -> Any:
+        """The output y with the largest w . phi(x, y) + Delta(y_true, y)."""
+        raise NotImplementedError(_needed(self, "loss_augmented_decode(w, x, y_true)"))
+
+    # ---- optional: for partial linearization and exponentiated gradient ----------------------------------
+
+    def marginals(self, w, x, y_true, temperature, base=None) -> Any:
+        """What `expect` needs of the distribution p(y) ~ base(y) exp((w . phi(x, y) + Delta(y_true, y)) / temperature).
+
+        `base` are earlier marginals (None: the uniform distribution). With temperature=inf and no base: those of the uniform
+        distribution.
+        """
+        raise NotImplementedError(_needed(self, "marginals(w, x, y_true, temperature, base)"))
+
+    def expect(self, x, y_true, m) -> tuple[np.ndarray, float]:
+        """(expectation of phi(x, y), expectation of Delta(y_true, y)) under marginals m; linear in m."""
+        raise NotImplementedError(_needed(self, "expect(x, y_true, m)"))
+
+    def mix(self, m, other, gamma) -> Any:
+        """(1 - gamma) m + gamma other. Arrays, and tuples, lists and dicts of them, need no definition of their own."""
+        if isinstance(m, dict):
+            return {key: Structure.mix(self, m[key], other[key], gamma) for key in m}
+        if isinstance(m, tuple | list):
+            return type(m)(Structure.mix(self, a, b, gamma) for a, b in zip(m, other, strict=True))
+        return (1.0 - gamma) * m + gamma * other
+
+    def encode(self, X, y):
+        """The samples as solvers see them. Structures in plain Python need not define this."""
+        from .custom import Custom
+
+        return Custom(self, list(X), list(y))
+
+    def check(self, X, y) -> None:
+        """Refuse samples that this structure cannot read, in a sentence that names the sample."""
+
+
+def has_marginals(structure: Structure) -> bool:
+    return type(structure).marginals is not Structure.marginals and type(structure).expect is not Structure.expect
+
+
+def _needed(structure, method: str) -> str:
+    return f"{type(structure).__name__} does not define {method}."
+
+
+def fresh(structure: Structure) -> Structure:
+    """A copy that may learn labels and sizes: the user's own object stays as it was given."""
+    return deepcopy(structure)
+
+
+# ---- encoded samples -------------------------------------------------------------------------------------
+# `data` are all samples, `i` one of them, `W` the weights as the data want them, `room` scratch memory from `new_room`.
+# `room` also holds a *difference*: coefficients on outputs, in the statistics that joint features are linear in.
+
+
+@generic_call
+def length(data, i):
+    """How many integers the code of an output of sample i has."""
+
+
+@generic_call
+def truth(data, i, code):
+    """Write the code of the true output."""
+
+
+@generic_call
+def prepare(data, i, W, room):
+    """Compute what the functions below need of the weights."""
+
+
+@generic_call
+def worst(data, i, room, code):
+    """Write the code of an output with the largest w . phi + loss; returns that value. Without true outputs: decode."""
+
+
+@generic_call
+def score_of(data, i, room, code):
+    """w . phi(x_i, code)"""
+
+
+@generic_call
+def loss_of(data, i, code):
+    """Delta(y_i, code)"""
+
+
+@generic_call
+def forget(data, i, code):
+    """The output will not be asked for again by this code."""
+
+
+@generic_call
+def diameter(data, i):
+    """A bound on ||phi(x_i, y) - phi(x_i, y')||^2 over all pairs of outputs."""
+
+
+@generic_call
+def against(data, i, room, code):
+    """Get ready for inner products with phi(x_i, code)."""
+
+
+@generic_call
+def inner(data, i, room, code):
+    """phi(x_i, code) . phi(x_i, the output given to `against`)"""
+
+
+@generic_call
+def clear(data, i, room):
+    """difference = 0"""
+
+
+@generic_call
+def tally(data, i, t, code, room):
+    """difference += t * output"""
+
+
+@generic_call
+def push(data, i, t, room, W):
+    """W += t * phi(x_i, difference), which is not defined any more after this"""
+
+
+@generic_call
+def gain_of(data, i, room):
+    """(w . phi + loss) of the difference"""
+
+
+@generic_call
+def square_of(data, i, room):
+    """||phi(x_i, difference)||^2"""
+
+
+# ---- points of the polytope of outputs -------------------------------------------------------------------
+# `points` hold one point for each sample: the statistics of a distribution over its outputs.
+
+
+@generic_call
+def direct(points, data, i, room, temperature):
+    """Find the target of sample i and put target - point into the difference."""
+
+
+@generic_call
+def step_towards(points, data, i, gamma, room):
+    """point += gamma * (target - point), of the target found last"""
+
+
+@generic_call
+def withdraw(points, data, i, room):
+    """difference -= point"""
+
+
+@generic_call
+def expected_loss(points, data, i):
+    """The loss of the point."""
+
+
+# ---- encoded samples as a whole; plain Python ------------------------------------------------------------
+
+
+@singledispatch
+def n_samples(data) -> int:
+    """How many samples there are."""
+    raise TypeError(f"{type(data).__name__} are not encoded samples.")
+
+
+@singledispatch
+def weight_shape(data) -> tuple[int, ...]:
+    """The shape of the weights."""
+    raise TypeError(f"{type(data).__name__} are not encoded samples.")
+
+
+@singledispatch
+def new_room(data) -> Any:
+    """Scratch memory; a thread needs its own."""
+    raise TypeError(f"{type(data).__name__} are not encoded samples.")
+
+
+@singledispatch
+def vertices(data) -> Any:
+    """Points for the max-oracle, each at the true output."""
+    raise TypeError(f"{type(data).__name__} are not encoded samples.")
+
+
+@singledispatch
+def interior(data, spread: float) -> Any:
+    """Points for the sum-oracle: every wrong label of a node has marginal `spread`, at the most 1 / labels."""
+    raise TypeError(f"{type(data).__name__} have no marginals.")
+
+
+@singledispatch
+def copied(points) -> Any:
+    """Points of their own with the same values."""
+    return type(points)(*(lanes.table(lanes.convert(table.lanes, table.lanes.dtype)) for table in points))
+
+
+@singledispatch
+def blend(points, others, gamma: float) -> None:
+    """points += gamma (others - points), for all samples at once"""
+    for table, other in zip(points, others, strict=True):
+        table.flat[...] = (1.0 - gamma) * table.flat + gamma * other.flat
+
+
+@singledispatch
+def points_of(data, marginals) -> Any:
+    """The points of a single encoded sample, from marginals as `marginals_of` gives them."""
+    raise TypeError(f"{type(data).__name__} have no marginals.")
+
+
+@singledispatch
+def marginals_of(data, points) -> Any:
+    """The marginals of a single encoded sample, as a user sees them."""
+    raise TypeError(f"{type(data).__name__} have no marginals.")

@@ -1,0 +1,63 @@
+"""Sequences: every node has a label, neighbours depend on each other."""
+
+from functools import lru_cache
+
+import numpy as np
+
+from .forest import Forest
+from .labelling import Labelling, Layout
+from .rooted import forest, rooted
+
+
+class Chain(Labelling):
+    """A sequence of labels. A sample x is an array or CSR matrix (length, features), y a sequence of as many labels.
+
+    Weights: one for each label and feature, a bias for each label, one more at the first and at the last position, and one
+    for each pair of neighbouring labels. K (features + 3 + K) in all.
+
+    Parameters
+    ----------
+    n_labels : int, optional
+        Labels are then 0, ..., n_labels - 1. By default they are found in y, and may be any hashable objects.
+    first_last_bias : bool, default=True
+        Whether the ends of a sequence have biases of their own.
+    bias : bool, default=True
+    cost : array of shape (K, K), optional
+        cost[a, b]: what it costs to say b where a is true, in the order of the labels; 1 for every wrong one by default.
+    normalize_loss : bool, default=False
+        Divide the loss by the length of the sequence. By default it is the number of wrong positions.
+    """
+
+    def __init__(self, n_labels=None, first_last_bias=True, *, bias=True, cost=None, normalize_loss=False):
+        self.n_labels = n_labels
+        self.first_last_bias = first_last_bias
+        self.bias = bias
+        self.cost = cost
+        self.normalize_loss = normalize_loss
+
+    def _parts(self, x, which):
+        size = x.shape[0] if hasattr(x, "shape") and len(x.shape) else len(x) if hasattr(x, "__len__") else 0
+        return x, *_path(size)
+
+    def _count_kinds(self, kinds):
+        return 1
+
+    def _layout(self, size, edges, kinds, which):
+        layout = rooted(size, edges, kinds, which)
+        ends = np.zeros(size, np.uint8)
+        if self.first_last_bias:
+            ends[0] |= 1
+            ends[-1] |= 2
+        return layout._replace(place=ends[layout.order])
+
+    def _assemble(self, graphs, layouts: list[Layout]) -> Forest:
+        return forest(graphs, layouts)
+
+
+@lru_cache(maxsize=1024)
+def _path(size: int) -> tuple[np.ndarray, np.ndarray]:
+    """The edges of a sequence and their kinds, read-only: sequences of one length share them."""
+    first = np.arange(max(size - 1, 0))
+    edges, kinds = np.stack([first, first + 1], axis=1), np.zeros(first.size, np.int32)
+    edges.flags.writeable = kinds.flags.writeable = False
+    return edges, kinds

@@ -1,0 +1,101 @@
+"""Any graph of small tree-width: every node has a label, nodes joined by an edge depend on each other."""
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
+
+from .edges import Edged
+from .junction import Plan, junction, plan_of, separators
+from .labelling import Layout
+from .rooted import rooted
+
+FILL_UP_TO = 200  # nodes; beyond, only the ordering by degree is tried: the one by fill takes seconds
+
+
+class Graph(Edged):
+    """Labels of the nodes of any graph, with exact inference on a junction tree.
+
+    Time and memory grow with K^(tree-width + 1): a cycle has tree-width 2, a grid that of its shorter side. Samples that are
+    all forests are handled as by `Tree`; cycles need the package networkx, `maxmargin[graph]`.
+
+    Weights: one for each label and feature, a bias for each label, and a table of pairs of labels for each type of edge,
+    read by [label of u, label of v] for an edge (u, v): K (features + 1 + types K) in all.
+
+    Parameters
+    ----------
+    n_labels : int, optional
+        Labels are then 0, ..., n_labels - 1. By default they are found in y, and may be any hashable objects.
+    edges : array of shape (m, 2), optional
+        The edges of every sample; x is then the features of its nodes, (nodes, features). With None each x is a tuple
+        (features, edges) or (features, edges, edge_types), and samples may differ in size and shape.
+    edge_types : array of shape (m,), optional
+        The type of each edge, counted from 0. By default all edges are of one type.
+    max_table : int, default=100_000
+        The largest table, K^(tree-width + 1), that may be built: tree-width 15 with 2 labels, 7 with 4, 4 with 10, 2 with 26.
+    bias : bool, default=True
+    cost : array of shape (K, K), optional
+        cost[a, b]: what it costs to say b where a is true, in the order of the labels; 1 for every wrong one by default.
+    normalize_loss : bool, default=False
+        Divide the loss by the number of nodes. By default it is the number of wrong nodes.
+    """
+
+    def __init__(
+        self, n_labels=None, edges=None, *, edge_types=None, max_table=100_000, bias=True, cost=None, normalize_loss=False
+    ):
+        super().__init__(n_labels, edges, edge_types=edge_types, bias=bias, cost=cost, normalize_loss=normalize_loss)
+        self.max_table = max_table
+
+    def _arrange(self, size, edges, kinds, which):
+        if is_forest(size, edges):
+            return rooted(size, edges, kinds, which)
+        order, members = separators(size, edges, elimination_order(size, edges, which))
+        width, K = max(map(len, members)), len(self.labels_)
+        if K ** (width + 1) > self.max_table:
+            raise ValueError(
+                f"{which} has too large a tree-width for exact inference: {width} was found, which with {K} labels needs tables "
+                f"of {K}^{width + 1} = {K ** (width + 1)} entries; max_table allows {self.max_table}."
+            )
+        number = np.argsort(order)
+        source, target = number[edges[:, 0]], number[edges[:, 1]]
+        return Layout(order, source, target, kinds, np.zeros(size, np.uint8), plan_of(members, source, target, K))
+
+    def _assemble(self, graphs, layouts):
+        if not any(isinstance(layout.plan, Plan) for layout in layouts):
+            return super()._assemble(graphs, layouts)
+        plans: dict[int, Plan] = {}
+        for layout in layouts:
+            if id(layout) not in plans:
+                plans[id(layout)] = layout.plan if isinstance(layout.plan, Plan) else _plan_of_forest(layout, graphs.labels)
+        return junction(graphs, [plans[id(layout)] for layout in layouts])
+
+
+def is_forest(size: int, edges: np.ndarray) -> bool:
+    matrix = sp.coo_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(size, size))
+    return len(edges) == size - connected_components(matrix, directed=False, return_labels=False)
+
+
+def _plan_of_forest(layout: Layout, K: int) -> Plan:
+    """A forest among graphs with cycles: the separator of a node is its parent."""
+    parent = layout.plan[1].tolist()
+    return plan_of([[above] if above >= 0 else [] for above in parent], layout.source, layout.target, K)
+
+
+def elimination_order(size: int, edges: np.ndarray, which: str) -> list[int]:
+    """The nodes in an order of elimination with small cliques."""
+    try:
+        import networkx as nx
+        from networkx.algorithms.approximation import treewidth_min_degree, treewidth_min_fill_in
+    except ImportError:
+        raise ImportError(f"{which} has a cycle, for which networkx is needed: pip install 'maxmargin[graph]'.") from None
+    graph = nx.Graph(edges.tolist())
+    graph.add_nodes_from(range(size))
+    tries = [treewidth_min_degree(graph)]
+    if size <= FILL_UP_TO:
+        tries.append(treewidth_min_fill_in(graph))
+    _, bags = min(tries, key=lambda found: found[0])
+    root = next(iter(bags))
+    above = nx.dfs_predecessors(bags, root)
+    order = []
+    for bag in nx.dfs_postorder_nodes(bags, root):  # a node goes with the last of its bags on the way to the root
+        order += sorted(bag - above.get(bag, frozenset()))
+    return order

@@ -1,0 +1,414 @@
+"""Samples that are graphs: nodes with features and labels, edges between them. Chains, trees and single nodes are such.
+
+    w . phi(x, y) = sum_nodes p  W[y_p] . x_p + bias[y_p] (+ first[y_p], last[y_p] at the ends of a chain)
+                  + sum_edges (u, v)  T[kind][y_u, y_v]
+
+The weights are one lane array, labels along its lanes: a row for each feature, the bias, first, last, then K rows for each
+kind of edge. A code is the label of each node. The statistics of a point are its node marginals and, for each kind of
+edge, its summed pair marginals: all that w . phi and the loss depend on.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import lanes
+from ..data import rows
+from ..jit import generic, jitable, kernel
+from . import base
+from .base import clear, direct, expected_loss, step_towards, tally, withdraw, worst
+
+NEVER = -1e30  # the score of an unused lane: no label is there
+FLOOR = 1e-300  # the smallest marginal kept, so that its logarithm is finite and it can return
+
+
+class Graphs(NamedTuple):
+    """All samples, their nodes and edges one after another; node numbers in edges count within a sample."""
+
+    X: rows.Dense | rows.Indexed | rows.CSR
+    start: np.ndarray  # (samples + 1,) the nodes of sample i are start[i] ... start[i + 1] - 1
+    edges: np.ndarray  # (samples + 1,) and its edges
+    source: np.ndarray  # (edges,) the nodes of an edge
+    target: np.ndarray
+    kind: np.ndarray  # (edges,) which table of pair weights it uses
+    label: np.ndarray  # (nodes,) the true label; K where it is not known
+    place: np.ndarray  # (nodes,) bit 0: the first of a chain, bit 1: the last
+    cost: lanes.Table  # (K + 1, K) loss of a node by true label and guess; the last row, for unknown labels, is zero
+    scale: np.ndarray  # (samples,) factor on the loss
+    gram: np.ndarray  # inner products of the features of the nodes of each sample, L x L each
+    gram_start: np.ndarray  # (samples + 1,)
+    order: np.ndarray  # (nodes,) the user's number of each node within its sample
+    labels: int  # K
+    kinds: int  # kinds of edges
+    pairs: int  # the first row of pair weights
+
+
+class Room(NamedTuple):
+    """Scratch for one sample at a time."""
+
+    scores: lanes.Table  # (L, K) node scores
+    pair: lanes.Table  # (kinds * K, K) pair weights, by [source, target]
+    turned: lanes.Table  # the same by [target, source]
+    belief: lanes.Table  # (L, K)
+    node: lanes.Table  # (L, K) the difference: coefficients on nodes
+    pairs: lanes.Table  # (kinds * K, K) and on pairs
+    other: lanes.Table  # (L, K) an output to take inner products with
+    other_pairs: lanes.Table
+    joint: lanes.Table  # (edges * K, K) pair marginals of the target
+    code: np.ndarray
+
+
+@generic
+def graphs(data):
+    """The graphs of a kind of encoded samples that is made of graphs."""
+
+
+@jitable
+def spread_of(data, i):
+    """Where the nodes of sample i start, how many there are; the same of its edges."""
+    g = graphs(data)
+    start, first = g.start[i], g.edges[i]
+    return start, g.start[i + 1] - start, first, g.edges[i + 1] - first
+
+
+@kernel
+def node_grams(X, start, place, gram, gram_start, workspace):
+    """Inner products of all nodes within each sample; `workspace` has a number for each feature, all zero."""
+    for i in range(start.size - 1):
+        size = start[i + 1] - start[i]
+        for p in range(size):
+            row = start[i] + p
+            for k in range(rows.first(X, row), rows.last(X, row)):
+                workspace[rows.column(X, row, k)] = rows.value(X, row, k)
+            for q in range(p + 1):
+                other, total = start[i] + q, 0.0
+                for k in range(rows.first(X, other), rows.last(X, other)):
+                    total += rows.value(X, other, k) * workspace[rows.column(X, other, k)]
+                both = place[row] & place[other]
+                total += X.bias * X.bias + (both & 1) + (both >> 1)
+                gram[gram_start[i] + p * size + q] = total
+                gram[gram_start[i] + q * size + p] = total
+            for k in range(rows.first(X, row), rows.last(X, row)):
+                workspace[rows.column(X, row, k)] = 0.0
+
+
+# ---- what all samples made of graphs share ---------------------------------------------------------------
+
+
+def graph_length(data, i):
+    g = graphs(data)
+    return g.start[i + 1] - g.start[i]
+
+
+def graph_truth(data, i, code):
+    start, size, _, _ = spread_of(data, i)
+    for p in range(size):
+        code[p] = graphs(data).label[start + p]
+
+
+def graph_prepare(data, i, W, room):
+    g = graphs(data)
+    start, size, _, _ = spread_of(data, i)
+    blocks = W.shape[1]
+    for p in range(size):
+        rows.scores(g.X, start + p, W, room.scores.lanes[p : p + 1])
+        for bit in range(2):
+            if g.place[start + p] >> bit & 1:
+                row = rows.last_column(g.X) + 1 + bit
+                for b in range(blocks):
+                    lanes.store(room.scores.lanes, p, b, lanes.add(lanes.load(room.scores.lanes, p, b), lanes.load(W, row, b)))
+    for r in range(W.shape[0] - g.pairs):
+        for b in range(blocks):
+            lanes.store(room.pair.lanes, r, b, lanes.load(W, g.pairs + r, b))
+
+
+@jitable
+def turn(data, room):
+    """Pair weights by [target, source]."""
+    K = graphs(data).labels
+    for r in range(room.pair.flat.shape[0] // K):
+        for a in range(K):
+            for b in range(K):
+                room.turned.flat[r * K + b, a] = room.pair.flat[r * K + a, b]
+
+
+def graph_score_of(data, i, room, code):
+    g = graphs(data)
+    _, size, first, count = spread_of(data, i)
+    total = 0.0
+    for p in range(size):
+        total += room.scores.flat[p, code[p]]
+    for e in range(first, first + count):
+        total += room.pair.flat[g.kind[e] * g.labels + code[g.source[e]], code[g.target[e]]]
+    return total
+
+
+def graph_loss_of(data, i, code):
+    g = graphs(data)
+    start, size, _, _ = spread_of(data, i)
+    total = 0.0
+    for p in range(size):
+        total += g.cost.flat[g.label[start + p], code[p]]
+    return total * g.scale[i]
+
+
+def graph_forget(data, i, code):
+    return None
+
+
+def graph_diameter(data, i):
+    # All nodes may change between the same two labels, and all edges between the same two pairs.
+    g = graphs(data)
+    _, _, _, count = spread_of(data, i)
+    total = 0.0
+    for k in range(g.gram_start[i], g.gram_start[i + 1]):
+        total += abs(g.gram[k])
+    return 2.0 * (total + count * count)
+
+
+@jitable
+def wipe(table, count):
+    zero = lanes.zeros_like(table.lanes)
+    for r in range(count):
+        for b in range(table.lanes.shape[1]):
+            lanes.store(table.lanes, r, b, zero)
+
+
+def graph_against(data, i, room, code):
+    # other[p, k] = sum of <x_p, x_q> over the nodes q that the code labels k
+    g = graphs(data)
+    _, size, first, count = spread_of(data, i)
+    wipe(room.other, size)
+    for p in range(size):
+        at = g.gram_start[i] + p * size
+        for q in range(size):
+            room.other.flat[p, code[q]] += g.gram[at + q]
+    if count > 0:
+        wipe(room.other_pairs, room.other_pairs.lanes.shape[0])
+        for e in range(first, first + count):
+            room.other_pairs.flat[g.kind[e] * g.labels + code[g.source[e]], code[g.target[e]]] += 1.0
+
+
+def graph_inner(data, i, room, code):
+    g = graphs(data)
+    _, size, first, count = spread_of(data, i)
+    total = 0.0
+    for p in range(size):
+        total += room.other.flat[p, code[p]]
+    for e in range(first, first + count):
+        total += room.other_pairs.flat[g.kind[e] * g.labels + code[g.source[e]], code[g.target[e]]]
+    return total
+
+
+def graph_clear(data, i, room):
+    _, size, _, count = spread_of(data, i)
+    wipe(room.node, size)
+    if count > 0:
+        wipe(room.pairs, room.pairs.lanes.shape[0])
+
+
+def graph_tally(data, i, t, code, room):
+    g = graphs(data)
+    _, size, first, count = spread_of(data, i)
+    for p in range(size):
+        room.node.flat[p, code[p]] += t
+    for e in range(first, first + count):
+        room.pairs.flat[g.kind[e] * g.labels + code[g.source[e]], code[g.target[e]]] += t
+
+
+def graph_push(data, i, t, room, W):
+    g = graphs(data)
+    start, size, _, count = spread_of(data, i)
+    blocks, zero = W.shape[1], lanes.zeros_like(W)
+    for p in range(size):
+        for b in range(blocks):
+            lanes.store(room.node.lanes, p, b, lanes.fma(zero, t, lanes.load(room.node.lanes, p, b)))
+        rows.update(g.X, start + p, room.node.lanes[p : p + 1], W)
+        for bit in range(2):
+            if g.place[start + p] >> bit & 1:
+                row = rows.last_column(g.X) + 1 + bit
+                for b in range(blocks):
+                    lanes.store(W, row, b, lanes.add(lanes.load(W, row, b), lanes.load(room.node.lanes, p, b)))
+    if count > 0:
+        for r in range(W.shape[0] - g.pairs):
+            for b in range(blocks):
+                moved = lanes.fma(lanes.load(W, g.pairs + r, b), t, lanes.load(room.pairs.lanes, r, b))
+                lanes.store(W, g.pairs + r, b, moved)
+
+
+def graph_gain_of(data, i, room):
+    g = graphs(data)
+    start, size, _, count = spread_of(data, i)
+    blocks, total = room.node.lanes.shape[1], lanes.zeros_like(room.node.lanes)
+    for p in range(size):
+        y = g.label[start + p]
+        for b in range(blocks):
+            at = lanes.fma(lanes.load(room.scores.lanes, p, b), g.scale[i], lanes.load(g.cost.lanes, y, b))
+            total = lanes.add(total, lanes.multiply(lanes.load(room.node.lanes, p, b), at))
+    if count > 0:
+        for r in range(room.pair.lanes.shape[0]):
+            for b in range(blocks):
+                pair = lanes.load(room.pair.lanes, r, b)
+                total = lanes.add(total, lanes.multiply(lanes.load(room.pairs.lanes, r, b), pair))
+    return lanes.total(total)
+
+
+def graph_square_of(data, i, room):
+    g = graphs(data)
+    _, size, _, count = spread_of(data, i)
+    blocks, total = room.node.lanes.shape[1], lanes.zeros_like(room.node.lanes)
+    for p in range(size):
+        at = g.gram_start[i] + p * size
+        if lanes.magnitude_row(room.node.lanes, p) > 0:
+            for b in range(blocks):
+                left, seen = lanes.load(room.node.lanes, p, b), lanes.zeros_like(room.node.lanes)
+                for q in range(p):
+                    seen = lanes.fma(seen, 2.0 * g.gram[at + q], lanes.load(room.node.lanes, q, b))
+                seen = lanes.fma(seen, g.gram[at + p], left)
+                total = lanes.add(total, lanes.multiply(left, seen))
+    if count > 0:
+        for r in range(room.pairs.lanes.shape[0]):
+            for b in range(blocks):
+                pair = lanes.load(room.pairs.lanes, r, b)
+                total = lanes.add(total, lanes.multiply(pair, pair))
+    return lanes.total(total)
+
+
+# ---- vertices and their mixtures: the points of Frank-Wolfe ----------------------------------------------
+
+
+class Mixtures(NamedTuple):
+    """A mixture of outputs for each sample, as its statistics: node marginals, and pair marginals summed by kind."""
+
+    node: lanes.Table  # (nodes, K)
+    pair: lanes.Table  # (samples * kinds * K, K)
+
+
+@direct.register(Mixtures)
+def _(points, data, i, room, temperature):
+    worst(data, i, room, room.code)
+    clear(data, i, room)
+    tally(data, i, 1.0, room.code, room)
+    withdraw(points, data, i, room)
+
+
+@step_towards.register(Mixtures)
+def _(points, data, i, gamma, room):
+    start, size, _, count = spread_of(data, i)
+    move_rows(points.node, start, size, gamma, room.node)
+    if count > 0:
+        size = room.pairs.lanes.shape[0]
+        move_rows(points.pair, i * size, size, gamma, room.pairs)
+
+
+@jitable
+def move_rows(table, start, count, t, change):
+    for r in range(count):
+        for b in range(table.lanes.shape[1]):
+            moved = lanes.fma(lanes.load(table.lanes, start + r, b), t, lanes.load(change.lanes, r, b))
+            lanes.store(table.lanes, start + r, b, moved)
+
+
+@withdraw.register(Mixtures)
+def _(points, data, i, room):
+    start, size, _, count = spread_of(data, i)
+    withdraw_rows(points.node, start, size, room.node)
+    if count > 0:
+        size = room.pairs.lanes.shape[0]
+        withdraw_rows(points.pair, i * size, size, room.pairs)
+
+
+@jitable
+def withdraw_rows(table, start, count, difference):
+    for r in range(count):
+        for b in range(table.lanes.shape[1]):
+            left = lanes.subtract(lanes.load(difference.lanes, r, b), lanes.load(table.lanes, start + r, b))
+            lanes.store(difference.lanes, r, b, left)
+
+
+@expected_loss.register(Mixtures)
+def _(points, data, i):
+    return node_loss(points.node, data, i)
+
+
+@jitable
+def node_loss(node, data, i):
+    g = graphs(data)
+    start, size, _, _ = spread_of(data, i)
+    total = 0.0
+    for p in range(start, start + size):
+        for k in range(g.labels):
+            total += node.flat[p, k] * g.cost.flat[g.label[p], k]
+    return total * g.scale[i]
+
+
+def register(kind: type) -> None:
+    """Let a kind of encoded samples be graphs: it has a field `graphs` and brings `worst` and `direct` of its own."""
+    graphs.register(kind)(_graphs_of)
+    shared: tuple[tuple[Any, Any], ...] = (
+        (base.length, graph_length),
+        (base.truth, graph_truth),
+        (base.prepare, graph_prepare),
+        (base.score_of, graph_score_of),
+        (base.loss_of, graph_loss_of),
+        (base.forget, graph_forget),
+        (base.diameter, graph_diameter),
+        (base.against, graph_against),
+        (base.inner, graph_inner),
+        (base.clear, graph_clear),
+        (base.tally, graph_tally),
+        (base.push, graph_push),
+        (base.gain_of, graph_gain_of),
+        (base.square_of, graph_square_of),
+        (base.n_samples, samples_of),
+        (base.weight_shape, shape_of),
+        (base.new_room, room_of),
+        (base.vertices, mixtures_of),
+    )
+    for function, implementation in shared:
+        function.register(kind)(implementation)
+
+
+def _graphs_of(data):
+    return data.graphs
+
+
+def samples_of(data) -> int:
+    return data.graphs.start.size - 1
+
+
+def shape_of(data) -> tuple[int, ...]:
+    g = data.graphs
+    return (g.pairs + g.kinds * g.labels, g.cost.lanes.shape[1], g.cost.lanes.shape[2])
+
+
+def room_of(data) -> Room:
+    g = data.graphs
+    longest, most = (int(np.max(np.diff(of), initial=1)) for of in (g.start, g.edges))
+    pairs = max(g.kinds * g.labels, 1)
+    sizes = longest, pairs, pairs, longest, longest, pairs, longest, pairs, max(most * g.labels, 1)
+    return Room(*(lanes.zeros_table(size, g.labels, np.float64) for size in sizes), code=np.zeros(longest, np.int32))
+
+
+def mixtures_of(data) -> Mixtures:
+    g = data.graphs
+    size = max(g.kinds * g.labels, 1)
+    n = samples_of(data)
+    points = Mixtures(*(lanes.zeros_table(count, g.labels, np.float64) for count in (g.label.size, n * size)))
+    points.node.flat[np.arange(g.label.size), g.label] = 1.0
+    if g.kind.size:
+        sample = np.repeat(np.arange(n), np.diff(g.edges))
+        source, target = (g.label[g.start[sample] + end] for end in (g.source, g.target))
+        np.add.at(points.pair.flat, (sample * size + g.kind * g.labels + source, target), 1.0)
+    return points
+
+
+def node_points(data, spread: float) -> lanes.Table:
+    """Node marginals around the true labels."""
+    g = data.graphs
+    spread = min(spread, 1.0 / g.labels)
+    node = lanes.zeros_table(g.label.size, g.labels, np.float64)
+    node.flat[:] = FLOOR
+    node.flat[:, : g.labels] = spread
+    node.flat[np.arange(g.label.size), g.label] = 1.0 - (g.labels - 1) * spread
+    return node

@@ -1,0 +1,405 @@
+"""The Python face of structures whose samples are graphs: reading samples, mapping labels, laying out weights."""
+
+from collections.abc import Hashable, Iterable, Sequence
+from itertools import chain, product
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from .. import lanes
+from ..data.rows import rows
+from ..data.validate import checked_matrix
+from .base import Structure, interior, marginals_of, new_room, points_of, weight_shape
+from .graphs import NEVER, Graphs, node_grams
+from .passes import add_truth, one_direction, one_expectation, worst_all
+
+SPARSE_BELOW = 0.6  # dense features with a smaller part of non-zeros than this are read by an index of them
+
+
+class Layout(NamedTuple):
+    """The nodes and edges of a sample as its inference wants them; node p here is the user's node order[p]."""
+
+    order: np.ndarray
+    source: np.ndarray
+    target: np.ndarray
+    kind: np.ndarray
+    place: np.ndarray
+    plan: Any  # what the kind of inference needs besides
+
+
+class Labelling(Structure):
+    """A structure that gives a label to each node of a graph."""
+
+    bias = True
+    first_last_bias = False
+    normalize_loss = False
+    count_name = "n_labels"  # the parameter that gives the number of labels
+
+    # ---- what a subclass says -----------------------------------------------------------------------------
+
+    def _parts(self, x, which: str) -> tuple[Any, np.ndarray, np.ndarray]:
+        """Node features, edges (m, 2) and their kinds (m,), of a sample; `which` names it in messages."""
+        raise NotImplementedError
+
+    def _count_kinds(self, kinds: list[np.ndarray]) -> int:
+        """How many kinds of edges there are, from those of each training sample."""
+        return 0
+
+    def _layout(self, size: int, edges: np.ndarray, kinds: np.ndarray, which: str) -> Layout:
+        """Called once for samples of one shape."""
+        raise NotImplementedError
+
+    def _assemble(self, graphs: Graphs, layouts: list[Layout]):
+        """The encoded samples."""
+        raise NotImplementedError
+
+    # ---- what is learned before the weights ---------------------------------------------------------------
+
+    def size(self, X, y) -> int:
+        self.check(X, y)
+        if y is None:
+            raise ValueError("y is needed: the true labels of each sample.")
+        self._learn_inputs(X)
+        self._learn_labels(y)
+        self.cost_ = self._checked_cost()
+        K = len(self.labels_)
+        return K * (self.n_features_ + int(self.bias) + 2 * int(self.first_last_bias)) + self.n_kinds_ * K * K
+
+    def _learn_inputs(self, X) -> None:
+        features, _, kinds = zip(*(self._checked_parts(x, i) for i, x in enumerate(X)))
+        self.n_features_ = features[0].shape[1]
+        for i, part in enumerate(features):
+            self._check_width(part, i)
+        self.n_kinds_ = self._count_kinds(list(kinds))
+
+    def _learn_labels(self, y) -> None:
+        given = getattr(self, self.count_name)
+        if given is not None:
+            if not isinstance(given, Integral) or isinstance(given, bool) or given < 2:
+                raise ValueError(f"{self.count_name} must be an integer of at least 2; got {given!r}.")
+            self.labels_ = np.arange(int(given))
+        else:
+            self.labels_ = _label_array(_ordered(self._distinct_labels(y)))
+        if len(self.labels_) < 2:
+            raise ValueError(f"At least two labels are needed; y holds only {self.labels_.tolist()[0]!r}.")
+        self._index = {label: k for k, label in enumerate(self.labels_.tolist())}
+
+    def _distinct_labels(self, y) -> list:
+        found: dict[Hashable, None] = {}
+        for i, labels in enumerate(y):
+            found.update(_distinct(self._labels_of(labels, i), f"Sample {i} of y"))
+        return list(found)
+
+    def _labels_of(self, y, i: int) -> Sequence:
+        """The labels of a sample's nodes."""
+        if isinstance(y, str) or not hasattr(y, "__len__"):
+            raise ValueError(f"Sample {i} of y must be a sequence of labels, one for each node; got {y!r}.")
+        return y.tolist() if isinstance(y, np.ndarray) else list(y)
+
+    def _checked_cost(self) -> np.ndarray:
+        K = len(self.labels_)
+        given = getattr(self, "cost", None)
+        if given is None:
+            return 1.0 - np.eye(K)
+        try:
+            cost = np.asarray(given, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"cost must be a matrix of numbers of shape ({K}, {K}).") from None
+        if cost.shape != (K, K):
+            raise ValueError(f"cost must have shape ({K}, {K}), a row and a column for each label; got {cost.shape}.")
+        if not np.all(np.isfinite(cost)) or np.any(cost < 0) or np.any(np.diag(cost) != 0):
+            raise ValueError("cost must be finite and not negative, with a zero diagonal.")
+        return cost
+
+    # ---- reading samples ----------------------------------------------------------------------------------
+
+    def check(self, X, y) -> None:
+        for name, given in (("X", X), ("y", y)):
+            if given is None and name == "y":
+                continue
+            if isinstance(given, str) or not hasattr(given, "__len__") or sp.issparse(given):
+                raise ValueError(f"{name} must be a list with an entry for each sample; got {type(given).__name__}.")
+        if y is not None and len(X) != len(y):
+            raise ValueError(f"X has {len(X)} samples, y has {len(y)}.")
+        if len(X) == 0:
+            raise ValueError("There are no samples: X is empty.")
+
+    def _checked_parts(self, x, i: int):
+        features, edges, kinds = self._parts(x, f"Sample {i} of X")
+        features = numeric(features, f"Sample {i} of X")
+        if features.ndim != 2:
+            raise ValueError(f"Sample {i} of X must have two dimensions, nodes and features; got {features.ndim}.")
+        if features.shape[0] == 0:
+            raise ValueError(f"Sample {i} of X is empty: it has no nodes.")
+        return features, edges, kinds
+
+    def _check_width(self, features, i: int) -> None:
+        if features.shape[1] != self.n_features_:
+            raise ValueError(f"Sample {i} of X has {features.shape[1]} features; {self.n_features_} are expected.")
+
+    # ---- encoding -----------------------------------------------------------------------------------------
+
+    def encode(self, X, y):
+        """All samples as arrays; y=None leaves the true labels open."""
+        self.check(X, y)
+        features, layouts, seen = [], [], {}
+        for i, x in enumerate(X):
+            part, edges, kinds = self._checked_parts(x, i)
+            self._check_width(part, i)
+            key = (part.shape[0], edges.tobytes(), kinds.tobytes())
+            if key not in seen:
+                if kinds.size and kinds.max() >= self.n_kinds_:
+                    raise ValueError(
+                        f"Sample {i} of X has an edge of type {kinds.max()}; "
+                        f"the training samples have types 0 to {self.n_kinds_ - 1} only."
+                    )
+                seen[key] = self._layout(part.shape[0], edges, kinds, f"Sample {i} of X")
+            features.append(part)
+            layouts.append(seen[key])
+        start = starts([layout.order.size for layout in layouts])
+        label = self._coded(y, start)
+        order = np.concatenate([layout.order for layout in layouts])
+        taken = order + np.repeat(start[:-1], np.diff(start))  # node p of the layouts is row taken[p] of the user's
+        matrix = stacked(features, taken, start)
+        check_finite(matrix, lambda row: _spot(start, order, row))
+        return self._assemble(self._graphs(matrix, start, order, layouts, label[taken]), layouts)
+
+    def _coded(self, y, start: np.ndarray) -> np.ndarray:
+        """The labels of all samples as numbers."""
+        if y is None:
+            return np.full(int(start[-1]), len(self.labels_), np.int32)
+        labels = [self._labels_of(given, i) for i, given in enumerate(y)]
+        for i, (size, given) in enumerate(zip(np.diff(start).tolist(), labels)):
+            if len(given) != size:
+                raise ValueError(f"Sample {i} has {size} nodes in X and {len(given)} labels in y.")
+        try:
+            return self._numbers(chain.from_iterable(labels))
+        except (KeyError, TypeError):
+            for i, given in enumerate(labels):
+                self._check_known(given, f"Sample {i} of y")
+            raise
+
+    def _numbers(self, labels: Iterable) -> np.ndarray:
+        index = self._index
+        return np.array([index[label] for label in labels], np.int32)
+
+    def _check_known(self, labels: Iterable, which: str) -> None:
+        for label in labels:
+            if not isinstance(label, Hashable) or label not in self._index:
+                raise ValueError(f"{which} holds the unknown label {label!r}; known are {_shown(self.labels_)}.")
+
+    def _graphs(self, matrix, start, order, layouts: list[Layout], label: np.ndarray) -> Graphs:
+        """`matrix` and `label` in the order of the layouts."""
+        source, target, kind, place = (
+            np.concatenate([getattr(layout, name) for layout in layouts]) for name in ("source", "target", "kind", "place")
+        )
+        edges = starts([layout.kind.size for layout in layouts])
+        return self._tabled(matrix, start, edges, source, target, kind, place, order, label)
+
+    def _tabled(self, matrix, start, edges, source, target, kind, place, order, label) -> Graphs:
+        K, sizes = len(self.labels_), np.diff(start)
+        table, gram_start = rows(matrix, float(self.bias), SPARSE_BELOW), starts(sizes**2)
+        gram = np.empty(int(gram_start[-1]))
+        node_grams(table, start, place, gram, gram_start, np.zeros(matrix.shape[1]))
+        cost = lanes.table(lanes.pack(np.vstack([self.cost_, np.zeros((1, K))]), np.float64, fill=NEVER))
+        scale = 1.0 / sizes if self.normalize_loss else np.ones(sizes.size)
+        shape = (K, self.n_kinds_, self.n_features_ + 1 + 2 * int(self.first_last_bias))
+        source, target, kind = (array.astype(np.int32, copy=False) for array in (source, target, kind))
+        return Graphs(table, start, edges, source, target, kind, label, place, cost, scale, gram, gram_start, order, *shape)
+
+    # ---- weights ------------------------------------------------------------------------------------------
+
+    def flatten(self, W: np.ndarray) -> np.ndarray:
+        """`w_`: unary (K, features), then bias (K), first (K) and last (K) where there are, then pairs (kinds, K, K)."""
+        K, d = len(self.labels_), self.n_features_
+        table = lanes.unpack(W, K)
+        parts = [table[:d].T]
+        if self.bias:
+            parts.append(table[d])
+        parts.append(table[d + 1 :])
+        return np.concatenate([part.ravel() for part in parts])
+
+    def unflatten(self, w: np.ndarray) -> np.ndarray:
+        """The lane array of `w_`."""
+        K, d = len(self.labels_), self.n_features_
+        count = K * (d + int(self.bias) + 2 * int(self.first_last_bias) + self.n_kinds_ * K)
+        w = np.asarray(w, dtype=np.float64)
+        if w.shape != (count,):
+            raise ValueError(f"w must be a vector of {count} weights; got an array of shape {w.shape}.")
+        rest = w[K * d :].reshape(-1, K)
+        if not self.bias:
+            rest = np.vstack([np.zeros((1, K)), rest])
+        return lanes.pack(np.vstack([w[: K * d].reshape(K, d).T, rest]), np.float64)
+
+    # ---- one sample at a time -----------------------------------------------------------------------------
+
+    def joint_feature(self, x, y) -> np.ndarray:
+        data = self.encode([x], [y])
+        room, W = new_room(data), np.zeros(weight_shape(data))
+        add_truth(data, room, W)
+        return self.flatten(W)
+
+    def loss(self, y_true, y) -> float:
+        both = [list(self._labels_of(labels, 0)) for labels in (y_true, y)]
+        if len(both[0]) != len(both[1]):
+            raise ValueError(f"The outputs have {len(both[0])} and {len(both[1])} labels.")
+        for labels, which in zip(both, ("The true output", "The output")):
+            self._check_known(labels, which)
+        total = float(self.cost_[self._numbers(both[0]), self._numbers(both[1])].sum())
+        return total / len(both[0]) if self.normalize_loss else total
+
+    def decode(self, w, x):
+        return self.decode_all(w, [x])[0]
+
+    def decode_all(self, w, X) -> list:
+        """The best output of each sample."""
+        return self._worst_all(w, X, None)
+
+    def loss_augmented_decode(self, w, x, y_true):
+        return self._worst_all(w, [x], [y_true])[0]
+
+    def _worst_all(self, w, X, y) -> list:
+        if hasattr(X, "__len__") and not sp.issparse(X) and len(X) == 0:
+            return []
+        data = self.encode(X, y)
+        start, codes = data.graphs.start, np.zeros(data.graphs.label.size, np.int32)
+        worst_all(data, self.unflatten(w), new_room(data), codes)
+        found = np.empty(codes.size, np.int64)
+        found[data.graphs.order + np.repeat(start[:-1], np.diff(start))] = codes
+        return self._outputs(self.labels_[found], start)
+
+    def _outputs(self, labels: np.ndarray, start: np.ndarray) -> list:
+        """The labels of all nodes as an output for each sample."""
+        return np.split(labels, start[1:-1])
+
+    def every_output(self, y, most: int) -> list | None:
+        """All outputs of a sample whose true output is y; None if there are more than `most`."""
+        size = len(self._labels_of(y, 0))
+        if len(self.labels_) ** size > most:
+            return None
+        return [list(labels) for labels in product(self.labels_.tolist(), repeat=size)]
+
+    # ---- marginals ----------------------------------------------------------------------------------------
+
+    def marginals(self, w, x, y_true, temperature, base=None):
+        """Node and edge (or clique) marginals, as a dictionary of arrays in the order of the sample's nodes and edges."""
+        data = self.encode([x], [y_true])
+        points = interior(data, 1.0) if base is None else points_of(data, base)
+        one_direction(points, data, self.unflatten(w), new_room(data), float(temperature))
+        return marginals_of(data, points)
+
+    def expect(self, x, y_true, m):
+        data = self.encode([x], [y_true])
+        points, room, W = points_of(data, m), new_room(data), np.zeros(weight_shape(data))
+        loss = one_expectation(points, data, W, room)
+        return self.flatten(W), loss
+
+
+# ---- features ------------------------------------------------------------------------------------------------
+
+
+def numeric(features, which: str):
+    """An ndarray or a CSR matrix of real numbers, of any number of dimensions."""
+    if not sp.issparse(features):
+        try:
+            features = np.asarray(features)
+            if features.dtype == object:
+                features = features.astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"{which} is not an array of numbers with rows of one length.") from None
+    elif features.format != "csr" and features.ndim == 2:
+        features = features.tocsr()
+    if features.dtype.kind not in "fiub":
+        raise ValueError(f"{which} must hold real numbers; its dtype is {features.dtype}.")
+    return features
+
+
+def floating(dtype) -> np.dtype:
+    """The dtype that kernels read: float32 stays, everything else becomes float64."""
+    return np.dtype(np.float32 if dtype == np.float32 else np.float64)
+
+
+def stacked(features: list, taken: np.ndarray, start: np.ndarray):
+    """The rows of all samples below each other, row p being the taken[p]-th."""
+    dtype = floating(np.result_type(*{part.dtype for part in features}))
+    if not any(sp.issparse(part) for part in features):
+        result = np.empty((int(start[-1]), features[0].shape[1]), dtype)
+        for first, last, part in zip(start[:-1].tolist(), start[1:].tolist(), features):
+            result[first:last] = part[taken[first:last] - first]
+        return result
+    sparse = [part if sp.issparse(part) else sp.csr_array(part) for part in features]
+    return checked_matrix(sp.vstack(sparse, format="csr", dtype=dtype))[taken]
+
+
+def check_finite(matrix, spot) -> None:
+    """Refuse NaN and infinity; `spot(row)` says where a row comes from."""
+    values = matrix.data if sp.issparse(matrix) else matrix
+    with np.errstate(over="ignore", invalid="ignore"):
+        fine = np.isfinite(values.sum(dtype=np.float64))
+    if fine or np.isfinite(values).all():  # the sum says it for nearly all matrices, without an array of flags
+        return
+    if sp.issparse(matrix):
+        row = np.searchsorted(matrix.indptr, np.flatnonzero(~np.isfinite(values))[0], side="right") - 1
+    else:
+        row = np.flatnonzero(~np.isfinite(values).all(axis=1))[0]
+    raise ValueError(f"{spot(int(row))} NaN or infinity.")
+
+
+def _spot(start: np.ndarray, order: np.ndarray, row: int) -> str:
+    i = int(np.searchsorted(start, row, side="right") - 1)
+    return f"Sample {i} of X holds, in the features of node {order[row]},"
+
+
+def starts(sizes) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+# ---- labels --------------------------------------------------------------------------------------------------
+
+
+def _distinct(labels: Sequence, which: str) -> dict:
+    """The distinct labels, in the order in which they come."""
+    try:
+        found: dict = dict.fromkeys(labels)
+    except TypeError:
+        bad = next(label for label in labels if not _hashable(label))
+        raise ValueError(f"{which} holds {bad!r}, which cannot be a label: it is not hashable.") from None
+    for label in found:
+        if label is None or label != label:  # NaN is not itself
+            raise ValueError(f"{which} holds {label!r}, which cannot be a label.")
+    return found
+
+
+def _hashable(label) -> bool:
+    try:
+        hash(label)
+    except TypeError:
+        return False
+    return True
+
+
+def _ordered(labels: list) -> list:
+    labels = [label.item() if isinstance(label, np.generic) else label for label in labels]
+    try:
+        return sorted(labels)
+    except TypeError:  # labels that cannot be compared stay as they came
+        return labels
+
+
+def _label_array(labels: list) -> np.ndarray:
+    """Labels as an array that can be indexed by their numbers; an array of objects where NumPy would change them."""
+    if all(isinstance(label, str) for label in labels) or all(type(label) in (int, bool, float) for label in labels):
+        array = np.array(labels)
+        if array.tolist() == labels:
+            return array
+    result = np.empty(len(labels), object)
+    for k, label in enumerate(labels):
+        result[k] = label
+    return result
+
+
+def _shown(labels: np.ndarray, most: int = 10) -> str:
+    shown = ", ".join(repr(label) for label in labels.tolist()[:most])
+    return shown + (", ..." if len(labels) > most else "")

@@ -1,0 +1,112 @@
+"""A single label for each sample."""
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..data.validate import checked_matrix
+from .forest import Forest
+from .labelling import Labelling, _distinct, check_finite, floating, numeric
+
+
+class Multiclass(Labelling):
+    """One label. A sample x is a vector of features (or a sparse row), y its label; X may be a matrix with a row for each.
+
+    Weights: one for each class and feature, and a bias for each class.
+
+    Parameters
+    ----------
+    n_classes : int, optional
+        Labels are then 0, ..., n_classes - 1. By default they are found in y, and may be any hashable objects.
+    bias : bool, default=True
+    cost : array of shape (K, K), optional
+        cost[a, b]: what it costs to say b where a is true, in the order of the labels; 1 for every wrong one by default.
+    """
+
+    count_name = "n_classes"
+
+    def __init__(self, n_classes=None, *, bias=True, cost=None):
+        self.n_classes = n_classes
+        self.bias = bias
+        self.cost = cost
+
+    # ---- reading samples: all at once, for there may be many ----------------------------------------------
+
+    def check(self, X, y) -> None:
+        if isinstance(X, str) or not (sp.issparse(X) or hasattr(X, "__len__")):
+            raise ValueError(f"X must be a matrix or a list with an entry for each sample; got {type(X).__name__}.")
+        if y is not None and (isinstance(y, str) or not hasattr(y, "__len__")):
+            raise ValueError(f"y must be a sequence with a label for each sample; got {y!r}.")
+        count = X.shape[0] if sp.issparse(X) else len(X)
+        if y is not None and count != len(y):
+            raise ValueError(f"X has {count} samples, y has {len(y)}.")
+        if count == 0:
+            raise ValueError("There are no samples: X is empty.")
+
+    def _matrix(self, X):
+        """A row for each sample."""
+        if sp.issparse(X) or (isinstance(X, np.ndarray) and X.dtype != object) or hasattr(X, "iloc"):
+            matrix = numeric(X, "X")
+            if matrix.ndim != 2:
+                raise ValueError(f"X must have two dimensions, samples and features; got {matrix.ndim}.")
+        else:
+            matrix = self._gathered([numeric(x, f"Sample {i} of X") for i, x in enumerate(X)])
+        return matrix
+
+    def _gathered(self, vectors: list):
+        for i, x in enumerate(vectors):
+            if x.ndim != 1 and not (sp.issparse(x) and x.shape[0] == 1):
+                raise ValueError(f"Sample {i} of X must be a vector of features; its shape is {x.shape}.")
+            expected = getattr(self, "n_features_", vectors[0].shape[-1])
+            if x.shape[-1] != expected:
+                raise ValueError(f"Sample {i} of X has {x.shape[-1]} features; {expected} are expected.")
+        if any(sp.issparse(x) for x in vectors):
+            return sp.vstack([x if sp.issparse(x) else sp.csr_array(x[None]) for x in vectors], format="csr")
+        return np.stack(vectors)
+
+    def _learn_inputs(self, X) -> None:
+        self.__dict__.pop("n_features_", None)
+        self.n_features_ = self._matrix(X).shape[1]
+        self.n_kinds_ = 0
+
+    def _distinct_labels(self, y) -> list:
+        return list(_distinct(_listed(y), "y"))
+
+    def encode(self, X, y):
+        self.check(X, y)
+        matrix = self._matrix(X)
+        if matrix.shape[1] != self.n_features_:
+            raise ValueError(f"X has {matrix.shape[1]} features; {self.n_features_} are expected.")
+        matrix = checked_matrix(matrix.astype(floating(matrix.dtype), copy=False))
+        check_finite(matrix, lambda row: f"Sample {row} of X holds")
+        n = matrix.shape[0]
+        one, none, empty = np.arange(n + 1), np.zeros(n + 1, np.int64), np.zeros(0, np.int32)
+        label = self._coded(y, one)
+        graphs = self._tabled(matrix, one, none, empty, empty, empty, np.zeros(n, np.uint8), np.zeros(n, np.int64), label)
+        alone = np.full(n, -1, np.int32)
+        return Forest(graphs, alone, alone, np.zeros(0, np.int8), np.zeros(n), False)
+
+    def _coded(self, y, start):
+        if y is None:
+            return np.full(start.size - 1, len(self.labels_), np.int32)
+        labels = _listed(y)
+        try:
+            return self._numbers(labels)
+        except (KeyError, TypeError):
+            for i, label in enumerate(labels):
+                self._check_known([label], f"Sample {i} of y")
+            raise
+
+    def _labels_of(self, y, i):
+        return [y]
+
+    def _outputs(self, labels, start):
+        return labels.tolist()
+
+    def every_output(self, y, most):
+        return self.labels_.tolist() if len(self.labels_) <= most else None
+
+
+def _listed(y) -> list:
+    if isinstance(y, np.ndarray) and y.ndim != 1:
+        raise ValueError(f"y must have one dimension, a label for each sample; its shape is {y.shape}.")
+    return y.tolist() if isinstance(y, np.ndarray) else list(y)

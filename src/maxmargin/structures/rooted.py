@@ -1,0 +1,41 @@
+"""How the nodes of a forest are ordered: parents before children."""
+
+import numpy as np
+
+from .forest import Forest
+from .graphs import Graphs
+from .labelling import Layout
+
+
+def rooted(size: int, edges: np.ndarray, kinds: np.ndarray, which: str) -> Layout:
+    """The last node of each connected part is its root: a chain then needs no table turned."""
+    near: list[list[tuple[int, int]]] = [[] for _ in range(size)]
+    for e, (u, v) in enumerate(edges.tolist()):
+        near[u].append((v, e))
+        near[v].append((u, e))
+    number = np.full(size, -1)
+    order: list[int] = []
+    up: list[int] = []
+    parent: list[int] = []
+    for root in range(size - 1, -1, -1):
+        if number[root] >= 0:
+            continue
+        waiting = [(root, -1, -1)]
+        while waiting:
+            node, edge, above = waiting.pop()
+            if number[node] >= 0:
+                raise ValueError(f"{which} has a cycle through node {node}: it is not a tree. Use structures.Graph.")
+            number[node] = len(order)
+            order.append(node)
+            up.append(edge)
+            parent.append(above)
+            waiting += [(other, e, int(number[node])) for other, e in near[node] if e != edge]
+    source, target = number[edges[:, 0]], number[edges[:, 1]]
+    degree = np.bincount(np.concatenate([source, target]), minlength=size)
+    plan = (np.array(up), np.array(parent), (source < target).astype(np.int8), degree.astype(np.float64))
+    return Layout(np.array(order), source, target, kinds, np.zeros(size, np.uint8), plan)
+
+
+def forest(graphs: Graphs, layouts: list[Layout]) -> Forest:
+    up, parent, turned, degree = (np.concatenate(arrays) for arrays in zip(*(layout.plan for layout in layouts), strict=True))
+    return Forest(graphs, up.astype(np.int32), parent.astype(np.int32), turned, degree, bool(turned.any()))

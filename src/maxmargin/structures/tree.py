@@ -1,0 +1,33 @@
+"""Trees and forests: every node has a label, nodes joined by an edge depend on each other."""
+
+from .edges import Edged
+from .rooted import rooted
+
+
+class Tree(Edged):
+    """Labels of the nodes of a tree, or of a forest.
+
+    Weights: one for each label and feature, a bias for each label, and a table of pairs of labels for each type of edge,
+    read by [label of u, label of v] for an edge (u, v): K (features + 1 + types K) in all.
+
+    Parameters
+    ----------
+    n_labels : int, optional
+        Labels are then 0, ..., n_labels - 1. By default they are found in y, and may be any hashable objects.
+    edges : array of shape (m, 2), optional
+        The edges of every sample; x is then the features of its nodes, (nodes, features). With None each x is a tuple
+        (features, edges) or (features, edges, edge_types), and samples may differ in size and shape.
+    edge_types : array of shape (m,), optional
+        The type of each edge, counted from 0. By default all edges are of one type.
+    bias : bool, default=True
+    cost : array of shape (K, K), optional
+        cost[a, b]: what it costs to say b where a is true, in the order of the labels; 1 for every wrong one by default.
+    normalize_loss : bool, default=False
+        Divide the loss by the number of nodes. By default it is the number of wrong nodes.
+    """
+
+    def __init__(self, n_labels=None, edges=None, *, edge_types=None, bias=True, cost=None, normalize_loss=False):
+        super().__init__(n_labels, edges, edge_types=edge_types, bias=bias, cost=cost, normalize_loss=normalize_loss)
+
+    def _arrange(self, size, edges, kinds, which):
+        return rooted(size, edges, kinds, which)
