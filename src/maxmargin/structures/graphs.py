@@ -386,8 +386,10 @@ def room_of(data) -> Room:
     g = data.graphs
     longest, most = (int(np.max(np.diff(of), initial=1)) for of in (g.start, g.edges))
     pairs = max(g.kinds * g.labels, 1)
-    sizes = longest, pairs, pairs, longest, longest, pairs, longest, pairs, max(most * g.labels, 1)
-    return Room(*(lanes.zeros_table(size, g.labels, np.float64) for size in sizes), code=np.zeros(longest, np.int32))
+    rows_of = {"scores": longest, "belief": longest, "node": longest, "other": longest, "joint": max(most * g.labels, 1)}
+    rows_of |= {name: pairs for name in ("pair", "turned", "pairs", "other_pairs")}
+    tables = {name: lanes.zeros_table(size, g.labels, np.float64) for name, size in rows_of.items()}
+    return Room(code=np.zeros(longest, np.int32), **tables)
 
 
 def mixtures_of(data) -> Mixtures:

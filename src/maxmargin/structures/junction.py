@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import lanes
-from ..jit import jitable
+from ..jit import jitable, jitable_call
 from .base import direct, expected_loss, interior, marginals_of, new_room, points_of, step_towards, withdraw, worst
 from .forest import load_beliefs, mix_into
 from .graphs import FLOOR, Graphs, graphs, node_loss, node_points, register, room_of, spread_of, turn, wipe, withdraw_rows
@@ -90,7 +90,7 @@ def _(data) -> JunctionRoom:
     return JunctionRoom(**room | {"joint": joint}, message=message, square=square, sums=sums)
 
 
-@jitable
+@jitable_call
 def fill_tables(data, i, room, inverse):
     """joint = (pair weights) * inverse + belief, table by table"""
     g, joint = graphs(data), room.joint
@@ -113,7 +113,7 @@ def fill_tables(data, i, room, inverse):
                     lanes.store(joint.lanes, at + r, b, moved)
 
 
-@jitable
+@jitable_call
 def send_message(data, node, at_plan, room):
     """Add the message of a node to its parent's table."""
     parent = at_plan + data.parent[node]
@@ -198,7 +198,7 @@ def _(points, data, i, room, temperature):
     withdraw(points, data, i, room)
 
 
-@jitable
+@jitable_call
 def add_logs(points, data, i, room):
     """joint += log p(node | separator) of the point"""
     start, blocks = data.tables[i], room.joint.lanes.shape[1]
@@ -212,7 +212,7 @@ def add_logs(points, data, i, room):
             lanes.store(room.joint.lanes, r, b, lanes.add(lanes.load(room.joint.lanes, r, b), mark))
 
 
-@jitable
+@jitable_call
 def condition(data, i, room, p):
     """The table of node p becomes p(node | separator), and the logarithms of its sums go to the parent."""
     joint, K, node = room.joint, graphs(data).labels, data.shape[i] + p
@@ -233,7 +233,7 @@ def condition(data, i, room, p):
         send_message(data, node, data.shape[i], room)
 
 
-@jitable
+@jitable_call
 def multiply_out(data, i, room, p):
     """The table of node p becomes its clique's marginals; sums of them are added to the belief and to the kinds of edges."""
     g, joint, message = graphs(data), room.joint, room.message

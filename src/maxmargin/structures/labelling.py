@@ -11,9 +11,9 @@ import scipy.sparse as sp
 from .. import lanes
 from ..data.rows import rows
 from ..data.validate import checked_matrix
-from .base import Structure, interior, marginals_of, new_room, points_of, weight_shape
+from .base import Structure, interior, marginals_of, new_room, points_of
 from .graphs import NEVER, Graphs, node_grams
-from .passes import add_truth, one_direction, one_expectation, worst_all
+from .passes import one_direction, worst_all
 
 SPARSE_BELOW = 0.6  # dense features with a smaller part of non-zeros than this are read by an index of them
 
@@ -236,10 +236,29 @@ class Labelling(Structure):
     # ---- one sample at a time -----------------------------------------------------------------------------
 
     def joint_feature(self, x, y) -> np.ndarray:
-        data = self.encode([x], [y])
-        room, W = new_room(data), np.zeros(weight_shape(data))
-        add_truth(data, room, W)
-        return self.flatten(W)
+        features, edges, kinds = self._one(x)
+        codes, K = self._coded([y], np.array([0, features.shape[0]])), len(self.labels_)
+        node, edge = np.eye(K)[codes], np.zeros((len(edges), K, K))
+        edge[np.arange(len(edges)), codes[edges[:, 0]], codes[edges[:, 1]]] = 1.0
+        return self._expected(features, kinds, node, edge)
+
+    def _one(self, x):
+        """Features, edges and kinds of edges of a single sample."""
+        features, edges, kinds = self._checked_parts(x, 0)
+        self._check_width(features, 0)
+        return features, edges, kinds
+
+    def _expected(self, features, kinds: np.ndarray, node: np.ndarray, edge: np.ndarray) -> np.ndarray:
+        """phi of node marginals (nodes, K) and edge marginals (edges, K, K), in the order of `flatten`."""
+        K = len(self.labels_)
+        parts = [np.asarray(features.T @ node).T]
+        if self.bias:
+            parts.append(node.sum(axis=0))
+        if self.first_last_bias:
+            parts += [node[0], node[-1]]
+        pairs = np.zeros((self.n_kinds_, K, K))
+        np.add.at(pairs, kinds, edge)
+        return np.concatenate([part.ravel() for part in (*parts, pairs)])
 
     def loss(self, y_true, y) -> float:
         both = [list(self._labels_of(labels, 0)) for labels in (y_true, y)]
@@ -291,10 +310,10 @@ class Labelling(Structure):
         return marginals_of(data, points)
 
     def expect(self, x, y_true, m):
-        data = self.encode([x], [y_true])
-        points, room, W = points_of(data, m), new_room(data), np.zeros(weight_shape(data))
-        loss = one_expectation(points, data, W, room)
-        return self.flatten(W), loss
+        features, _, kinds = self._one(x)
+        codes = self._coded([y_true], np.array([0, features.shape[0]]))
+        loss = float((self.cost_[codes] * m["node"]).sum())
+        return self._expected(features, kinds, m["node"], m["edge"]), loss / len(codes) if self.normalize_loss else loss
 
 
 # ---- features ------------------------------------------------------------------------------------------------

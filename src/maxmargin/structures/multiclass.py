@@ -48,20 +48,21 @@ class Multiclass(Labelling):
             matrix = numeric(X, "X")
             if matrix.ndim != 2:
                 raise ValueError(f"X must have two dimensions, samples and features; got {matrix.ndim}.")
-        else:
-            matrix = self._gathered([numeric(x, f"Sample {i} of X") for i, x in enumerate(X)])
-        return matrix
+            return matrix
+        rows = [self._parts(x, f"Sample {i} of X")[0] for i, x in enumerate(X)]
+        expected = getattr(self, "n_features_", rows[0].shape[1])
+        for i, row in enumerate(rows):
+            if row.shape[1] != expected:
+                raise ValueError(f"Sample {i} of X has {row.shape[1]} features; {expected} are expected.")
+        if any(sp.issparse(row) for row in rows):
+            return sp.vstack([row if sp.issparse(row) else sp.csr_array(row) for row in rows], format="csr")
+        return np.concatenate(rows)
 
-    def _gathered(self, vectors: list):
-        for i, x in enumerate(vectors):
-            if x.ndim != 1 and not (sp.issparse(x) and x.shape[0] == 1):
-                raise ValueError(f"Sample {i} of X must be a vector of features; its shape is {x.shape}.")
-            expected = getattr(self, "n_features_", vectors[0].shape[-1])
-            if x.shape[-1] != expected:
-                raise ValueError(f"Sample {i} of X has {x.shape[-1]} features; {expected} are expected.")
-        if any(sp.issparse(x) for x in vectors):
-            return sp.vstack([x if sp.issparse(x) else sp.csr_array(x[None]) for x in vectors], format="csr")
-        return np.stack(vectors)
+    def _parts(self, x, which):
+        vector = numeric(x, which)
+        if vector.ndim != 1 and not (vector.ndim == 2 and vector.shape[0] == 1):
+            raise ValueError(f"{which} must be a vector of features; its shape is {vector.shape}.")
+        return vector.reshape(1, -1), np.zeros((0, 2), np.int64), np.zeros(0, np.int32)
 
     def _learn_inputs(self, X) -> None:
         self.__dict__.pop("n_features_", None)
