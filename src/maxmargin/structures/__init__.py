@@ -2,8 +2,9 @@
 
 from .base import Structure
 from .chain import Chain
+from .check import StructureError, check_structure
 from .graph import Graph
 from .multiclass import Multiclass
 from .tree import Tree
 
-__all__ = ["Chain", "Graph", "Multiclass", "Structure", "Tree"]
+__all__ = ["Chain", "Graph", "Multiclass", "Structure", "StructureError", "Tree", "check_structure"]

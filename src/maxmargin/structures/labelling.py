@@ -202,7 +202,11 @@ class Labelling(Structure):
         K, sizes = len(self.labels_), np.diff(start)
         table, gram_start = rows(matrix, float(self.bias), SPARSE_BELOW), starts(sizes**2)
         gram = np.empty(int(gram_start[-1]))
-        node_grams(table, start, place, gram, gram_start, np.zeros(matrix.shape[1]))
+        with np.errstate(over="ignore", invalid="ignore"):
+            node_grams(table, start, place, gram, gram_start, np.zeros(matrix.shape[1]))
+            fine = np.isfinite(gram.sum())
+        if not fine:
+            check_grams(gram, gram_start)
         cost = lanes.table(lanes.pack(np.vstack([self.cost_, np.zeros((1, K))]), np.float64, fill=NEVER))
         scale = 1.0 / sizes if self.normalize_loss else np.ones(sizes.size)
         shape = (K, self.n_kinds_, self.n_features_ + 1 + 2 * int(self.first_last_bias))
@@ -364,6 +368,13 @@ def check_finite(matrix, spot) -> None:
     else:
         row = np.flatnonzero(~np.isfinite(values).all(axis=1))[0]
     raise ValueError(f"{spot(int(row))} NaN or infinity.")
+
+
+def check_grams(gram: np.ndarray, gram_start: np.ndarray) -> None:
+    bad = np.flatnonzero(~np.isfinite(gram))
+    if bad.size:
+        i = int(np.searchsorted(gram_start, bad[0], side="right") - 1)
+        raise ValueError(f"Sample {i} of X is too large: the squared norm of its features overflows float64; scale them down.")
 
 
 def _spot(start: np.ndarray, order: np.ndarray, row: int) -> str:
