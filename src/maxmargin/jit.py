@@ -38,7 +38,7 @@ def source_stamp() -> str:
 STAMP = source_stamp()
 
 
-def generic(stub: Callable) -> Any:
+def generic(stub: Callable, options: dict[str, Any] = INLINED) -> Any:
     """Make `stub` a function whose implementation is registered per class of the first argument."""
     function = singledispatch(stub)
 
@@ -49,8 +49,19 @@ def generic(stub: Callable) -> Any:
         return None if found is stub else found  # None lets numba name the missing implementation
 
     choose.__signature__ = signature(stub)  # type: ignore[attr-defined]
-    overload(function, jit_options=INLINED)(choose)
+    overload(function, jit_options=options)(choose)
     return function
+
+
+def generic_call(stub: Callable) -> Any:
+    """As `generic`, for functions that do so much work that a call costs nothing beside it: they compile once, where an
+    inlined one is compiled again at every place that names it."""
+    return generic(stub, OPTIONS)
+
+
+def jitable_call(function: Callable) -> Callable:
+    """As `jitable`, for larger helpers."""
+    return register_jitable(**OPTIONS)(function)
 
 
 def jitable(function: Callable) -> Callable:
@@ -69,6 +80,10 @@ def compiled(function: Callable, *, cache: bool) -> Callable:
             result._cache._cache_file._source_stamp = STAMP
         return result
     return njit(**OPTIONS)(function)
+
+
+class Interpreted:
+    """A mark: instances of such a class are handled by plain Python only, and a kernel that gets one runs uncompiled."""
 
 
 def kinds(args: tuple) -> tuple:
@@ -91,7 +106,10 @@ def kernel(function: Callable) -> Callable:
     def call(*args):
         found = kinds(args)
         if found not in chosen:
-            chosen[found] = cached if trusted(found) else fresh
+            if any(issubclass(kind, Interpreted) for kind in found if isinstance(kind, type)):
+                chosen[found] = function
+            else:
+                chosen[found] = cached if trusted(found) else fresh
         return chosen[found](*args)
 
     call.__name__, call.__doc__ = function.__name__, function.__doc__

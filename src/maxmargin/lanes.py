@@ -11,6 +11,7 @@ Uncompiled, a vector is a small NumPy array and every function below is what its
 instructions.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from .jit import jitable
 
 BYTES = 32
 LINE = 64  # bytes of a cache line
+FARTHEST_EXPONENT = 708.0  # e to this power is still a normal number, and so is its inverse
 
 
 def width(dtype) -> int:
@@ -152,6 +154,11 @@ def multiply(vector, other):
     return vector * other
 
 
+def divide(vector, other):
+    """vector / other, lane by lane"""
+    return vector / other
+
+
 def shift(vector, x):
     """vector + x, with a scalar x"""
     return vector + vector.dtype.type(x)
@@ -180,6 +187,16 @@ def largest(vector):
 def magnitude(vector):
     """the largest absolute value over the lanes"""
     return np.abs(vector).max()
+
+
+def exp(vector):
+    """e to the power of each lane; float64. Arguments are cut off at +-708, so that the result is never zero or infinite."""
+    return np.exp(np.clip(vector, -FARTHEST_EXPONENT, FARTHEST_EXPONENT))
+
+
+def log(vector):
+    """the natural logarithm of each lane; float64, of normal numbers > 0"""
+    return np.log(vector)
 
 
 def prefetch(array, k):
@@ -308,6 +325,7 @@ def _lanewise(name):
 _instruction(add)(_lanewise("fadd"))
 _instruction(subtract)(_lanewise("fsub"))
 _instruction(multiply)(_lanewise("fmul"))
+_instruction(divide)(_lanewise("fdiv"))
 
 
 @_instruction(maximum)
@@ -365,3 +383,65 @@ def _(typing, array, k):
         return context.get_dummy_value()
 
     return types.void(array, k), emit
+
+
+# ---- exponential and logarithm, float64 ------------------------------------------------------------------
+# The libraries that numba can call on every platform take one number at a time; these take a vector, at a relative error
+# of about 1e-15. Every instruction names its liberties: numba would give one without any leave to reorder, and the rounding
+# trick would be optimised away.
+
+EXP_TERMS = [1.0 / math.factorial(k) for k in range(12)]
+LOG_TERMS = [2.0 / (2 * k + 1) for k in range(9)]
+ROUNDING = 1.5 * 2.0**52  # added and taken away again, it leaves the nearest integer, and that integer in the last bits
+LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # their sum is ln 2 to 80 bits
+HALF_ROOT = 0x3FE6A09E667F3BCD  # the bits of sqrt(1/2)
+MANTISSA = 52
+
+
+def _constant(kind, number):
+    return ir.Constant(kind, [number] * kind.count)
+
+
+def _polynomial(builder, terms, x):
+    result = _constant(x.type, terms[-1])
+    for term in reversed(terms[:-1]):
+        result = builder.fadd(builder.fmul(result, x, flags=CONTRACT), _constant(x.type, term), flags=CONTRACT)
+    return result
+
+
+@_instruction(exp)
+def _(typing, vector):
+    def emit(context, builder, signature, args):
+        kind = args[0].type
+        integers = ir.VectorType(ir.IntType(64), vector.count)
+        far, near = _constant(kind, FARTHEST_EXPONENT), _constant(kind, -FARTHEST_EXPONENT)
+        x = builder.select(builder.fcmp_ordered("<", args[0], far), args[0], far)
+        x = builder.select(builder.fcmp_ordered(">", x, near), x, near)
+        scaled = builder.fmul(x, _constant(kind, 1.0 / math.log(2.0)), flags=CONTRACT)
+        rounded = builder.fadd(scaled, _constant(kind, ROUNDING), flags=CONTRACT)
+        power = builder.fsub(rounded, _constant(kind, ROUNDING), flags=CONTRACT)
+        rest = builder.fsub(x, builder.fmul(power, _constant(kind, LN2_HIGH), flags=CONTRACT), flags=CONTRACT)
+        rest = builder.fsub(rest, builder.fmul(power, _constant(kind, LN2_LOW), flags=CONTRACT), flags=CONTRACT)
+        value = _polynomial(builder, EXP_TERMS, rest)
+        exponent = builder.shl(builder.bitcast(rounded, integers), _constant(integers, MANTISSA))
+        return builder.bitcast(builder.add(builder.bitcast(value, integers), exponent), kind)
+
+    return (vector(vector), emit) if vector.dtype.bitwidth == 64 else None
+
+
+@_instruction(log)
+def _(typing, vector):
+    def emit(context, builder, signature, args):
+        kind = args[0].type
+        integers = ir.VectorType(ir.IntType(64), vector.count)
+        bits = builder.bitcast(args[0], integers)
+        power = builder.ashr(builder.sub(bits, _constant(integers, HALF_ROOT)), _constant(integers, MANTISSA))
+        m = builder.bitcast(builder.sub(bits, builder.shl(power, _constant(integers, MANTISSA))), kind)
+        one = _constant(kind, 1.0)
+        s = builder.fdiv(builder.fsub(m, one, flags=CONTRACT), builder.fadd(m, one, flags=CONTRACT), flags=CONTRACT)
+        value = builder.fmul(s, _polynomial(builder, LOG_TERMS, builder.fmul(s, s, flags=CONTRACT)), flags=CONTRACT)
+        e = builder.sitofp(power, kind)
+        value = builder.fadd(value, builder.fmul(e, _constant(kind, LN2_LOW), flags=CONTRACT), flags=CONTRACT)
+        return builder.fadd(value, builder.fmul(e, _constant(kind, LN2_HIGH), flags=CONTRACT), flags=CONTRACT)
+
+    return (vector(vector), emit) if vector.dtype.bitwidth == 64 else None

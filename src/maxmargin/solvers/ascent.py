@@ -6,8 +6,8 @@ duals are extrapolated along their last change (Nesterov's momentum, restarted w
 
     y = x + t (x - x_before),   t = m / (m + 3),   m = passes since the last restart
 
-each example only as far as its own constraints allow; the weights follow as v + t (v - v_before), corrected for the
-examples that had to stop early. The dual value is known exactly before the step is taken, so it never falls. On
+each example brought back to its own constraints; the weights follow as v + t (v - v_before), corrected for the examples
+that had to be. The dual value is known exactly before the step is taken, so it never falls. On
 ill-conditioned problems this halves the number of visits.
 
 The primal value at w(x) fluctuates long after the dual has settled, therefore an average of the weights after each pass
@@ -25,14 +25,14 @@ from .. import lanes
 from ..data import rows
 from ..data.rows import dot
 from ..jit import kernel
-from ..losses.base import clip, reward, row_reach, row_step, step, value
+from ..losses.base import clip, reward, row_extrapolate, row_prefetch, row_step, step, value
 from ..losses.nonnegative import NonNegative, NonNegativeRow
 from ..problem import BlockProblem, ScalarProblem
 from ..regularizer import extrapolate, like, move, move_row, quadratic, unclipped
-from .schedule import gather, resting, schedule, settle, visited
+from .schedule import gather, prefetch, resting, schedule, settle, visited
 
 CACHED = 1 << 17  # weights up to this many stay in a core's own cache
-AHEAD = 2  # visits by which rows are asked for before their turn: random order defeats the processor's own guess
+AHEAD = 2  # visits by which an example is asked for before its turn: random order defeats the processor's own guess
 SLACK = 0.1
 WALKS = 16  # walks along the fence during a pass
 START = 5  # passes before the first extrapolation: an easy problem is solved by then
@@ -68,8 +68,14 @@ def scalar_pass(X, loss, space, duals, curvature, plan, visit, level):
     gap, gain = 0.0, 0.0
     for k in range(start, stop):
         i = plan.order[k]
+        if k + 2 * AHEAD < stop:
+            rows.prefetch_index(X, plan.order[k + 2 * AHEAD])
         if k + AHEAD < stop:
-            rows.prefetch(X, plan.order[k + AHEAD])
+            ahead = plan.order[k + AHEAD]
+            rows.prefetch(X, ahead)
+            lanes.prefetch(duals, ahead)
+            lanes.prefetch(curvature, ahead)
+            prefetch(plan, ahead)
         score = np.float64(dot(X, i, space.w))
         old = duals[i]
         held = reward(loss, i, old)
@@ -86,29 +92,27 @@ def scalar_pass(X, loss, space, duals, curvature, plan, visit, level):
 
 @kernel
 def scalar_reach(X, loss, space, duals, before, plan, now, t):
-    """How far each visited dual can be extrapolated: into `before`, which is free after this; corrects the pushed weights."""
+    """Extrapolate each visited dual as far as it can go and correct the pushed weights; returns the change of the reward."""
     gain = 0.0
     for i in range(duals.size):
         if visited(plan, i, now):
-            change = duals[i] - before[i]
-            target = duals[i] if resting(plan, i) else clip(loss, i, duals[i] + t * change)
-            short = target - duals[i] - t * change
+            dual = duals[i]
+            change = dual - before[i]
+            target = dual if resting(plan, i) else clip(loss, i, dual + t * change)
+            short = target - dual - t * change
             if short != 0.0:
                 move(space, X, i, short)
-            gain += reward(loss, i, target) - reward(loss, i, duals[i])
-            before[i] = target
+            gain += reward(loss, i, target) - reward(loss, i, dual)
+            duals[i], before[i] = target, dual
     return gain
 
 
 @kernel
-def scalar_settle(duals, before, plan, now, accept):
-    """Take the extrapolated duals (or not) and remember the ones of this pass."""
+def scalar_return(duals, before, plan, now):
+    """Take the extrapolation back."""
     for i in range(duals.size):
         if visited(plan, i, now):
-            target = before[i]
-            before[i] = duals[i]
-            if accept:
-                duals[i] = target
+            duals[i] = before[i]
 
 
 # ---- a row of classes per example ------------------------------------------------------------------------
@@ -122,12 +126,15 @@ def row_pass(X, loss, space, duals, curvature, plan, visit, scratch):
     gap, gain = 0.0, 0.0
     for k in range(start, stop):
         i = plan.order[k]
+        if k + 2 * AHEAD < stop:
+            rows.prefetch_index(X, plan.order[k + 2 * AHEAD])
         if k + AHEAD < stop:
             ahead = plan.order[k + AHEAD]
             rows.prefetch(X, ahead)
-            lanes.prefetch(duals.flat, ahead * duals.flat.shape[1])
+            rows.prefetch_row(duals.lanes, ahead)
             lanes.prefetch(curvature, ahead)
-            lanes.prefetch(plan.due, ahead)
+            row_prefetch(loss, ahead)
+            prefetch(plan, ahead)
             if space.w.size > CACHED:
                 rows.prefetch_weights(X, plan.order[k + 1], space.w)
         rows.scores(X, i, space.w, scores.lanes)
@@ -141,35 +148,33 @@ def row_pass(X, loss, space, duals, curvature, plan, visit, scratch):
 
 
 @kernel
-def row_reaches(X, loss, space, duals, before, plan, now, scratch):
-    """As `scalar_reach`, for rows: writes each row's own step to `reached`."""
-    reached, change, t = scratch
-    gain = 0.0
-    for i in range(reached.size):
+def row_reach(X, loss, space, duals, before, plan, now, scratch):
+    """As `scalar_reach`, for rows; scratch holds a row and the step."""
+    change, t = scratch
+    gain, zero = 0.0, lanes.zeros_like(change.lanes)
+    for i in range(duals.lanes.shape[0]):
         if visited(plan, i, now):
-            far, slope = row_reach(loss, i, duals, before, t)
             if resting(plan, i):
-                far = 0.0
-            if far != t:
-                for b in range(change.lanes.shape[1]):
-                    difference = lanes.subtract(lanes.load(duals.lanes, i, b), lanes.load(before.lanes, i, b))
-                    lanes.store(change.lanes, 0, b, lanes.fma(lanes.zeros_like(change.lanes), far - t, difference))
+                for b in range(duals.lanes.shape[1]):
+                    dual = lanes.load(duals.lanes, i, b)
+                    difference = lanes.subtract(dual, lanes.load(before.lanes, i, b))
+                    lanes.store(before.lanes, i, b, dual)
+                    lanes.store(change.lanes, 0, b, lanes.fma(zero, -t, difference))
                 move_row(space, X, i, change.lanes)
-            gain += far * slope
-            reached[i] = far
+            else:
+                short, reward_change = row_extrapolate(loss, i, duals, before, t, change)
+                if short:
+                    move_row(space, X, i, change.lanes)
+                gain += reward_change
     return gain
 
 
 @kernel
-def row_settle(duals, before, plan, now, reached, accept):
-    for i in range(reached.size):
+def row_return(duals, before, plan, now):
+    for i in range(duals.lanes.shape[0]):
         if visited(plan, i, now):
             for b in range(duals.lanes.shape[1]):
-                dual = lanes.load(duals.lanes, i, b)
-                if accept:
-                    change = lanes.subtract(dual, lanes.load(before.lanes, i, b))
-                    lanes.store(duals.lanes, i, b, lanes.fma(dual, reached[i], change))
-                lanes.store(before.lanes, i, b, dual)
+                lanes.store(duals.lanes, i, b, lanes.load(before.lanes, i, b))
 
 
 # ---- the run ---------------------------------------------------------------------------------------------
@@ -328,13 +333,12 @@ class Accelerated(Ascent):
         push(self.space, self.before_v, t, self.other)
         gain = self.reach(t)
         dual = self.reward + gain + dual_part(self.other)
-        accept = bool(dual >= self.dual - SLACK * self.gap)
-        self.commit(accept)
         self.before_v[...] = unclipped(self.space)
-        if accept:
+        if dual >= self.dual - SLACK * self.gap:
             self.reward, self.dual = self.reward + gain, dual
             self.space, self.other = self.other, self.space
         else:
+            self.take_back()
             self.memory = 0
 
     @abstractmethod
@@ -343,11 +347,12 @@ class Accelerated(Ascent):
 
     @abstractmethod
     def reach(self, t) -> float:
-        """Find how far each visited example can go, correct the pushed weights; returns the change of the reward."""
+        """Extrapolate the duals of each visited example as far as it can go, keep those of this pass as the ones before the
+        next, correct the pushed weights; returns the change of the reward."""
 
     @abstractmethod
-    def commit(self, accept) -> None:
-        """Take the extrapolated duals or leave them; keep those of this pass as the ones before the next."""
+    def take_back(self) -> None:
+        """Return to the duals before the extrapolation."""
 
 
 class ScalarAscent(Accelerated):
@@ -376,8 +381,8 @@ class ScalarAscent(Accelerated):
     def reach(self, t):
         return scalar_reach(self.problem.X, self.problem.loss, self.other, self.duals, self.before, self.plan, self.passes - 1, t)
 
-    def commit(self, accept):
-        scalar_settle(self.duals, self.before, self.plan, self.passes - 1, accept)
+    def take_back(self):
+        scalar_return(self.duals, self.before, self.plan, self.passes - 1)
 
 
 class BlockAscent(Accelerated):
@@ -392,7 +397,6 @@ class BlockAscent(Accelerated):
             self.duals.flat[:, :classes] = duals
             self.remember()
         self.scores, self.change = (lanes.zeros_table(1, classes, self.dtype) for _ in range(2))
-        self.reached = np.empty(n)
 
     def put_walls(self, count):
         return lanes.zeros_table(count, self.problem.n_classes, self.dtype)
@@ -412,8 +416,8 @@ class BlockAscent(Accelerated):
         self.before.lanes[...] = self.duals.lanes
 
     def reach(self, t):
-        scratch = self.reached, self.change, t
-        return row_reaches(self.problem.X, self.loss, self.other, self.duals, self.before, self.plan, self.passes - 1, scratch)
+        scratch = self.change, t
+        return row_reach(self.problem.X, self.loss, self.other, self.duals, self.before, self.plan, self.passes - 1, scratch)
 
-    def commit(self, accept):
-        row_settle(self.duals, self.before, self.plan, self.passes - 1, self.reached, accept)
+    def take_back(self):
+        row_return(self.duals, self.before, self.plan, self.passes - 1)

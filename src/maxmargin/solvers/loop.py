@@ -18,8 +18,9 @@ import numpy as np
 from ..result import Certificate, History, Record, Result, relative
 
 PROMISE = 0.65  # the exact gap is about this part of the estimate, which is taken while the weights still move
-SELDOM = 10, 0.25  # an evaluation is made in any case after this many passes' worth of visits, or this part of all so far
+SELDOM = 20, 0.25  # an evaluation is made in any case after this many passes' worth of visits, or this part of all so far
 STALLED = 0.95  # part of the last gap above which there was no progress
+FAR = 3.0  # a candidate whose gap is this many times the target says that the others are not there yet either
 APART = 0.5  # passes' worth of visits between two evaluations at least
 
 
@@ -66,10 +67,13 @@ class Best:
         self.history = history
         self.primal, self.dual = np.inf, -np.inf
         self.w: np.ndarray | None = None
-        self.prefer = 0  # which candidate was better last time
+        self.prefer = 1  # which candidate was better last time; at first the average is
 
-    def evaluate(self, run, budget: Budget, seconds: Callable[[], float]) -> None:
-        """Exact dual value, then the candidates' primal values, the likelier one first, until one meets the target."""
+    def evaluate(self, run, budget: Budget, seconds: Callable[[], float], last: bool = False) -> None:
+        """Exact dual value, then the candidates' primal values, the likelier one first, until one meets the target.
+
+        If that one is far from it, the others are tried only where this is the last evaluation.
+        """
         self.dual = run.synchronise()
         candidates = run.candidates()
         if not run.options.average:
@@ -80,7 +84,8 @@ class Best:
             found[k] = run.problem.primal(candidates[k], budget.n_jobs)
             if found[k] < self.primal:
                 self.primal, self.w = found[k], candidates[k]
-            if relative(self.primal, self.dual) <= budget.tol:
+            found_gap = relative(found[k], self.dual)
+            if found_gap <= budget.tol or (found_gap > FAR * budget.tol and not last):
                 break
         self.prefer = min(found, key=found.__getitem__)
         self.history.append(Record(run.passes, seconds(), self.primal, self.dual, self.primal - self.dual))
@@ -116,7 +121,7 @@ def solve(run, budget: Budget, history: History) -> Result:
             since, total = (visits / max(run.problem.n_examples, 1) for visits in (run.visits - visits_then, run.visits))
             promising = estimate * ratio <= budget.tol * abs(run.dual) and since >= APART
             if message or promising or since >= max(SELDOM[0], SELDOM[1] * total):
-                best.evaluate(run, budget, seconds)
+                best.evaluate(run, budget, seconds, last=bool(message))
                 if message or relative(best.primal, best.dual) <= budget.tol:
                     break  # the duals stay those of the certificate
                 gap = history[-1].gap

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .. import lanes
 from ..jit import jitable, kernel
 
 LONGEST = 64  # passes
@@ -23,7 +24,7 @@ class Schedule(NamedTuple):
 
 def schedule(n: int, seed: int) -> Schedule:
     state = np.random.SeedSequence(seed).generate_state(1, np.uint64) | np.uint64(1)
-    return Schedule(np.zeros(n, np.int32), np.zeros(n, np.int32), np.empty(n, np.int64), state)
+    return Schedule(np.zeros(n, np.int32), np.zeros(n, np.int8), np.empty(n, np.int64), state)
 
 
 @jitable
@@ -52,9 +53,16 @@ def gather(plan, now):
 
 
 @jitable
+def prefetch(plan, i):
+    """Ask for what `settle` reads and writes of example i, ahead of the visit."""
+    lanes.prefetch(plan.due, i)
+    lanes.prefetch(plan.wait, i)
+
+
+@jitable
 def settle(plan, i, now, calm):
     """Set when example i is visited next; `calm` says that this visit found little to do."""
-    wait = min(2 * plan.wait[i] + 1, LONGEST) if calm else 0
+    wait = min(2 * int(plan.wait[i]) + 1, LONGEST) if calm else 0
     plan.wait[i] = wait
     plan.due[i] = now + 1 + wait
 

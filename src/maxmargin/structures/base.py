@@ -66,8 +66,23 @@ class Structure(BaseEstimator):
             return type(m)(Structure.mix(self, a, b, gamma) for a, b in zip(m, other, strict=True))
         return (1.0 - gamma) * m + gamma * other
 
+    # ---- what solvers see; a structure in plain Python need not define these ------------------------------
+
+    def flatten(self, W: np.ndarray) -> np.ndarray:
+        """`w_`, a vector, from the weights as solvers hold them."""
+        return W.copy()
+
+    def decode_all(self, w, X) -> list:
+        """The best output of each sample."""
+        return [self.decode(w, x) for x in X]
+
+    def score_outputs(self, y_true, y_pred, sample_weight=None) -> float:
+        """How good predictions are, larger is better: minus the mean loss."""
+        losses = [self.loss(true, guess) for true, guess in zip(y_true, y_pred, strict=True)]
+        return -float(np.average(losses, weights=sample_weight))
+
     def encode(self, X, y):
-        """The samples as solvers see them. Structures in plain Python need not define this."""
+        """The samples as solvers see them."""
         from .custom import Custom
 
         return Custom(self, list(X), list(y))

@@ -1,0 +1,126 @@
+"""What runs on structured problems share: the order of visits, averages of the weights, the exact dual value."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..structured import StructuredProblem
+from ..structures.base import new_room
+from .schedule import gather, schedule
+
+CALM = 0.1  # a sample rests when its share of the gap is below this part of the average share the target allows
+PIECE = 256  # samples between two looks at the clock
+UNSEEN = 0.05  # part of the visits of a gap-driven pass that go to samples regardless of their gap
+SAMPLING = ("rest", "permutation", "uniform", "gap")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a run goes about it; see the solvers for what the fields mean."""
+
+    tol: float
+    seed: int
+    sampling: str = "rest"
+    average: bool = True
+    n_jobs: int = 1
+
+
+class StructuredRun(ABC):
+    """A run on a structured problem: its points, its weights and the order of visits."""
+
+    def __init__(self, problem: StructuredProblem, points: Any, options: Options):
+        self.problem, self.options = problem, options
+        self.warm = points is not None
+        self.points = self.start() if points is None else points
+        self.plan = schedule(problem.n_examples, options.seed)
+        self.random = np.random.default_rng(options.seed)
+        self.room = new_room(problem.data)
+        self.shares = np.full(problem.n_examples, np.inf)  # of the gap, as last seen
+        self.passes = self.visits = self.calls = 0
+        self.hint: np.ndarray | None = None
+        self.W = np.zeros(problem.weight_shape)
+        self.mean = np.zeros(problem.weight_shape)
+        self.mean_count, self.mean_next = 0, 2
+        self.dual = 0.0
+        self.synchronise()
+
+    @abstractmethod
+    def start(self) -> Any:
+        """Points to begin with."""
+
+    @abstractmethod
+    def visit(self, visit: tuple[int, int, int], level: float) -> float:
+        """Visit plan.order[start:stop]; returns by how much the dual value rose."""
+
+    def advance(self, stop: Callable[[], bool]) -> float:
+        """One pass; returns the sum of the shares of the gap as each was last seen."""
+        count = self.choose()
+        level = -np.inf
+        if self.options.sampling == "rest":
+            level = CALM * self.options.tol * abs(self.dual) / self.problem.n_examples
+        for start in range(0, count, PIECE):
+            if stop():
+                break
+            end = min(start + PIECE, count)
+            self.dual += self.visit((self.passes, start, end), level)
+            self.visits += end - start
+        self.passes += 1
+        self.add_to_average()
+        return float(np.sum(self.shares))
+
+    def choose(self) -> int:
+        """Fill plan.order; returns how many visits the pass has."""
+        n, sampling = self.problem.n_examples, self.options.sampling
+        if sampling == "rest":
+            return gather(self.plan, self.passes)
+        if sampling == "permutation" or (sampling == "gap" and not np.all(np.isfinite(self.shares))):
+            self.plan.order[:] = self.random.permutation(n)
+        elif sampling == "uniform":
+            self.plan.order[:] = self.random.integers(n, size=n)
+        else:
+            share = np.maximum(self.shares, 0.0)
+            chance = UNSEEN / n + (1.0 - UNSEEN) * (share / share.sum() if share.sum() > 0 else 1.0 / n)
+            self.plan.order[:] = self.random.choice(n, size=n, p=chance / chance.sum())
+        return n
+
+    def synchronise(self) -> float:
+        """Rebuild the weights from the points, exactly; returns the exact dual value."""
+        self.dual, W = self.problem.evaluate(self.points)
+        self.W[...] = W
+        return self.dual
+
+    def candidates(self) -> list[np.ndarray]:
+        """Weights to take the primal value at: those of the points, then the average."""
+        found = [self.W.copy()]
+        if self.options.average:
+            if self.hint is not None:
+                found.append(self.hint)
+            if self.mean_count > 1:
+                found.append(self.mean / self.mean_count)
+        self.hint = None
+        return found
+
+    def add_to_average(self) -> None:
+        """Average the weights after each pass, starting anew at passes 2, 4, 8, ..."""
+        if self.passes >= self.mean_next:
+            self.mean_next *= 2
+            self.mean_count = 0
+            self.mean[...] = 0.0
+        self.mean += self.W
+        self.mean_count += 1
+
+    def wake(self) -> None:
+        """Visit every sample in the next pass."""
+        np.minimum(self.plan.due, self.passes, out=self.plan.due)
+
+    def accelerate(self) -> None:
+        """Nothing to do between passes."""
+
+    def refine(self) -> None:
+        """The iterations run in float64 already."""
+
+    def exact_duals(self) -> Any:
+        return self.points

@@ -1,0 +1,62 @@
+"""The structured problem: a max-oracle over outputs for each sample.
+
+    P(w) = 1/2 ||w||^2 + sum_i cap_i max_y [ Delta(y_i, y) + w . phi(x_i, y) - w . phi(x_i, y_i) ],     cap_i = C s_i
+    D(p) = sum_i cap_i E_p[Delta(y_i, y)] - 1/2 ||w(p)||^2,     w(p) = sum_i cap_i (phi(x_i, y_i) - E_p[phi(x_i, y)])
+
+with p_i a distribution over the outputs of sample i; both depend on it through its statistics only.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import lanes
+from .jit import Interpreted
+from .problem import Evaluated
+from .structures.base import n_samples, new_room, weight_shape
+from .structures.passes import combine, risk
+
+PIECES = 64  # the samples are evaluated in this many pieces, so that sums do not depend on the number of threads
+
+
+def pieces(n: int, count: int = PIECES) -> list[tuple[int, int]]:
+    bounds = np.linspace(0, n, min(n, count) + 1).astype(int).tolist()
+    return list(zip(bounds[:-1], bounds[1:], strict=True))
+
+
+@dataclass(frozen=True)
+class StructuredProblem:
+    """Encoded samples and the weight C s_i of each."""
+
+    data: Any
+    cap: np.ndarray
+
+    @property
+    def n_examples(self) -> int:
+        return n_samples(self.data)
+
+    @property
+    def weight_shape(self) -> tuple[int, ...]:
+        return weight_shape(self.data)
+
+    def primal(self, W: np.ndarray, n_jobs: int = 1) -> float:
+        """P(W) by a full pass with the exact oracle."""
+        parts = pieces(self.n_examples)
+        if n_jobs <= 1 or isinstance(self.data, Interpreted):
+            room = new_room(self.data)
+            total = sum(risk(self.data, self.cap, W, room, *part) for part in parts)
+        else:
+            with ThreadPoolExecutor(n_jobs) as pool:
+                total = sum(pool.map(lambda part: risk(self.data, self.cap, W, new_room(self.data), *part), parts))
+        return 0.5 * float(np.vdot(W, W)) + float(total)
+
+    def feasible(self, W: np.ndarray) -> np.ndarray:
+        return W
+
+    def evaluate(self, points) -> Evaluated:
+        """The exact dual value and weights of these points."""
+        W = lanes.aligned(self.weight_shape, np.float64)
+        total = combine(points, self.data, self.cap, new_room(self.data), W)
+        return Evaluated(float(total) - 0.5 * float(np.vdot(W, W)), W)

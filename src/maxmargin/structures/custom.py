@@ -1,0 +1,359 @@
+"""A user's own structure, in plain Python, seen through the generic functions that solvers use.
+
+A code is one number: the place of an output in the list of those that its sample has met; 0 is the true one. Kernels that
+get such samples run uncompiled: the user's methods take the time anyway.
+"""
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..jit import Interpreted
+from .base import (
+    Structure,
+    against,
+    blend,
+    clear,
+    copied,
+    diameter,
+    direct,
+    expected_loss,
+    forget,
+    gain_of,
+    has_marginals,
+    inner,
+    interior,
+    length,
+    loss_of,
+    n_samples,
+    new_room,
+    prepare,
+    push,
+    score_of,
+    square_of,
+    step_towards,
+    tally,
+    truth,
+    vertices,
+    weight_shape,
+    withdraw,
+    worst,
+)
+
+SPARSE_BELOW = 0.25  # vectors with a smaller part of non-zeros than this are stored without their zeros
+DISAGREE = 1e-6  # by how much, relatively, an oracle's answer may be worse than the true output
+
+
+class Known:
+    """An output that was met: itself, its joint features and its loss."""
+
+    def __init__(self, output, feature: np.ndarray, loss: float):
+        self.output, self.feature, self.loss = output, compact(feature), loss
+
+
+def compact(vector: np.ndarray):
+    """The vector, or only its non-zeros where they are few."""
+    places = np.flatnonzero(vector)
+    return (places, vector[places], vector.size) if places.size < SPARSE_BELOW * vector.size else vector.copy()
+
+
+def expand(vector) -> np.ndarray:
+    if isinstance(vector, tuple):
+        places, values, size = vector
+        result = np.zeros(size)
+        result[places] = values
+        return result
+    return vector
+
+
+def dot(vector, w: np.ndarray) -> float:
+    if isinstance(vector, tuple):
+        return float(vector[1] @ w[vector[0]])
+    return float(vector @ w)
+
+
+class Custom(Interpreted):
+    """Samples of a structure that is not compiled."""
+
+    def __init__(self, structure: Structure, X: list, y: list):
+        self.structure, self.X, self.y = structure, X, y
+        if len(X) != len(y):
+            raise ValueError(f"X has {len(X)} samples, y has {len(y)}.")
+        self.dim = 0
+        self.known: list[dict[int, Known]] = []
+        self.next = [1] * len(X)
+        for i, (x, output) in enumerate(zip(X, y, strict=True)):
+            loss = self.loss(i, output)
+            if abs(loss) > 0.0:
+                raise ValueError(f"loss(y, y) must be zero; for sample {i} {self.name} says {loss:g}.")
+            feature = self.feature(i, x, output)
+            if i == 0:
+                self.dim = feature.size
+            self.known.append({0: Known(output, feature, 0.0)})
+
+    @property
+    def name(self) -> str:
+        return type(self.structure).__name__
+
+    def feature(self, i: int, x, output) -> np.ndarray:
+        vector = self.structure.joint_feature(x, output)
+        vector = vector.toarray() if sp.issparse(vector) else vector
+        return self.checked(i, vector, "joint_feature")
+
+    def checked(self, i: int, vector, method: str) -> np.ndarray:
+        try:
+            result = np.asarray(vector, dtype=np.float64).ravel()
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"{self.name}.{method} must return a vector of numbers; for sample {i} it returned {vector!r}."
+            ) from None
+        if self.dim and result.size != self.dim:
+            raise ValueError(
+                f"{self.name}.{method} returned {result.size} numbers for sample {i}; the model has {self.dim} weights."
+            )
+        if not np.all(np.isfinite(result)):
+            raise ValueError(f"{self.name}.{method} returned NaN or infinity for sample {i}.")
+        return result
+
+    def loss(self, i: int, output) -> float:
+        value = float(self.structure.loss(self.y[i], output))
+        if not np.isfinite(value) or value < 0.0:
+            raise ValueError(f"{self.name}.loss must be finite and not negative; for sample {i} it returned {value:g}.")
+        return value
+
+    def code_of(self, i: int, output) -> int:
+        """The number of this output; outputs with the same features and loss are one."""
+        known = Known(output, self.feature(i, self.X[i], output), self.loss(i, output))
+        for code, other in self.known[i].items():
+            if other.loss == known.loss and np.array_equal(expand(other.feature), expand(known.feature)):
+                return code
+        code = self.next[i]
+        self.next[i] += 1
+        self.known[i][code] = known
+        return code
+
+
+class CustomRoom(Interpreted):
+    """Scratch: the weights in use, and the difference as a vector and a loss."""
+
+    def __init__(self, data: Custom):
+        self.code = np.zeros(1, np.int32)
+        self.w = np.zeros(data.dim)
+        self.other = np.zeros(data.dim)
+        self.feature = np.zeros(data.dim)
+        self.loss = 0.0
+        self.target: Any = None
+
+
+@n_samples.register(Custom)
+def _(data):
+    return len(data.X)
+
+
+@weight_shape.register(Custom)
+def _(data):
+    return (data.dim,)
+
+
+@new_room.register(Custom)
+def _(data):
+    return CustomRoom(data)
+
+
+@length.register(Custom)
+def _(data, i):
+    return 1
+
+
+@truth.register(Custom)
+def _(data, i, code):
+    code[0] = 0
+
+
+@prepare.register(Custom)
+def _(data, i, W, room):
+    room.w[:] = W
+
+
+@worst.register(Custom)
+def _(data, i, room, code):
+    output = data.structure.loss_augmented_decode(room.w, data.X[i], data.y[i])
+    code[0] = data.code_of(i, output)
+    found, true = data.known[i][int(code[0])], data.known[i][0]
+    value, least = dot(found.feature, room.w) + found.loss, dot(true.feature, room.w)
+    if value < least - DISAGREE * (1.0 + abs(least)):
+        raise ValueError(
+            f"{data.name}.loss_augmented_decode is wrong for sample {i}: its answer is worth {value:g} (score plus loss), the true "
+            f"output {least:g}. maxmargin.check_structure shows more."
+        )
+    return value
+
+
+@score_of.register(Custom)
+def _(data, i, room, code):
+    return dot(data.known[i][int(code[0])].feature, room.w)
+
+
+@loss_of.register(Custom)
+def _(data, i, code):
+    return data.known[i][int(code[0])].loss
+
+
+@forget.register(Custom)
+def _(data, i, code):
+    if code[0] != 0:
+        del data.known[i][int(code[0])]
+
+
+@diameter.register(Custom)
+def _(data, i):
+    raise ValueError(
+        f"temperature='auto' needs a structure of this package; {data.name} does not say how far its outputs lie apart."
+    )
+
+
+@against.register(Custom)
+def _(data, i, room, code):
+    room.other[:] = expand(data.known[i][int(code[0])].feature)
+
+
+@inner.register(Custom)
+def _(data, i, room, code):
+    return dot(data.known[i][int(code[0])].feature, room.other)
+
+
+@clear.register(Custom)
+def _(data, i, room):
+    room.feature[:] = 0.0
+    room.loss = 0.0
+
+
+@tally.register(Custom)
+def _(data, i, t, code, room):
+    known = data.known[i][int(code[0])]
+    room.feature += t * expand(known.feature)
+    room.loss += t * known.loss
+
+
+@push.register(Custom)
+def _(data, i, t, room, W):
+    W += t * room.feature
+
+
+@gain_of.register(Custom)
+def _(data, i, room):
+    return float(room.w @ room.feature) + room.loss
+
+
+@square_of.register(Custom)
+def _(data, i, room):
+    return float(room.feature @ room.feature)
+
+
+# ---- points ----------------------------------------------------------------------------------------------
+
+
+class CustomMixtures(Interpreted):
+    """The joint features and the loss of a mixture of outputs, for each sample."""
+
+    def __init__(self, feature: list, loss: list[float]):
+        self.feature, self.loss = feature, loss
+
+
+class CustomMarginals(CustomMixtures):
+    """Marginals as the structure defines them, with the features and the loss that they have."""
+
+    def __init__(self, structure: Structure, marginals: list, feature: list, loss: list[float]):
+        super().__init__(feature, loss)
+        self.structure, self.marginals = structure, marginals
+
+
+@vertices.register(Custom)
+def _(data):
+    return CustomMixtures([known[0].feature for known in data.known], [0.0] * len(data.X))
+
+
+@interior.register(Custom)
+def _(data, spread):
+    if not has_marginals(data.structure):
+        raise TypeError(
+            f"{data.name} defines no marginals and expect, which partial linearization and exponentiated gradient need; "
+            "FrankWolfe and DualCoordinate do without."
+        )
+    found = CustomMarginals(data.structure, [], [], [])
+    for i, (x, y) in enumerate(zip(data.X, data.y, strict=True)):
+        marginals = data.structure.marginals(np.zeros(data.dim), x, y, np.inf)
+        feature, loss = data.structure.expect(x, y, marginals)
+        found.marginals.append(marginals)
+        found.feature.append(compact(data.checked(i, feature, "expect")))
+        found.loss.append(float(loss))
+    return found
+
+
+@direct.register(CustomMixtures)
+def _(points, data, i, room, temperature):
+    worst(data, i, room, room.code)
+    clear(data, i, room)
+    tally(data, i, 1.0, room.code, room)
+    withdraw(points, data, i, room)
+    for code in [code for code in data.known[i] if code != 0]:  # a mixture remembers no outputs
+        del data.known[i][code]
+
+
+@direct.register(CustomMarginals)
+def _(points, data, i, room, temperature):
+    structure, x, y = data.structure, data.X[i], data.y[i]
+    room.target = structure.marginals(room.w.copy(), x, y, temperature, points.marginals[i])
+    feature, loss = structure.expect(x, y, room.target)
+    room.feature[:] = data.checked(i, feature, "expect")
+    room.loss = float(loss)
+    withdraw(points, data, i, room)
+
+
+@withdraw.register(CustomMixtures)
+def _(points, data, i, room):
+    room.feature -= expand(points.feature[i])
+    room.loss -= points.loss[i]
+
+
+@step_towards.register(CustomMixtures)
+def _(points, data, i, gamma, room):
+    points.feature[i] = compact(expand(points.feature[i]) + gamma * room.feature)
+    points.loss[i] += gamma * room.loss
+
+
+@step_towards.register(CustomMarginals)
+def _(points, data, i, gamma, room):
+    points.marginals[i] = data.structure.mix(points.marginals[i], room.target, gamma)
+    points.feature[i] = compact(expand(points.feature[i]) + gamma * room.feature)
+    points.loss[i] += gamma * room.loss
+
+
+@expected_loss.register(CustomMixtures)
+def _(points, data, i):
+    return points.loss[i]
+
+
+@copied.register(CustomMixtures)
+def _(points):
+    return CustomMixtures(list(points.feature), list(points.loss))
+
+
+@copied.register(CustomMarginals)
+def _(points):
+    return CustomMarginals(points.structure, list(points.marginals), list(points.feature), list(points.loss))
+
+
+@blend.register(CustomMixtures)
+def _(points, others, gamma):
+    for i, (mine, other) in enumerate(zip(points.feature, others.feature, strict=True)):
+        points.feature[i] = compact((1.0 - gamma) * expand(mine) + gamma * expand(other))
+        points.loss[i] = (1.0 - gamma) * points.loss[i] + gamma * others.loss[i]
+
+
+@blend.register(CustomMarginals)
+def _(points, others, gamma):
+    blend.dispatch(CustomMixtures)(points, others, gamma)
+    for i, (mine, other) in enumerate(zip(points.marginals, others.marginals, strict=True)):
+        points.marginals[i] = points.structure.mix(mine, other, gamma)
