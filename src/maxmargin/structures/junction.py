@@ -106,11 +106,14 @@ def fill_tables(data, i, room, inverse):
         for k in range(data.link_at[node], data.link_at[node + 1]):
             table = room.turned if data.turned[k] else room.pair  # by [label in the separator, own label]
             top, stride = g.kind[first + data.link[k]] * K, data.link_stride[k]
-            for r in range(count):
-                row = top + r // stride % K
-                for b in range(blocks):
-                    moved = lanes.fma(lanes.load(joint.lanes, at + r, b), inverse, lanes.load(table.lanes, row, b))
-                    lanes.store(joint.lanes, at + r, b, moved)
+            r = at
+            while r < at + count:  # the label of the other end changes every `stride` rows
+                for label in range(K):
+                    for _ in range(stride):
+                        for b in range(blocks):
+                            weight = lanes.load(table.lanes, top + label, b)
+                            lanes.store(joint.lanes, r, b, lanes.fma(lanes.load(joint.lanes, r, b), inverse, weight))
+                        r += 1
 
 
 @jitable_call
@@ -135,8 +138,11 @@ def _(data, i, room, code):
     for p in range(size - 1, -1, -1):
         node = plan + p
         if data.parent[node] >= 0:
-            for r in range(data.height[node]):
-                message.flat[r // K, r % K] = top_of(joint, data.at[node] + r)
+            r = data.at[node]
+            for row in range(data.height[node] // K):
+                for k in range(K):
+                    message.flat[row, k] = top_of(joint, r)
+                    r += 1
             send_message(data, node, plan, room)
     for p in range(size):
         node = plan + p
@@ -186,7 +192,6 @@ def _(points, data, i, room, temperature):
     for p in range(size - 1, -1, -1):
         condition(data, i, room, p)
     wipe(room.sums, room.sums.lanes.shape[0])
-    wipe(room.belief, size)
     for p in range(size):  # beliefs become the target's node marginals
         multiply_out(data, i, room, p)
     for p in range(size):
@@ -215,22 +220,30 @@ def add_logs(points, data, i, room):
 @jitable_call
 def condition(data, i, room, p):
     """The table of node p becomes p(node | separator), and the logarithms of its sums go to the parent."""
-    joint, K, node = room.joint, graphs(data).labels, data.shape[i] + p
-    at, blocks = data.at[node], room.joint.lanes.shape[1]
-    zero = lanes.zeros_like(joint.lanes)
-    for r in range(data.height[node]):
-        highest, mass = top_of(joint, at + r), 0.0
-        for b in range(blocks):
-            mark = lanes.exp(lanes.shift(lanes.load(joint.lanes, at + r, b), -highest))
-            mark = lanes.multiply(mark, lanes.load(data.used.lanes, 0, b))
-            lanes.store(joint.lanes, at + r, b, mark)
-            mass += lanes.total(mark)
-        share = 1.0 / mass
-        for b in range(blocks):
-            lanes.store(joint.lanes, at + r, b, lanes.fma(zero, share, lanes.load(joint.lanes, at + r, b)))
-        room.message.flat[r // K, r % K] = highest + np.log(mass)
-    if data.parent[node] >= 0:
-        send_message(data, node, data.shape[i], room)
+    K, node = graphs(data).labels, data.shape[i] + p
+    r = data.at[node]
+    if data.parent[node] < 0:
+        share_out(data, room, r)
+        return
+    for row in range(data.height[node] // K):
+        for k in range(K):
+            room.message.flat[row, k] = share_out(data, room, r)
+            r += 1
+    send_message(data, node, data.shape[i], room)
+
+
+@jitable
+def share_out(data, room, r):
+    """Row r of the tables becomes probabilities; returns the logarithm of what it summed to."""
+    joint, highest, mass = room.joint, top_of(room.joint, r), 0.0
+    for b in range(joint.lanes.shape[1]):
+        mark = lanes.exp(lanes.shift(lanes.load(joint.lanes, r, b), -highest))
+        mark = lanes.multiply(mark, lanes.load(data.used.lanes, 0, b))
+        lanes.store(joint.lanes, r, b, mark)
+        mass += lanes.total(mark)
+    for b in range(joint.lanes.shape[1]):
+        lanes.store(joint.lanes, r, b, lanes.fma(lanes.zeros_like(joint.lanes), 1.0 / mass, lanes.load(joint.lanes, r, b)))
+    return highest + np.log(mass)
 
 
 @jitable_call
@@ -249,14 +262,17 @@ def multiply_out(data, i, room, p):
             for b in range(blocks):
                 total = lanes.add(lanes.load(message.lanes, row, b), lanes.load(joint.lanes, data.at[above] + r, b))
                 lanes.store(message.lanes, row, b, total)
-        for r in range(count):
-            mass = message.flat[r // K, r % K]
-            for b in range(blocks):
-                lanes.store(joint.lanes, at + r, b, lanes.fma(zero, mass, lanes.load(joint.lanes, at + r, b)))
-    for r in range(count):
-        for b in range(blocks):
-            total = lanes.add(lanes.load(room.belief.lanes, p, b), lanes.load(joint.lanes, at + r, b))
-            lanes.store(room.belief.lanes, p, b, total)
+        r = at
+        for row in range(count // K):
+            for k in range(K):
+                for b in range(blocks):
+                    lanes.store(joint.lanes, r, b, lanes.fma(zero, message.flat[row, k], lanes.load(joint.lanes, r, b)))
+                r += 1
+    for b in range(blocks):
+        total = zero
+        for r in range(at, at + count):
+            total = lanes.add(total, lanes.load(joint.lanes, r, b))
+        lanes.store(room.belief.lanes, p, b, total)
     for k in range(data.link_at[node], data.link_at[node + 1]):
         sum_edge(joint, at, count, data.link_stride[k], room.square)
         top = g.kind[first + data.link[k]] * K
@@ -271,10 +287,13 @@ def sum_edge(table, at, count, stride, square):
     """square[other, own] = pair marginals of a node and the member of its separator with this stride"""
     K = square.lanes.shape[0]
     wipe(square, K)
-    for r in range(count):
-        row = r // stride % K
-        for b in range(square.lanes.shape[1]):
-            lanes.store(square.lanes, row, b, lanes.add(lanes.load(square.lanes, row, b), lanes.load(table.lanes, at + r, b)))
+    r = at
+    while r < at + count:
+        for k in range(K):
+            for _ in range(stride):
+                for b in range(square.lanes.shape[1]):
+                    lanes.store(square.lanes, k, b, lanes.add(lanes.load(square.lanes, k, b), lanes.load(table.lanes, r, b)))
+                r += 1
 
 
 @withdraw.register(CliqueMarginals)
