@@ -12,6 +12,8 @@ import scipy.sparse as sp
 from .. import lanes
 from ..jit import generic, jitable, kernel
 
+SPARE = 1 << 16
+
 
 class Dense(NamedTuple):
     """Rows of a C-ordered matrix."""
@@ -52,31 +54,27 @@ def rows(X, bias: float = 0.0, sparse_below: float = 0.0):
     X = np.ascontiguousarray(X)
     if X.size and sparse_below > 0.0:
         indptr = np.zeros(X.shape[0] + 1, np.uint64)
-        if count_nonzeros(X, indptr) < sparse_below * X.size:
-            columns = np.empty(int(indptr[-1]), np.uint16 if X.shape[1] <= 65_536 else np.uint32)
-            list_nonzeros(X, columns)
+        spare = max(SPARE, X.size // 32)  # how many non-zeros too many the first rows may have before the rest is given up
+        room = int(sparse_below * X.size) + spare + X.shape[1]
+        columns = np.empty(room, np.uint16 if X.shape[1] <= 65_536 else np.uint32)
+        if list_nonzeros(X, columns, indptr, sparse_below * X.shape[1], spare) < sparse_below * X.size:
+            columns.resize(int(indptr[-1]), refcheck=False)  # what was never written never took up memory
             return Indexed(X, columns, indptr, constant)
     return Dense(X, constant)
 
 
 @kernel
-def count_nonzeros(X, indptr):
-    total = 0
+def list_nonzeros(X, columns, indptr, share, spare):
+    """Write the columns of the non-zeros of each row; returns how many there are, infinity if more than `share` a row."""
+    k = np.uint64(0)
     for i in range(X.shape[0]):
         for j in range(X.shape[1]):
-            total += 1 if X[i, j] != 0 else 0
-        indptr[i + 1] = total
-    return total
-
-
-@kernel
-def list_nonzeros(X, columns):
-    k = 0
-    for i in range(X.shape[0]):
-        for j in range(X.shape[1]):
-            if X[i, j] != 0:
-                columns[k] = j
-                k += 1
+            columns[k] = j  # a zero's column is overwritten by the next: cheaper than a branch
+            k += np.uint64(X[i, j] != 0)
+        indptr[i + 1] = k
+        if k > share * (i + 1) + spare:
+            return np.inf
+    return float(k)
 
 
 def shape(X) -> tuple[int, int]:
@@ -117,6 +115,11 @@ def prefetch(X, i):
 
 
 @generic
+def prefetch_index(X, i):
+    """Ask for the index of row i, some time before `prefetch` reads it."""
+
+
+@generic
 def last_column(X):
     """The column of the bias."""
 
@@ -153,6 +156,11 @@ def _(X, i):
         lanes.prefetch(X.values, k)
 
 
+@prefetch_index.register(Dense)
+def _(X, i):
+    pass
+
+
 @first.register(Indexed)
 def _(X, i):
     return X.indptr[i]
@@ -176,6 +184,12 @@ def _(X, i, k):
 @last_column.register(Indexed)
 def _(X):
     return X.values.shape[1]
+
+
+@prefetch_index.register(Indexed)
+def _(X, i):
+    for k in range(np.int64(X.indptr[i]), np.int64(X.indptr[i + 1]), 16):
+        lanes.prefetch(X.columns, k)
 
 
 @prefetch.register(Indexed)
@@ -214,6 +228,11 @@ def _(X):
 def _(X, i):
     for k in range(np.int64(X.indptr[i]), np.int64(X.indptr[i + 1]), lanes.LINE // 8):
         lanes.prefetch(X.values, k)
+
+
+@prefetch_index.register(CSR)
+def _(X, i):
+    for k in range(np.int64(X.indptr[i]), np.int64(X.indptr[i + 1]), 8):
         lanes.prefetch(X.indices, k)
 
 
@@ -274,23 +293,31 @@ def squared_norms(X, variance, result):
 
 @jitable
 def scores(X, i, W, out):
-    """out[0, b, :] = sum_j x_ij W[j, b, :], two blocks of classes at a time: a row is read once for both"""
-    b = 0
-    while b + 1 < W.shape[1]:
-        left, right = lanes.zeros_like(W), lanes.zeros_like(W)
+    """out[0, b, :] = sum_j x_ij W[j, b, :], three or two blocks of classes at a time: a row is read once for all of them"""
+    b, blocks = 0, W.shape[1]
+    while blocks - b > 4 or blocks - b == 3:
+        one, two, three = lanes.zeros_like(W), lanes.zeros_like(W), lanes.zeros_like(W)
         for k in range(first(X, i), last(X, i)):
             x, j = value(X, i, k), column(X, i, k)
-            left = lanes.fma(left, x, lanes.load(W, j, b))
-            right = lanes.fma(right, x, lanes.load(W, j, b + 1))
-        j = last_column(X)
-        lanes.store(out, 0, b, lanes.fma(left, X.bias, lanes.load(W, j, b)))
-        lanes.store(out, 0, b + 1, lanes.fma(right, X.bias, lanes.load(W, j, b + 1)))
-        b += 2
-    if b < W.shape[1]:
-        left = lanes.zeros_like(W)
+            one = lanes.fma(one, x, lanes.load(W, j, b))
+            two = lanes.fma(two, x, lanes.load(W, j, b + 1))
+            three = lanes.fma(three, x, lanes.load(W, j, b + 2))
+        x, j = X.bias, last_column(X)
+        lanes.store(out, 0, b, lanes.fma(one, x, lanes.load(W, j, b)))
+        lanes.store(out, 0, b + 1, lanes.fma(two, x, lanes.load(W, j, b + 1)))
+        lanes.store(out, 0, b + 2, lanes.fma(three, x, lanes.load(W, j, b + 2)))
+        b += 3
+    while b < blocks:
+        c = min(b + 1, blocks - 1)  # the same block twice where only one is left
+        one, two = lanes.zeros_like(W), lanes.zeros_like(W)
         for k in range(first(X, i), last(X, i)):
-            left = lanes.fma(left, value(X, i, k), lanes.load(W, column(X, i, k), b))
-        lanes.store(out, 0, b, lanes.fma(left, X.bias, lanes.load(W, last_column(X), b)))
+            x, j = value(X, i, k), column(X, i, k)
+            one = lanes.fma(one, x, lanes.load(W, j, b))
+            two = lanes.fma(two, x, lanes.load(W, j, c))
+        x, j = X.bias, last_column(X)
+        lanes.store(out, 0, b, lanes.fma(one, x, lanes.load(W, j, b)))
+        lanes.store(out, 0, c, lanes.fma(two, x, lanes.load(W, j, c)))
+        b += 2
 
 
 @jitable
@@ -326,8 +353,13 @@ def update_clipped(X, i, change, variance, lower, V, W):
 @jitable
 def prefetch_weights(X, i, W):
     """Ask for the weights that example i will need: a visit waits for them where they do not fit into the cache."""
-    size = W.shape[1] * W.shape[2]
     for k in range(first(X, i), last(X, i)):
-        start = np.int64(column(X, i, k)) * size
-        for line in range(start, start + size, lanes.LINE // W.itemsize):
-            lanes.prefetch(W, line)
+        prefetch_row(W, np.int64(column(X, i, k)))
+
+
+@jitable
+def prefetch_row(table, i):
+    """Ask for row i of a lane array, two blocks to a line. Steps are literals here: otherwise the compiler has to divide."""
+    width = table.shape[2]
+    for b in range(0, table.shape[1], 2):
+        lanes.prefetch(table, (i * table.shape[1] + b) * width)

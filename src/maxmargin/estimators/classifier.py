@@ -179,6 +179,8 @@ class SVMClassifier(ClassifierMixin, LinearSVM):
         if isinstance(self.class_weight, str):
             mass = np.bincount(label, sample_weight, minlength=len(self.classes_))
             return np.divide(mass.sum(), len(self.classes_) * mass, out=np.zeros_like(mass, dtype=float), where=mass > 0)
+        if self.class_weight is None:
+            return np.ones(len(self.classes_))
         factors = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
         if not np.all(np.isfinite(factors)) or np.any(factors < 0) or not np.any(factors > 0):
             raise ValueError("class_weight must hold finite numbers >= 0, at least one of them positive.")

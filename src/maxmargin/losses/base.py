@@ -46,6 +46,16 @@ def row_step(loss, i, curvature, scores, duals, change, calm):
 
 
 @generic
+def row_prefetch(loss, i):
+    """Ask for what `row_step` reads of example i, ahead of the visit."""
+
+
+@row_prefetch.register(object)
+def _(loss, i):
+    pass
+
+
+@generic
 def row_reach(loss, i, duals, before, reach):
     """The largest t <= reach for which duals + t (duals - before) stays feasible, and the change of the reward per unit
     of t."""

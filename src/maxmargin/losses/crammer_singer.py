@@ -16,7 +16,7 @@ import numpy as np
 
 from .. import lanes
 from ..jit import jitable
-from .base import row_reach, row_repair, row_step, row_value
+from .base import row_prefetch, row_reach, row_repair, row_step, row_value
 
 NEVER = -1e30  # the cost of an unused lane: no class is there
 
@@ -32,7 +32,7 @@ class CrammerSinger(NamedTuple):
 def crammer_singer(label: np.ndarray, cap: np.ndarray, cost: np.ndarray, dtype) -> CrammerSinger:
     """The loss for iterations (or a certificate) in this dtype; `cost` is (classes, classes)."""
     packed = lanes.table(lanes.pack(cost, dtype, fill=NEVER))
-    return CrammerSinger(label, cap, packed, cost.shape[0], 1e4 * float(np.finfo(dtype).eps))
+    return CrammerSinger(label.astype(np.int32), cap, packed, cost.shape[0], 1e4 * float(np.finfo(dtype).eps))
 
 
 @row_value.register(CrammerSinger)
@@ -42,6 +42,12 @@ def _(loss, i, scores):
     for b in range(1, scores.lanes.shape[1]):
         top = lanes.maximum(top, lanes.add(lanes.load(scores.lanes, 0, b), lanes.load(loss.cost.lanes, y, b)))
     return loss.cap[i] * np.float64(lanes.largest(top) - scores.flat[0, y])
+
+
+@row_prefetch.register(CrammerSinger)
+def _(loss, i):
+    lanes.prefetch(loss.label, i)
+    lanes.prefetch(loss.cap, i)
 
 
 @row_step.register(CrammerSinger)
@@ -124,18 +130,22 @@ def threshold(scores, room, t):
 
 @row_reach.register(CrammerSinger)
 def _(loss, i, duals, before, reach):
-    y, cost = loss.label[i], loss.cost.lanes
-    slope = lanes.zeros_like(cost)
+    y, cost, width = loss.label[i], loss.cost.lanes, duals.lanes.shape[2]
+    slope = beyond = lanes.zeros_like(cost)
     for b in range(duals.lanes.shape[1]):
-        dual = lanes.load(duals.lanes, i, b)
-        change = lanes.subtract(dual, lanes.load(before.lanes, i, b))
+        dual, old = lanes.load(duals.lanes, i, b), lanes.load(before.lanes, i, b)
+        change = lanes.subtract(dual, old)
         slope = lanes.add(slope, lanes.multiply(change, lanes.load(cost, y, b)))
-        if lanes.largest(lanes.fma(dual, reach, change)) > 0:  # a dual of another class would change its sign
-            width = duals.lanes.shape[2]
-            for j in range(b * width, (b + 1) * width):
-                p = duals.flat[i, j] - before.flat[i, j]
-                if j != y and p > 0.0 and duals.flat[i, j] + reach * p > 0.0:
-                    reach = -duals.flat[i, j] / p
+        # Only a dual that was negative can become positive; that of class y never was.
+        beyond = lanes.maximum(beyond, lanes.where_negative(old, lanes.fma(dual, reach, change)))
+    if lanes.largest(beyond) > 0:
+        for b in range(duals.lanes.shape[1]):
+            dual, old = lanes.load(duals.lanes, i, b), lanes.load(before.lanes, i, b)
+            if lanes.largest(lanes.where_negative(old, lanes.fma(dual, reach, lanes.subtract(dual, old)))) > 0:
+                for j in range(b * width, (b + 1) * width):
+                    p = duals.flat[i, j] - before.flat[i, j]
+                    if before.flat[i, j] < 0.0 and duals.flat[i, j] + reach * p > 0.0:
+                        reach = -duals.flat[i, j] / p
     p = duals.flat[i, y] - before.flat[i, y]
     if p > 0.0 and duals.flat[i, y] + reach * p > loss.cap[i]:
         reach = (loss.cap[i] - duals.flat[i, y]) / p
