@@ -8,7 +8,7 @@ from scipy.optimize import minimize_scalar
 
 from maxmargin import lanes
 from maxmargin.jit import kernel
-from maxmargin.losses.base import clip, reward, row_reach, row_repair, row_step, row_value, step, value
+from maxmargin.losses.base import clip, reward, row_extrapolate, row_repair, row_step, row_value, step, value
 from maxmargin.losses.crammer_singer import crammer_singer
 from maxmargin.losses.epsilon_insensitive import EpsilonInsensitive
 from maxmargin.losses.hinge import Hinge
@@ -160,9 +160,11 @@ def visit_rows(loss, curvature, given, duals, scratch, answers, changes):
 
 
 @kernel
-def reach_rows(loss, duals, before, t, answers):
+def extrapolate_rows(loss, duals, before, t, change, lacking, answers):
     for i in range(answers.shape[0]):
-        answers[i, 0], answers[i, 1] = row_reach(loss, i, duals, before, t)
+        answers[i, 0], answers[i, 1] = row_extrapolate(loss, i, duals, before, t, change)
+        for j in range(lacking.shape[1]):
+            lacking[i, j] = change.flat[0, j] if answers[i, 0] else 0.0
 
 
 @kernel
@@ -290,30 +292,29 @@ def test_row_step_leaves_calm_rows_alone():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("K", [3, 17])
-def test_row_reach_goes_to_the_border(K, dtype):
+def test_row_extrapolate_stays_feasible(K, dtype):
+    """Rows that can go the whole way do; the others stop at zero class by class and are scaled down to their cap."""
     rng = np.random.default_rng(K)
     label, cost, cap, _, _, now = random_rows(rng, K, dtype, 200)
     before = now * rng.choice([0.0, 0.5, 1.0, 1.5], (200, 1)) + np.roll(now, 7, axis=0) * (np.roll(label, 7) == label)[:, None]
-    tables = [lanes.table(lanes.pack(duals, dtype)) for duals in (now, before)]
-    answers, t = np.empty((200, 2)), 0.9
-    reach_rows.fresh(crammer_singer(label, cap, cost, dtype), *tables, t, answers)
-    now, before = (table.flat[:, :K].astype(float) for table in tables)
-    eps, stopped = float(np.finfo(dtype).eps), 0
+    duals, old = (lanes.table(lanes.pack(rows, dtype)) for rows in (now, before))
+    now, before = (table.flat[:, :K].astype(float) for table in (duals, old))
+    answers, lacking, t = np.empty((200, 2)), np.empty((200, K)), 0.9
+    loss = crammer_singer(label, cap, cost, dtype)
+    extrapolate_rows.fresh(loss, duals, old, t, lanes.zeros_table(1, K, dtype), lacking, answers)
+    new, eps, short = duals.flat[:, :K].astype(float), float(np.finfo(dtype).eps), answers[:, 0] == 1.0
+    assert np.array_equal(old.flat[:, :K], now)
+    assert 10 < short.sum() < 190
     for i in range(200):
-        far, direction = answers[i, 0], now[i] - before[i]
-        mass = np.abs(now[i]).max() + np.abs(direction).max()
-
-        def outside(t, i=i, direction=direction):
-            row = now[i] + t * direction
-            return max(np.delete(row, label[i]).max(), row[label[i]] - cap[i])
-
-        assert 0.0 <= far <= t
-        assert outside(far) <= 4.0 * eps * mass or far == 0.0
-        if far < t:
-            stopped += 1
-            assert outside(far + 1e-3) > 0.0
-        assert answers[i, 1] == pytest.approx(-cost[label[i]] @ direction, abs=50.0 * K * eps * mass)
-    assert 10 < stopped < 190
+        y, target = label[i], now[i] + t * (now[i] - before[i])
+        others = np.maximum(-np.delete(target, y), 0.0)
+        expected = others * min(1.0, cap[i] / max(others.sum(), 1e-300))
+        close = 50.0 * K * eps * (np.abs(now[i]).max() + np.abs(before[i]).max())
+        assert np.allclose(-np.delete(new[i], y), expected, rtol=0.0, atol=close)
+        assert new[i, y] == pytest.approx(expected.sum(), abs=close) and new[i, y] <= cap[i] + close
+        assert np.delete(new[i], y).max() <= 0.0
+        assert np.allclose(lacking[i], new[i] - target, rtol=0.0, atol=close)
+        assert answers[i, 1] == pytest.approx(-cost[y] @ (new[i] - now[i]), abs=close * max(1.0, cost.max()))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -56,9 +56,11 @@ def _(loss, i):
 
 
 @generic
-def row_reach(loss, i, duals, before, reach):
-    """The largest t <= reach for which duals + t (duals - before) stays feasible, and the change of the reward per unit
-    of t."""
+def row_extrapolate(loss, i, duals, before, t, change):
+    """Put a feasible row near duals + t (duals - before) in place of the duals, and the duals in place of `before`.
+
+    What the row lacks of that point goes into `change`. Returns whether it lacks anything and the change of the reward.
+    """
 
 
 @generic

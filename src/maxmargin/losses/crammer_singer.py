@@ -16,7 +16,7 @@ import numpy as np
 
 from .. import lanes
 from ..jit import jitable
-from .base import row_prefetch, row_reach, row_repair, row_step, row_value
+from .base import row_extrapolate, row_prefetch, row_repair, row_step, row_value
 
 NEVER = -1e30  # the cost of an unused lane: no class is there
 
@@ -128,28 +128,41 @@ def threshold(scores, room, t):
         t = new
 
 
-@row_reach.register(CrammerSinger)
-def _(loss, i, duals, before, reach):
-    y, cost, width = loss.label[i], loss.cost.lanes, duals.lanes.shape[2]
-    slope = beyond = lanes.zeros_like(cost)
-    for b in range(duals.lanes.shape[1]):
+@row_extrapolate.register(CrammerSinger)
+def _(loss, i, duals, before, t, change):
+    y, cap, cost = loss.label[i], loss.cap[i], loss.cost.lanes
+    blocks, zero = duals.lanes.shape[1], lanes.zeros_like(cost)
+    held = duals.flat[i, y]
+    wanted = held + t * (held - before.flat[i, y])
+
+    beyond, mass, slope = zero, zero, zero
+    for b in range(blocks):
         dual, old = lanes.load(duals.lanes, i, b), lanes.load(before.lanes, i, b)
-        change = lanes.subtract(dual, old)
-        slope = lanes.add(slope, lanes.multiply(change, lanes.load(cost, y, b)))
-        # Only a dual that was negative can become positive; that of class y never was.
-        beyond = lanes.maximum(beyond, lanes.where_negative(old, lanes.fma(dual, reach, change)))
-    if lanes.largest(beyond) > 0:
-        for b in range(duals.lanes.shape[1]):
-            dual, old = lanes.load(duals.lanes, i, b), lanes.load(before.lanes, i, b)
-            if lanes.largest(lanes.where_negative(old, lanes.fma(dual, reach, lanes.subtract(dual, old)))) > 0:
-                for j in range(b * width, (b + 1) * width):
-                    p = duals.flat[i, j] - before.flat[i, j]
-                    if before.flat[i, j] < 0.0 and duals.flat[i, j] + reach * p > 0.0:
-                        reach = -duals.flat[i, j] / p
-    p = duals.flat[i, y] - before.flat[i, y]
-    if p > 0.0 and duals.flat[i, y] + reach * p > loss.cap[i]:
-        reach = (loss.cap[i] - duals.flat[i, y]) / p
-    return max(reach, 0.0), -np.float64(lanes.total(slope))
+        difference = lanes.subtract(dual, old)
+        target = lanes.fma(dual, t, difference)
+        beyond = lanes.maximum(beyond, lanes.where_negative(old, target))  # only what was negative can become positive
+        mass = lanes.add(mass, lanes.where_negative(target, target))
+        slope = lanes.add(slope, lanes.multiply(difference, lanes.load(cost, y, b)))
+        lanes.store(change.lanes, 0, b, target)
+    if lanes.largest(beyond) <= 0 and wanted <= cap:
+        for b in range(blocks):
+            lanes.store(before.lanes, i, b, lanes.load(duals.lanes, i, b))
+            lanes.store(duals.lanes, i, b, lanes.load(change.lanes, 0, b))
+        return False, -t * np.float64(lanes.total(slope))
+
+    # Duals that would change their sign stop at zero, then the row is scaled down to its cap.
+    total = min(wanted, 0.0) - np.float64(lanes.total(mass))
+    shrink, reward = cap / total if total > cap else 1.0, zero
+    for b in range(blocks):
+        dual, target = lanes.load(duals.lanes, i, b), lanes.load(change.lanes, 0, b)
+        new = lanes.fma(zero, shrink, lanes.where_negative(target, target))
+        reward = lanes.add(reward, lanes.multiply(lanes.subtract(new, dual), lanes.load(cost, y, b)))
+        lanes.store(before.lanes, i, b, dual)
+        lanes.store(duals.lanes, i, b, new)
+        lanes.store(change.lanes, 0, b, lanes.subtract(new, target))
+    duals.flat[i, y] = total * shrink
+    change.flat[0, y] = total * shrink - wanted
+    return True, -np.float64(lanes.total(reward))
 
 
 @row_repair.register(CrammerSinger)

@@ -6,8 +6,8 @@ duals are extrapolated along their last change (Nesterov's momentum, restarted w
 
     y = x + t (x - x_before),   t = m / (m + 3),   m = passes since the last restart
 
-each example only as far as its own constraints allow; the weights follow as v + t (v - v_before), corrected for the
-examples that had to stop early. The dual value is known exactly before the step is taken, so it never falls. On
+each example brought back to its own constraints; the weights follow as v + t (v - v_before), corrected for the examples
+that had to be. The dual value is known exactly before the step is taken, so it never falls. On
 ill-conditioned problems this halves the number of visits.
 
 The primal value at w(x) fluctuates long after the dual has settled, therefore an average of the weights after each pass
@@ -25,7 +25,7 @@ from .. import lanes
 from ..data import rows
 from ..data.rows import dot
 from ..jit import kernel
-from ..losses.base import clip, reward, row_prefetch, row_reach, row_step, step, value
+from ..losses.base import clip, reward, row_extrapolate, row_prefetch, row_step, step, value
 from ..losses.nonnegative import NonNegative, NonNegativeRow
 from ..problem import BlockProblem, ScalarProblem
 from ..regularizer import extrapolate, like, move, move_row, quadratic, unclipped
@@ -148,22 +148,24 @@ def row_pass(X, loss, space, duals, curvature, plan, visit, scratch):
 
 
 @kernel
-def row_reaches(X, loss, space, duals, before, plan, now, scratch):
+def row_reach(X, loss, space, duals, before, plan, now, scratch):
     """As `scalar_reach`, for rows; scratch holds a row and the step."""
     change, t = scratch
     gain, zero = 0.0, lanes.zeros_like(change.lanes)
     for i in range(duals.lanes.shape[0]):
         if visited(plan, i, now):
-            far, slope = (0.0, 0.0) if resting(plan, i) else row_reach(loss, i, duals, before, t)
-            for b in range(duals.lanes.shape[1]):
-                dual = lanes.load(duals.lanes, i, b)
-                difference = lanes.subtract(dual, lanes.load(before.lanes, i, b))
-                lanes.store(duals.lanes, i, b, lanes.fma(dual, far, difference))
-                lanes.store(before.lanes, i, b, dual)
-                lanes.store(change.lanes, 0, b, lanes.fma(zero, far - t, difference))
-            if far != t:
+            if resting(plan, i):
+                for b in range(duals.lanes.shape[1]):
+                    dual = lanes.load(duals.lanes, i, b)
+                    difference = lanes.subtract(dual, lanes.load(before.lanes, i, b))
+                    lanes.store(before.lanes, i, b, dual)
+                    lanes.store(change.lanes, 0, b, lanes.fma(zero, -t, difference))
                 move_row(space, X, i, change.lanes)
-            gain += far * slope
+            else:
+                short, reward_change = row_extrapolate(loss, i, duals, before, t, change)
+                if short:
+                    move_row(space, X, i, change.lanes)
+                gain += reward_change
     return gain
 
 
@@ -415,7 +417,7 @@ class BlockAscent(Accelerated):
 
     def reach(self, t):
         scratch = self.change, t
-        return row_reaches(self.problem.X, self.loss, self.other, self.duals, self.before, self.plan, self.passes - 1, scratch)
+        return row_reach(self.problem.X, self.loss, self.other, self.duals, self.before, self.plan, self.passes - 1, scratch)
 
     def take_back(self):
         row_return(self.duals, self.before, self.plan, self.passes - 1)
