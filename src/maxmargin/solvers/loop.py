@@ -17,7 +17,7 @@ import numpy as np
 
 from ..result import Certificate, History, Record, Result, relative
 
-PROMISE = 0.65  # the exact gap is about this part of the estimate, which is taken while the weights still move
+PROMISE = 0.7  # the exact gap is about this part of the estimate, which is taken while the weights still move
 SELDOM = 20, 0.25  # an evaluation is made in any case after this many passes' worth of visits, or this part of all so far
 STALLED = 0.95  # part of the last gap above which there was no progress
 FAR = 3.0  # a candidate whose gap is this many times the target says that the others are not there yet either
