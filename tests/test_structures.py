@@ -91,8 +91,12 @@ CASES = {
     "square, 4 labels": lambda: drawn(Graph(), [(4, SQUARE)], 4),
     "grid of tree-width 2": lambda: drawn(Graph(bias=False), [(6, GRID)], 3),
     "graphs of several shapes and types": lambda: drawn(
-        Graph(normalize_loss=True), [(5, TRIANGLE_WITH_TAIL), (5, APART), (2, [(1, 0)]), (4, SQUARE), (1, [])], 2, types=2
+        Graph(normalize_loss=True),
+        [(5, TRIANGLE_WITH_TAIL), (5, APART), (4, [(3, 0), (1, 3), (3, 2)]), (4, SQUARE), (1, [])],
+        2,
+        types=2,
     ),
+    "triangle, 9 labels": lambda: drawn(Graph(), [(3, [(0, 1), (2, 1), (2, 0)])], 9),
     "complete graph": lambda: drawn(Graph(cost=COST), [(4, [(0, 1), (2, 0), (0, 3), (1, 2), (3, 1), (2, 3)])], 3),
     "graph that is a tree": lambda: drawn(Graph(), [(4, [(0, 1), (2, 1), (1, 3)])], 3),
 }
@@ -480,7 +484,7 @@ class Ranking(Structure):
     def size(self, X, y):
         return 3
 
-    def outputs(self, x):
+    def every(self, x):
         return [(a, b, c) for a, b, c in product(range(3), repeat=3) if len({a, b, c}) == 3]
 
     def joint_feature(self, x, y):
@@ -490,18 +494,18 @@ class Ranking(Structure):
         return float(sum(a != b for a, b in zip(y_true, y, strict=True)))
 
     def decode(self, w, x):
-        return max(self.outputs(x), key=lambda y: w @ self.joint_feature(x, y))
+        return max(self.every(x), key=lambda y: w @ self.joint_feature(x, y))
 
     def loss_augmented_decode(self, w, x, y_true):
-        return max(self.outputs(x), key=lambda y: w @ self.joint_feature(x, y) + self.loss(y_true, y))
+        return max(self.every(x), key=lambda y: w @ self.joint_feature(x, y) + self.loss(y_true, y))
 
     def marginals(self, w, x, y_true, temperature, base=None):
-        values = [w @ self.joint_feature(x, y) + self.loss(y_true, y) for y in self.outputs(x)]
+        values = [w @ self.joint_feature(x, y) + self.loss(y_true, y) for y in self.every(x)]
         return gibbs(np.array(values) / temperature + (0.0 if base is None else np.log(base)))
 
     def expect(self, x, y_true, m):
-        features = np.array([self.joint_feature(x, y) for y in self.outputs(x)])
-        return m @ features, m @ np.array([self.loss(y_true, y) for y in self.outputs(x)])
+        features = np.array([self.joint_feature(x, y) for y in self.every(x)])
+        return m @ features, m @ np.array([self.loss(y_true, y) for y in self.every(x)])
 
 
 RANKED = [np.array([1.0, 2.0, -1.0]), np.array([0.5, -3.0, 1.0])], [(1, 0, 2), (2, 0, 1)]
@@ -509,7 +513,7 @@ RANKED = [np.array([1.0, 2.0, -1.0]), np.array([0.5, -3.0, 1.0])], [(1, 0, 2), (
 
 class WrongDecode(Ranking):
     def decode(self, w, x):
-        return min(self.outputs(x), key=lambda y: w @ self.joint_feature(x, y)) if x[0] == 0.5 else super().decode(w, x)
+        return min(self.every(x), key=lambda y: w @ self.joint_feature(x, y)) if x[0] == 0.5 else super().decode(w, x)
 
 
 class ForgetsTheLoss(Ranking):
@@ -596,14 +600,14 @@ BROKEN = {
 @pytest.mark.parametrize("listed", [True, False])
 def test_a_right_structure_of_the_user_passes(listed):
     s = Ranking()
-    check_structure(s, *RANKED, outputs=s.outputs if listed else None)
-    check_structure(s, *RANKED, outputs=s.outputs(None))
+    check_structure(s, *RANKED, outputs=s.every if listed else None)
+    check_structure(s, *RANKED, outputs=s.every(None))
 
 
 @pytest.mark.parametrize("kind", BROKEN)
 def test_a_wrong_structure_is_named(kind):
     with pytest.raises(StructureError, match=BROKEN[kind]):
-        check_structure(kind(), *RANKED, outputs=Ranking().outputs)
+        check_structure(kind(), *RANKED, outputs=Ranking().every)
 
 
 @pytest.mark.parametrize("kind", [WrongDecode, ForgetsTheLoss, WrongSize, LossAtTheTruth, NegativeLoss, SquaresTheMixture])
@@ -635,6 +639,23 @@ def test_the_check_leaves_the_structure_alone():
     given, s = sequences(Chain()), Chain()
     check_structure(s, given.X, given.y)
     assert not hasattr(s, "labels_")
+
+
+def test_the_check_takes_matrices(monkeypatch):
+    monkeypatch.setattr(labelling, "one_direction", passes.one_direction.plain)  # not compiled for CSR rows elsewhere
+    X, y = np.random.default_rng(0).normal(size=(4, 2)), ["a", "b", "c", "a"]
+    for same in (X, sp.csr_array(X), list(X)):
+        check_structure(Multiclass(), same, y)
+
+
+def test_an_error_of_the_user_keeps_its_kind_and_says_the_sample():
+    class Fails(Ranking):
+        def decode(self, w, x):
+            return 1 / 0 if x[0] == 0.5 else super().decode(w, x)
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        check_structure(Fails(), *RANKED, outputs=Ranking().every)
+    assert caught.value.__notes__ == ["This was raised while sample 1 was checked."]
 
 
 def test_the_check_of_bad_arguments():

@@ -4,6 +4,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
 from .base import Structure, fresh, has_marginals
@@ -39,6 +40,8 @@ def check_structure(structure: Structure, X, y, *, w=None, outputs=None, random_
     max_outputs : int, default=4096
         Samples with more outputs than this are not enumerated.
     """
+    if sp.issparse(X):
+        X = [X[[i]] for i in range(X.shape[0])]
     if len(X) != len(y):
         raise ValueError(f"X has {len(X)} samples, y has {len(y)}.")
     if len(X) == 0:
