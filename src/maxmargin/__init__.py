@@ -1,12 +1,15 @@
 """Max-margin models, each with a certificate: a primal value, a dual value and the gap between them, computed."""
 
+from . import structures
 from .callbacks import Progress
 from .estimators.classifier import SVMClassifier
 from .estimators.regressor import SVMRegressor
+from .estimators.structured import StructuredSVM
 from .explicit import ExplicitProblem
 from .result import Certificate, History, Record, Result
 from .solve import solve
-from .solvers.dual_coordinate import DualCoordinate
+from .solvers import DualCoordinate, ExponentiatedGradient, FrankWolfe, PartialLinearization
+from .structures import Structure, StructureError, check_structure
 
 __version__ = "0.1.0.dev0"
 
@@ -14,11 +17,19 @@ __all__ = [
     "Certificate",
     "DualCoordinate",
     "ExplicitProblem",
+    "ExponentiatedGradient",
+    "FrankWolfe",
     "History",
+    "PartialLinearization",
     "Progress",
     "Record",
     "Result",
     "SVMClassifier",
     "SVMRegressor",
+    "Structure",
+    "StructureError",
+    "StructuredSVM",
+    "check_structure",
     "solve",
+    "structures",
 ]

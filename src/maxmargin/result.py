@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
@@ -77,11 +77,15 @@ class History(Sequence[Record]):
 
 @dataclass(frozen=True)
 class Result:
-    """The outcome of a solver. `w` has the layout of the problem; `duals` are those whose value the certificate states."""
+    """The outcome of a solver. `w` has the layout of the problem; `duals` are those whose value the certificate states.
+
+    `oracle_calls` counts the calls of the max- or sum-oracle during the iterations of structured solvers; None elsewhere.
+    """
 
     w: np.ndarray
     certificate: Certificate
     history: History
     message: str
     n_iter: int
-    duals: np.ndarray
+    duals: Any
+    oracle_calls: int | None = None

@@ -1,8 +1,16 @@
 """Solvers. A new solver is one new file and one line in `NAMES`; `loop` is the one outer loop."""
 
+from . import working_set as _working_set  # lets DualCoordinate serve structures
 from .dual_coordinate import DualCoordinate
+from .structured_solvers import ExponentiatedGradient, FrankWolfe, PartialLinearization
 
-NAMES = {"auto": DualCoordinate, "dual_coordinate": DualCoordinate}
+NAMES = {
+    "auto": DualCoordinate,
+    "dual_coordinate": DualCoordinate,
+    "partial_linearization": PartialLinearization,
+    "frank_wolfe": FrankWolfe,
+    "exponentiated_gradient": ExponentiatedGradient,
+}
 
 
 def resolve(solver):

@@ -20,7 +20,8 @@ COARSE = 1e-4  # and the smallest tol
 class DualCoordinate(BaseEstimator):
     """Exact block-coordinate ascent on the dual, with settled examples left alone and extrapolation between passes.
 
-    Serves binary, regression, multiclass and explicit problems.
+    Serves binary, regression, multiclass, explicit and structured problems; of the last, each sample keeps the outputs met so
+    far that matter.
 
     Parameters
     ----------
@@ -45,6 +46,10 @@ class DualCoordinate(BaseEstimator):
         if begin.dispatch(type(problem)) is begin.dispatch(object):
             return f"DualCoordinate has no step for a {type(problem).__name__}."
         return None
+
+    def kind_of_points(self) -> str:
+        """What a run on a structured problem ends with and can start from."""
+        return "sets"
 
     def solve(self, problem, budget: Budget, history: History, *, seed=0, duals=None, weights=None, average=True) -> Result:
         """Maximise the dual of `problem` until the budget's relative gap is certified.

@@ -21,6 +21,7 @@ from .structured_run import StructuredRun
 
 SPREAD = 0.01  # the marginal of a wrong label at the start
 OPTIMAL = -1.0
+COOLEST = 1000.0  # the part of the first temperature that cooling ends at
 
 
 @kernel
@@ -69,9 +70,14 @@ def batch_pass(points, others, data, W, cap, temperature, scratch):
 class Linearization(StructuredRun):
     """Block-coordinate steps. Subclasses of solvers say which points, which temperature and which step."""
 
-    def __init__(self, problem, points, options, *, temperature: np.ndarray, step: float, longest: float, smooth: bool):
-        self.temperature, self.step, self.longest, self.smooth = temperature, step, longest, smooth
+    def __init__(self, problem, points, options, *, temperature: np.ndarray, step, longest, cooling, smooth: bool):
+        self.temperature, self.cooling, self.coolest = temperature, cooling, temperature / COOLEST
+        self.step, self.longest, self.smooth = step, longest, smooth
         super().__init__(problem, points, options)
+
+    def accelerate(self):
+        if self.cooling < 1.0:
+            self.temperature = np.maximum(self.temperature * self.cooling, self.coolest)
 
     def start(self):
         return interior(self.problem.data, SPREAD) if self.smooth else vertices(self.problem.data)

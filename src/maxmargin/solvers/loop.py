@@ -139,4 +139,4 @@ def solve(run, budget: Budget, history: History) -> Result:
     assert best.w is not None
     gap = best.primal - best.dual
     certificate = Certificate(best.primal, best.dual, gap, relative(best.primal, best.dual), converged, True, message)
-    return Result(best.w, certificate, history, message, run.passes, run.exact_duals())
+    return Result(best.w, certificate, history, message, run.passes, run.exact_duals(), getattr(run, "calls", None))

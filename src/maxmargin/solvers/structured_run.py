@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..structured import StructuredProblem
-from ..structures.base import new_room
+from ..structures.base import copied, new_room
 from .schedule import gather, schedule
 
 CALM = 0.1  # a sample rests when its share of the gap is below this part of the average share the target allows
@@ -34,7 +34,7 @@ class StructuredRun(ABC):
     def __init__(self, problem: StructuredProblem, points: Any, options: Options):
         self.problem, self.options = problem, options
         self.warm = points is not None
-        self.points = self.start() if points is None else points
+        self.points = self.start() if points is None else copied(points)
         self.plan = schedule(problem.n_examples, options.seed)
         self.random = np.random.default_rng(options.seed)
         self.room = new_room(problem.data)

@@ -15,9 +15,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ..jit import generic_call, jitable, jitable_call, kernel
+from ..structured import StructuredProblem
 from ..structures.base import (
     against,
     clear,
+    copied,
     expected_loss,
     forget,
     inner,
@@ -32,14 +34,16 @@ from ..structures.base import (
     withdraw,
     worst,
 )
+from .dual_coordinate import begin as begin_run
 from .schedule import settle
-from .structured_run import StructuredRun
+from .structured_run import Options, StructuredRun
 
 START = 4  # outputs a sample has room for at first
 CALM_START = 5  # passes before the first extrapolation: an easy problem is solved by then
 FARTHEST = 0.9  # the longest extrapolation, in units of the last change
 SLACK = 0.1  # by what part of the gap seen in a pass an extrapolation may lower the dual value
 PATIENCE = 10  # passes for which the outputs met so far may do instead of the oracle
+TRUST = 0.5  # part of the last oracle's promise that an output met before must hold to be used instead
 DUST = 1e-15  # mass below this is rounding
 
 
@@ -390,6 +394,32 @@ def copy_sets(old, new, data):
                 new.gram[new.gram_at[i] + j * new.room[i] + k] = old.gram[old.gram_at[i] + j * old.room[i] + k]
 
 
+@kernel
+def refresh_sets(sets, data, room):
+    """Losses and inner products anew, for codes that come from elsewhere."""
+    for i in range(sets.size.size):
+        at, wide = sets.gram_at[i], sets.room[i]
+        for j in range(sets.size[i]):
+            code = sets.codes[begin(data, sets, i, j) : begin(data, sets, i, j + 1)]
+            sets.loss[sets.slot[i] + j] = loss_of(data, i, code)
+            sets.before[sets.slot[i] + j] = sets.mass[sets.slot[i] + j]
+            against(data, i, room, code)
+            for k in range(j + 1):
+                product = inner(data, i, room, sets.codes[begin(data, sets, i, k) : begin(data, sets, i, k + 1)])
+                sets.gram[at + j * wide + k] = product
+                sets.gram[at + k * wide + j] = product
+
+
+def refresh(sets: Sets, data) -> Sets:
+    refresh_sets(sets, data, new_room(data))
+    return sets
+
+
+@copied.register(Sets)
+def _(points):
+    return Sets(*(array.copy() for array in points))
+
+
 def empty(size_of: np.ndarray, room: np.ndarray) -> Sets:
     """Sets without outputs, with this much room for each sample's."""
 
@@ -406,13 +436,13 @@ def empty(size_of: np.ndarray, room: np.ndarray) -> Sets:
 class WorkingSets(StructuredRun):
     """Ascent over collected outputs by one of the methods above."""
 
-    def __init__(self, problem, points, options, method, trust: float = 0.0, momentum: bool = False):
+    def __init__(self, problem, points, options: Options, method, *, trust: float = 0.0, momentum: bool = False):
         self.method, self.trust, self.momentum = method, trust, momentum
         self.memory, self.seen = 0, 0.0
         self.reached, self.asked = np.empty(problem.n_examples), np.zeros(problem.n_examples, np.int64)
         self.sizes = np.empty(problem.n_examples, np.int64)
         lengths(problem.data, self.sizes)
-        super().__init__(problem, points, options)
+        super().__init__(problem, None if points is None else refresh(copied(points), problem.data), options)
         self.make_scratch()
 
     def start(self):
@@ -467,3 +497,8 @@ class WorkingSets(StructuredRun):
         copy_sets(old, new, self.problem.data)
         self.points = new
         self.make_scratch()
+
+
+@begin_run.register
+def _(problem: StructuredProblem, duals, tol, seed, dtype, momentum, average):
+    return WorkingSets(problem, duals, Options(tol, seed, "rest", average), Corrective(), trust=TRUST, momentum=momentum)

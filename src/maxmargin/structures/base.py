@@ -76,6 +76,10 @@ class Structure(BaseEstimator):
         """The best output of each sample."""
         return [self.decode(w, x) for x in X]
 
+    def outputs(self, found: list) -> Any:
+        """Predictions as a user gets them."""
+        return found
+
     def score_outputs(self, y_true, y_pred, sample_weight=None) -> float:
         """How good predictions are, larger is better: minus the mean loss."""
         losses = [self.loss(true, guess) for true, guess in zip(y_true, y_pred, strict=True)]

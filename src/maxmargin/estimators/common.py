@@ -1,0 +1,61 @@
+"""What every estimator does around a solver: callbacks, progress, budget, and a warning when the target was missed."""
+
+import warnings
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from ..callbacks import CallbackSupportMixin, Progress
+from ..result import History, Result
+from ..solvers.loop import Budget
+
+
+class Certified(CallbackSupportMixin, BaseEstimator):
+    """An estimator whose model carries a certificate."""
+
+    def _drive(self, solver, problem, **start) -> Result:
+        """Solve `problem`, telling callbacks and the user; `start` is what the solver's `solve` takes."""
+        self.history_ = History()
+        context = self._init_callback_context(max_subtasks=self.max_iter)
+        context.call_on_fit_task_begin(estimator=self)
+        line = Progress() if self.verbose else None
+        if line is not None:
+            line.setup(self, context)
+        budget = Budget(self.tol, self.max_iter, self.max_time, effective_n_jobs(self.n_jobs), self._watch(context, line))
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        result = solver.solve(problem, budget, self.history_, seed=seed, average=not self.keep_duals, **start)
+        self.certificate_, self.history_, self.n_iter_ = result.certificate, result.history, result.n_iter
+        self._keep(result, problem)
+        context.call_on_fit_task_end(estimator=self)
+        if line is not None:
+            line.teardown(self, context)
+        if not result.certificate.converged:
+            warnings.warn(self._advice(result), ConvergenceWarning, stacklevel=5)
+        return result
+
+    def _keep(self, result: Result, problem) -> None:
+        """Set the fitted attributes of a kind of estimator."""
+        raise NotImplementedError
+
+    def _watch(self, context, line: Progress | None):
+        """What the loop calls after each pass: tells the callbacks, and whether one of them wants to stop."""
+
+        def watch(iteration: int) -> bool:
+            task = context.subcontext(task_name="pass")
+            task.call_on_fit_task_begin(estimator=self)
+            if line is not None:
+                line.on_fit_task_end(self, task)
+            return bool(task.call_on_fit_task_end(estimator=self))
+
+        return watch
+
+    def _advice(self, result: Result) -> str:
+        certificate = result.certificate
+        return (
+            f"{certificate.message} The relative duality gap is {certificate.relative_gap:.3g}, the target was tol={self.tol:g}; "
+            "the model is usable and its certificate true. Raise max_iter or max_time, loosen tol, lower C, or scale the "
+            "features (warm_start=True goes on from here)."
+        )

@@ -1,0 +1,262 @@
+"""`StructuredSVM`: max-margin learning of any structure."""
+
+from concurrent.futures import ThreadPoolExecutor
+from numbers import Integral, Real
+from typing import Any, NamedTuple
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from ..callbacks import with_callbacks
+from ..result import Result
+from ..solvers import NAMES, resolve
+from ..structured import StructuredProblem, pieces
+from ..structures.base import Structure, fresh
+from ..solvers.points import dual_coefficients, fits
+from .common import Certified
+
+
+class Last(NamedTuple):
+    """What the next fit may start from."""
+
+    data: Any
+    points: Any
+    w: np.ndarray
+
+
+class StructuredSVM(Certified):
+    """Structured support vector machine with a certificate: margin rescaling, one slack for each sample.
+
+    Minimises 1/2 ||w||^2 + C sum_i s_i max_y [ Delta(y_i, y) + w . phi(x_i, y) - w . phi(x_i, y_i) ].
+
+    Parameters
+    ----------
+    structure : Structure
+        What the outputs are: `maxmargin.structures.Chain()`, `Tree`, `Graph`, `Multiclass`, or a subclass of `Structure` of your
+        own. It is copied, and carries its own biases.
+    C : float, default=1.0
+        Weight of the losses against the regulariser. A mean form with parameter lam has C = 1 / (lam * n_samples).
+    tol : float, default=1e-3
+        The relative duality gap to certify: (primal - dual) / |primal| <= tol.
+    max_iter : int, default=10_000
+        Passes over the samples at the most.
+    max_time : float, optional
+        Seconds at the most. The model is then the best so far, with its true certificate and a ConvergenceWarning.
+    solver : str or solver object, default="auto"
+        "auto" is "dual_coordinate"; "frank_wolfe", "partial_linearization" and "exponentiated_gradient" are the others.
+    warm_start : bool, default=False
+        Start the next `fit` from the distributions over outputs of the last one, where the samples have the same shapes.
+    keep_duals : bool, default=False
+        Keep `dual_coef_`, and return exactly the weights that belong to it.
+    random_state : int, RandomState or None, default=None
+        Seed of the order of visits; an int makes runs repeatable.
+    n_jobs : int, optional
+        Threads for oracle calls: in the passes that evaluate the objective, in batch solvers, and in `predict`. Block steps
+        follow each other and use one. Structures in plain Python use one.
+    verbose : int, default=0
+        1 shows a line of progress on stderr.
+    dtype : {None, float32, float64}, default=None
+        What features are stored as; None keeps float32 and float64 and makes everything else float64.
+
+    Attributes
+    ----------
+    w_ : array
+        The weights, in the order of the structure's joint features.
+    structure_ : Structure
+        The structure as fitted, with its labels.
+    certificate_ : Certificate
+    history_ : History
+    n_iter_ : int
+        Passes made.
+    n_oracle_calls_ : int
+        Calls of the oracle during the iterations; evaluations of the objective come on top.
+    dual_coef_ : list, with keep_duals=True
+        For each sample, what its distribution over outputs is, times C s_i: pairs (output, coefficient) where the solver keeps
+        outputs, so that w_ = sum_i sum_j coefficient_ij (phi(x_i, y_i) - phi(x_i, y_ij)); else its marginals.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import maxmargin as mm
+    >>> rng = np.random.default_rng(0)
+    >>> y = [rng.integers(0, 2, size=5) for _ in range(20)]
+    >>> X = [np.eye(2)[labels] + 0.1 * rng.normal(size=(5, 2)) for labels in y]
+    >>> model = mm.StructuredSVM(mm.structures.Chain(), random_state=0).fit(X, y)
+    >>> model.certificate_.converged
+    True
+    >>> model.score(X, y) > 0.9
+    True
+    """
+
+    _parameter_constraints: dict[str, Any] = {
+        "structure": [Structure],
+        "C": [Interval(Real, 0.0, None, closed="neither")],
+        "tol": [Interval(Real, 0.0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "max_time": [Interval(Real, 0.0, None, closed="neither"), None],
+        "solver": [StrOptions(set(NAMES)), BaseEstimator],
+        "warm_start": ["boolean"],
+        "keep_duals": ["boolean"],
+        "random_state": ["random_state"],
+        "n_jobs": [Integral, None],
+        "verbose": ["verbose"],
+        "dtype": "no_validation",
+    }
+
+    def __init__(
+        self,
+        structure,
+        C=1.0,
+        *,
+        tol=1e-3,
+        max_iter=10_000,
+        max_time=None,
+        solver="auto",
+        warm_start=False,
+        keep_duals=False,
+        random_state=None,
+        n_jobs=None,
+        verbose=0,
+        dtype=None,
+    ):
+        self.structure = structure
+        self.C = C
+        self.tol = tol
+        self.max_iter = max_iter
+        self.max_time = max_time
+        self.solver = solver
+        self.warm_start = warm_start
+        self.keep_duals = keep_duals
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.dtype = dtype
+
+    @with_callbacks
+    def fit(self, X, y=None, sample_weight=None):
+        """Find the optimum to the relative duality gap `tol`.
+
+        Parameters
+        ----------
+        X : sequence of samples
+            Each as the structure wants it: for a Chain an array or CSR matrix (length, features).
+        y : sequence of outputs
+        sample_weight : array of shape (n_samples,), optional
+            Weights s_i >= 0; an integer weight equals that many repetitions of the sample.
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        data, weight = self._encoded(X, y, sample_weight)
+        last = getattr(self, "_last", None) if self.warm_start else None
+        self._fit(data, weight, last)
+        return self
+
+    def regularization_path(self, X, y, Cs, sample_weight=None) -> list:
+        """Fitted copies of this estimator for each C in `Cs`, each started from the one before it and certified.
+
+        Go from small to large C. The samples are encoded once.
+        """
+        Cs = np.asarray(Cs, dtype=np.float64)
+        if Cs.ndim != 1 or not np.all(np.isfinite(Cs)) or np.any(Cs <= 0):
+            raise ValueError("Cs must be a list of finite numbers > 0.")
+        self._validate_params()
+        model = clone(self)
+        data, weight = model._encoded(X, y, sample_weight)
+        fitted: list[StructuredSVM] = []
+        last = None
+        for C in Cs:
+            estimator = clone(self).set_params(C=float(C))
+            estimator.structure_ = model.structure_
+            if hasattr(self, "_skl_callbacks"):
+                estimator.set_callbacks(*self._skl_callbacks)
+            last = with_callbacks(type(estimator)._fit)(estimator, data, weight, last)
+            fitted.append(estimator)
+        return fitted
+
+    def predict(self, X):
+        """The best output of each sample: a list, or an array where outputs are single labels."""
+        check_is_fitted(self)
+        count = _count("X", X)
+        parts = [X[start:stop] for start, stop in pieces(count, effective_n_jobs(self.n_jobs))] if count else []
+        if len(parts) > 1:
+            with ThreadPoolExecutor(len(parts)) as pool:
+                found = list(pool.map(lambda part: self.structure_.decode_all(self.w_, part), parts))
+        else:
+            found = [self.structure_.decode_all(self.w_, part) for part in parts]
+        return self.structure_.outputs([output for part in found for output in part])
+
+    def score(self, X, y, sample_weight=None) -> float:
+        """How good predictions are: the share of right labels; for a structure in plain Python, minus the mean loss."""
+        if len(X) != len(y):
+            raise ValueError(f"X has {len(X)} samples, y has {len(y)}.")
+        return self.structure_.score_outputs(y, self.predict(X), sample_weight)
+
+    # ---- how ----------------------------------------------------------------------------------------------
+
+    def _encoded(self, X, y, sample_weight):
+        """Samples as solvers see them, and their weights."""
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        if self.dtype is not None and np.dtype(self.dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
+            raise ValueError(f"dtype must be None, float32 or float64; got {self.dtype!r}.")
+        counts = [_count(name, given) for name, given in (("X", X), ("y", y))]
+        if counts[0] != counts[1]:
+            raise ValueError(f"X has {counts[0]} samples, y has {counts[1]}.")
+        if counts[0] == 0:
+            raise ValueError("There are no samples: X is empty.")
+        weight = np.ones(counts[0])
+        if sample_weight is not None:
+            weight = np.asarray(sample_weight, dtype=np.float64)
+            if weight.shape != (counts[0],):
+                raise ValueError(f"sample_weight must have one number for each of the {counts[0]} samples; got shape {weight.shape}.")
+            if not np.all(np.isfinite(weight)) or np.any(weight < 0) or not np.any(weight > 0):
+                raise ValueError("sample_weight must be finite and not negative, and not all zero.")
+        structure = fresh(self.structure)
+        structure.dtype_ = None if self.dtype is None else np.dtype(self.dtype)
+        size = structure.size(X, y)
+        data = structure.encode(X, y)
+        if size != (found := structure.joint_feature(X[0], y[0]).size):
+            raise ValueError(f"{type(structure).__name__}.size says {size} weights, joint_feature has {found} numbers.")
+        self.structure_ = structure
+        return data, weight
+
+    def _fit(self, data, weight, last):
+        solver = resolve(self.solver)
+        problem = StructuredProblem(data, float(self.C) * weight)
+        start: dict[str, Any] = {}
+        if last is not None and fits(last.points, last.data, problem, solver):
+            start = {"duals": last.points, "weights": last.w}
+        result = self._drive(solver, problem, **start)
+        last = Last(data, result.duals, result.w)
+        self.__dict__.pop("_last", None)
+        if self.warm_start:
+            self._last = last
+        return last
+
+    def _keep(self, result: Result, problem: StructuredProblem) -> None:
+        self.w_ = self.structure_.flatten(result.w)
+        self.n_oracle_calls_ = result.oracle_calls
+        self.__dict__.pop("dual_coef_", None)
+        if self.keep_duals:
+            self.dual_coef_ = dual_coefficients(result.duals, problem, self.structure_)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.target_tags.required = True
+        return tags
+
+
+def _count(name: str, given) -> int:
+    """How many samples there are."""
+    if hasattr(given, "shape"):
+        return int(given.shape[0]) if len(given.shape) else 0
+    if not hasattr(given, "__len__") or isinstance(given, str | dict):
+        raise ValueError(f"{name} must be a sequence of samples; got {type(given).__name__}.")
+    return len(given)

@@ -1,0 +1,69 @@
+"""A multiclass problem as a structured one: every sample a single node. Weights have the same layout in both."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from .. import lanes
+from ..problem import BlockProblem
+from ..result import Result
+from ..structured import StructuredProblem
+from ..structures.base import interior
+from ..structures.forest import Forest, TreeMarginals
+from ..structures.graphs import FLOOR, NEVER, Graphs, Mixtures, mixtures_of
+from .working_set import Sets, empty, refresh
+
+
+def structured(problem: BlockProblem) -> StructuredProblem:
+    n, K = problem.n_examples, problem.n_classes
+    one_each, none = np.arange(n + 1), np.zeros(n + 1, np.int64)
+    no_edges, ones = np.zeros(0, np.int32), np.ones(n)
+    cost = lanes.table(lanes.pack(np.vstack([problem.cost, np.zeros((1, K))]), np.float64, fill=NEVER))
+    nodes = problem.label.astype(np.int32), np.zeros(n, np.uint8), cost, ones, problem.curvature, one_each, np.zeros(n, np.int64)
+    graphs = Graphs(problem.X, one_each, none, no_edges, no_edges, no_edges, *nodes, K, 0, problem.weight_shape[0])
+    root = np.full(n, -1, np.int32)
+    return StructuredProblem(Forest(graphs, root, root, np.zeros(0, np.int8), np.zeros(n), False), problem.cap)
+
+
+def masses(problem: BlockProblem, duals: np.ndarray) -> np.ndarray:
+    """The distribution over classes that rows of duals stand for."""
+    cap = np.where(problem.cap > 0, problem.cap, 1.0)
+    p = -duals / cap[:, None]
+    p[np.arange(len(p)), problem.label] += 1.0
+    p = np.maximum(p, 0.0)
+    return p / p.sum(axis=1, keepdims=True)
+
+
+def points(problem: BlockProblem, duals: np.ndarray, kind: str):
+    """Points of a kind for a hot start."""
+    p, data = masses(problem, duals), structured(problem).data
+    if kind == "sets":
+        used = p > 0
+        sets = empty(np.ones(len(p), np.int64), np.maximum(2 * used.sum(axis=1), 4))
+        sample, label = np.nonzero(used)
+        place = np.arange(sample.size) - np.concatenate([[0], np.cumsum(used.sum(axis=1))])[sample]
+        sets.size[:] = used.sum(axis=1)
+        sets.mass[sets.slot[sample] + place] = p[sample, label]
+        sets.codes[sets.code_at[sample] + place] = label
+        return refresh(sets, data)
+    found = mixtures_of(data) if kind == "mixtures" else interior(data, 1.0)
+    found.node.flat[:, : problem.n_classes] = p if kind == "mixtures" else np.maximum(p, FLOOR)
+    return found
+
+
+def with_rows(result: Result, problem: BlockProblem) -> Result:
+    """The result with the duals of the multiclass problem: rows that sum to zero."""
+    found, n, K = result.duals, problem.n_examples, problem.n_classes
+    p = np.zeros((n, K))
+    if isinstance(found, Sets):
+        for i in range(n):
+            slots = slice(found.slot[i], found.slot[i] + found.size[i])
+            codes = found.codes[found.code_at[i] : found.code_at[i] + found.size[i]]
+            np.add.at(p[i], codes, found.mass[slots])
+    else:
+        assert isinstance(found, Mixtures | TreeMarginals)
+        p[:] = found.node.flat[:, :K]
+    rows = -p * problem.cap[:, None]
+    rows[np.arange(n), problem.label] = 0.0
+    rows[np.arange(n), problem.label] = -rows.sum(axis=1)
+    return replace(result, duals=rows)
