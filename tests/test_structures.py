@@ -451,6 +451,15 @@ def test_separators_hold_every_edge_and_follow_the_running_intersection(size, da
             assert set(own[:-1]) <= set(members[own[-1]])
 
 
+@pytest.mark.parametrize(("rows_", "columns", "width"), [(2, 7, 2), (5, 5, 5), (10, 10, 10), (30, 6, 7)])
+def test_tree_width_found_on_grids(rows_, columns, width):
+    number = np.arange(rows_ * columns).reshape(rows_, columns)
+    pairs = (number[:, :-1], number[:, 1:]), (number[:-1], number[1:])
+    edges = np.concatenate([np.stack([u.ravel(), v.ravel()], axis=1) for u, v in pairs])
+    _, members = separators(number.size, edges, elimination_order(number.size, edges, "It"))
+    assert max(map(len, members)) <= width
+
+
 @given(st.integers(2, 3), st.integers(2, 5), st.data())
 def test_any_small_graph(K, size, data):
     pairs = [(u, v) for u in range(size) for v in range(size) if u != v]

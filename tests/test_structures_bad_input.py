@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from maxmargin.structures import Chain, Graph, Multiclass, Tree
+from maxmargin.structures import Chain, Graph, Multiclass, Tree, graph
 
 RNG = np.random.default_rng(0)
 X = [RNG.normal(size=(L, 3)) for L in (2, 4, 3)]
@@ -296,6 +296,7 @@ def test_a_cycle_is_not_a_tree():
 
 def test_a_cycle_needs_networkx(monkeypatch):
     monkeypatch.setitem(sys.modules, "networkx", None)
+    graph._elimination.cache_clear()
     s = Graph()
     given = graphs(replaced(EDGES, 2, CYCLE))
     s.size(given, Y)

@@ -1,15 +1,17 @@
 """Any graph of small tree-width: every node has a label, nodes joined by an edge depend on each other."""
 
+from functools import lru_cache
+
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.csgraph import connected_components
+from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from .edges import Edged
-from .junction import Plan, junction, plan_of, separators
+from .junction import Plan, eliminated, junction, plan_of, separators
 from .labelling import Layout
 from .rooted import rooted
 
-FILL_UP_TO = 200  # nodes; beyond, only the ordering by degree is tried: the one by fill takes seconds
+FILL_UP_TO = 600  # nodes; beyond, the ordering by fill is not tried: it takes seconds
 
 
 class Graph(Edged):
@@ -70,8 +72,7 @@ class Graph(Edged):
 
 
 def is_forest(size: int, edges: np.ndarray) -> bool:
-    matrix = sp.coo_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(size, size))
-    return len(edges) == size - connected_components(matrix, directed=False, return_labels=False)
+    return len(edges) == size - connected_components(_adjacency(size, edges), directed=False, return_labels=False)
 
 
 def _plan_of_forest(layout: Layout, K: int) -> Plan:
@@ -81,21 +82,37 @@ def _plan_of_forest(layout: Layout, K: int) -> Plan:
 
 
 def elimination_order(size: int, edges: np.ndarray, which: str) -> list[int]:
-    """The nodes in an order of elimination with small cliques."""
+    """The nodes in an order of elimination with small cliques: the best of smallest degree, smallest fill and, which is the
+    one for grids, smallest bandwidth."""
     try:
-        import networkx as nx
-        from networkx.algorithms.approximation import treewidth_min_degree, treewidth_min_fill_in
+        return list(_elimination(size, edges.tobytes()))
     except ImportError:
         raise ImportError(f"{which} has a cycle, for which networkx is needed: pip install 'maxmargin[graph]'.") from None
-    graph = nx.Graph(edges.tolist())
+
+
+@lru_cache(maxsize=256)  # samples that are decoded one by one mostly share their shape
+def _elimination(size: int, edges: bytes) -> tuple[int, ...]:
+    import networkx as nx
+    from networkx.algorithms.approximation import treewidth_min_degree, treewidth_min_fill_in
+
+    pairs = np.frombuffer(edges, np.int64).reshape(-1, 2)
+    graph = nx.Graph(pairs.tolist())
     graph.add_nodes_from(range(size))
     tries = [treewidth_min_degree(graph)]
     if size <= FILL_UP_TO:
         tries.append(treewidth_min_fill_in(graph))
-    _, bags = min(tries, key=lambda found: found[0])
+    width, bags = min(tries, key=lambda found: found[0])
+    band = reverse_cuthill_mckee(_adjacency(size, pairs), symmetric_mode=True).tolist()
+    if all(len(left) < width for _, left in eliminated(size, pairs, band)):
+        return tuple(band)
     root = next(iter(bags))
     above = nx.dfs_predecessors(bags, root)
-    order = []
+    order: list[int] = []
     for bag in nx.dfs_postorder_nodes(bags, root):  # a node goes with the last of its bags on the way to the root
         order += sorted(bag - above.get(bag, frozenset()))
-    return order
+    return tuple(order)
+
+
+def _adjacency(size: int, edges: np.ndarray) -> sp.csr_array:
+    ends = np.concatenate([edges, edges[:, ::-1]])
+    return sp.csr_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(size, size))

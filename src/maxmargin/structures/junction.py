@@ -10,6 +10,7 @@ A distribution that factors over the cliques is the product of p(node | separato
 tables themselves: log mu_clique - log mu_separator, the latter being the sums of the rows.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -384,20 +385,26 @@ def samples(data: Junction) -> int:
 # ---- building --------------------------------------------------------------------------------------------
 
 
-def separators(size: int, edges: np.ndarray, elimination: list[int]) -> tuple[np.ndarray, list[list[int]]]:
-    """The order of nodes, and the separator of each by its place in that order, ascending."""
+def eliminated(size: int, edges: np.ndarray, elimination: list[int]) -> Iterator[tuple[int, set[int]]]:
+    """Each node with the neighbours, by edges or fill, that are left when it is eliminated."""
     near: list[set[int]] = [set() for _ in range(size)]
     for u, v in edges.tolist():
         near[u].add(v)
         near[v].add(u)
-    number = np.empty(size, np.int64)
-    number[elimination] = np.arange(size - 1, -1, -1)
-    found: list[list[int]] = [[] for _ in range(size)]
     for node in elimination:
         left = near[node]
+        yield node, left
         for other in left:
             near[other] |= left
             near[other] -= {node, other}
+
+
+def separators(size: int, edges: np.ndarray, elimination: list[int]) -> tuple[np.ndarray, list[list[int]]]:
+    """The order of nodes, and the separator of each by its place in that order, ascending."""
+    number = np.empty(size, np.int64)
+    number[elimination] = np.arange(size - 1, -1, -1)
+    found: list[list[int]] = [[] for _ in range(size)]
+    for node, left in eliminated(size, edges, elimination):
         found[number[node]] = sorted(int(number[other]) for other in left)
     return np.array(elimination[::-1]), found
 
