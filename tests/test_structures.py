@@ -9,6 +9,8 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
@@ -391,7 +393,8 @@ def test_multiclass_outputs_are_labels():
     scores = X @ w[:9].reshape(3, 3).T + w[9:]
     expected = [["a", "b", "c"][k] for k in scores.argmax(axis=1)]
     sparse = sp.csr_array(X)
-    for same in (X, list(X), X.tolist(), sparse, [sparse[[i]] for i in range(6)], np.asfortranarray(X)):
+    frames = [pd.DataFrame(X), pl.DataFrame(X), pd.Series(list(X))]
+    for same in (X, list(X), X.tolist(), sparse, [sparse[[i]] for i in range(6)], np.asfortranarray(X), *frames):
         assert s.decode_all(w, same) == expected
     assert s.decode(w, X[0]) == expected[0]
     assert s.loss("a", "b") == 1.0

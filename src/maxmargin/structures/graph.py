@@ -17,8 +17,9 @@ FILL_UP_TO = 600  # nodes; beyond, the ordering by fill is not tried: it takes s
 class Graph(Edged):
     """Labels of the nodes of any graph, with exact inference on a junction tree.
 
-    Time and memory grow with K^(tree-width + 1): a cycle has tree-width 2, a grid that of its shorter side. Samples that are
-    all forests are handled as by `Tree`; cycles need the package networkx, `maxmargin[graph]`.
+    Time and memory grow with K^(tree-width + 1): a cycle has tree-width 2, a grid that of its shorter side. Solvers that work
+    with marginals keep a table of that size for each node of each sample, the others only one for each node of the largest.
+    Samples that are all forests are handled as by `Tree`; cycles need the package networkx, `maxmargin[graph]`.
 
     Weights: one for each label and feature, a bias for each label, and a table of pairs of labels for each type of edge,
     read by [label of u, label of v] for an edge (u, v): K (features + 1 + types K) in all.

@@ -44,7 +44,8 @@ class Multiclass(Labelling):
 
     def _matrix(self, X):
         """A row for each sample."""
-        if sp.issparse(X) or (isinstance(X, np.ndarray) and X.dtype != object) or hasattr(X, "iloc"):
+        framed = not isinstance(X, np.ndarray) and len(getattr(X, "shape", ())) == 2  # pandas, polars
+        if sp.issparse(X) or (isinstance(X, np.ndarray) and X.dtype != object) or framed:
             matrix = numeric(X, "X")
             if matrix.ndim != 2:
                 raise ValueError(f"X must have two dimensions, samples and features; got {matrix.ndim}.")
