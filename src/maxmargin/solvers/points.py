@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 
 from ..structured import StructuredProblem
-from ..structures.base import weight_shape
+from ..structures.base import truths, weight_shape
 from ..structures.custom import Custom, CustomMarginals, CustomMixtures
 from ..structures.graphs import Mixtures
-from .working_set import Sets
+from .working_set import CODES, MASS, SIZE, SLOT, Sets
 
 
 def fits(points: Any, data: Any, problem: StructuredProblem, solver) -> bool:
@@ -55,13 +55,11 @@ def dual_coefficients(points: Any, problem: StructuredProblem, structure) -> lis
 
 
 def _outputs(sets: Sets, problem: StructuredProblem, structure, i: int) -> list:
-    size = (sets.code_at[i + 1] if i + 1 < sets.size.size else sets.codes.size) - sets.code_at[i]
-    length = size // sets.room[i]
-    found = []
-    for j in range(sets.size[i]):
-        mass = sets.mass[sets.slot[i] + j]
+    length, found = truths(problem.data)[1][i], []
+    for j in range(sets.sample[i, SIZE]):
+        mass = sets.slots[sets.sample[i, SLOT] + j, MASS]
         if mass > 0.0:
-            code = sets.codes[sets.code_at[i] + j * length :][:length]
+            code = sets.codes[sets.sample[i, CODES] + j * length :][:length]
             found.append((_output(problem.data, structure, i, code), float(problem.cap[i] * mass)))
     return found
 

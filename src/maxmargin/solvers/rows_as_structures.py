@@ -11,7 +11,7 @@ from ..structured import StructuredProblem
 from ..structures.base import interior
 from ..structures.forest import Forest, TreeMarginals
 from ..structures.graphs import FLOOR, NEVER, Graphs, Mixtures, mixtures_of
-from .working_set import Sets, empty, refresh
+from .working_set import CODES, MASS, SIZE, SLOT, Sets, empty, refresh, within
 
 
 def structured(problem: BlockProblem) -> StructuredProblem:
@@ -42,9 +42,9 @@ def points(problem: BlockProblem, duals: np.ndarray, kind: str):
         sets = empty(np.ones(len(p), np.int64), np.maximum(2 * used.sum(axis=1), 4))
         sample, label = np.nonzero(used)
         place = np.arange(sample.size) - np.concatenate([[0], np.cumsum(used.sum(axis=1))])[sample]
-        sets.size[:] = used.sum(axis=1)
-        sets.mass[sets.slot[sample] + place] = p[sample, label]
-        sets.codes[sets.code_at[sample] + place] = label
+        sets.sample[:, SIZE] = used.sum(axis=1)
+        sets.slots[sets.sample[sample, SLOT] + place, MASS] = p[sample, label]
+        sets.codes[sets.sample[sample, CODES] + place] = label
         return refresh(sets, data)
     found = mixtures_of(data) if kind == "mixtures" else interior(data, 1.0)
     found.node.flat[:, : problem.n_classes] = p if kind == "mixtures" else np.maximum(p, FLOOR)
@@ -56,10 +56,9 @@ def with_rows(result: Result, problem: BlockProblem) -> Result:
     found, n, K = result.duals, problem.n_examples, problem.n_classes
     p = np.zeros((n, K))
     if isinstance(found, Sets):
-        for i in range(n):
-            slots = slice(found.slot[i], found.slot[i] + found.size[i])
-            codes = found.codes[found.code_at[i] : found.code_at[i] + found.size[i]]
-            np.add.at(p[i], codes, found.mass[slots])
+        size = found.sample[:, SIZE]
+        codes = found.codes[within(found.sample[:, CODES], size)]
+        np.add.at(p, (np.repeat(np.arange(n), size), codes), found.slots[within(found.sample[:, SLOT], size), MASS])
     else:
         assert isinstance(found, Mixtures | TreeMarginals)
         p[:] = found.node.flat[:, :K]

@@ -30,7 +30,7 @@ from ..structures.base import (
     push,
     score_of,
     tally,
-    truth,
+    truths,
     withdraw,
     worst,
 )
@@ -47,21 +47,22 @@ TRUST = 0.5  # part of the last oracle's promise that an output met before must 
 DUST = 1e-15  # mass below this is rounding
 
 
-class Sets(NamedTuple):
-    """The sets of all samples one after another; slot 0 of a sample begins as its true output, with all mass."""
+SIZE, ROOM, SLOT, CODES, GRAM, CROWDED = range(6)  # the columns of Sets.sample
+MASS, BEFORE, LOSS, USED = range(4)  # the columns of Sets.slots
 
-    size: np.ndarray  # (samples,) outputs in use
-    room: np.ndarray  # (samples,) and at the most
-    slot: np.ndarray  # (samples,) where they start
-    code_at: np.ndarray  # (samples,) where their codes start
-    gram_at: np.ndarray  # (samples,) where their inner products start, room x room
-    mass: np.ndarray  # (slots,) sums to one over a sample
-    before: np.ndarray  # (slots,) the mass after the pass before
-    loss: np.ndarray  # (slots,)
-    used: np.ndarray  # (slots,) the last pass in which the output had mass or was found
+
+class Sets(NamedTuple):
+    """The sets of all samples one after another. Few arrays with several columns: the time to compile a kernel grows with the
+    number of arrays that its functions hand on."""
+
+    # For each sample: outputs in use, and at the most; where its slots start, its codes, and its inner products (room x
+    # room); 1 where there was no room for an output.
+    sample: np.ndarray
+    # For each slot: the mass of the output, which sums to one over a sample; the same after the pass before; the loss; the
+    # last pass in which the output had mass or was found.
+    slots: np.ndarray
     codes: np.ndarray
-    gram: np.ndarray
-    crowded: np.ndarray  # (samples,) 1 where there was no room for an output
+    gram: np.ndarray  # NaN where it was not needed yet
 
 
 class Pairwise(NamedTuple):
@@ -86,7 +87,7 @@ class Corrective(NamedTuple):
 @jitable
 def begin(data, sets, i, j):
     """Where the code of output j starts (compiled code that counts no references cannot return the slice itself)."""
-    return sets.code_at[i] + j * length(data, i)
+    return sets.sample[i, CODES] + j * length(data, i)
 
 
 @jitable
@@ -99,8 +100,8 @@ def same(a, b):
 
 @withdraw.register(Sets)
 def _(points, data, i, room):
-    for j in range(points.size[i]):
-        mass = points.mass[points.slot[i] + j]
+    for j in range(points.sample[i, SIZE]):
+        mass = points.slots[points.sample[i, SLOT] + j, MASS]
         if mass > 0.0:
             tally(data, i, -mass, points.codes[begin(data, points, i, j) : begin(data, points, i, j + 1)], room)
 
@@ -108,39 +109,43 @@ def _(points, data, i, room):
 @expected_loss.register(Sets)
 def _(points, data, i):
     total = 0.0
-    for s in range(points.slot[i], points.slot[i] + points.size[i]):
-        total += points.mass[s] * points.loss[s]
+    for s in range(points.sample[i, SLOT], points.sample[i, SLOT] + points.sample[i, SIZE]):
+        total += points.slots[s, MASS] * points.slots[s, LOSS]
     return total
 
 
 @jitable_call
 def insert(data, sets, i, room, now):
     """Put room.code into the set of sample i; returns its place, or -1 if every output there has mass and the set is full."""
-    slot, size = sets.slot[i], sets.size[i]
+    slot, size = sets.sample[i, SLOT], sets.sample[i, SIZE]
     place = -1
     for j in range(size):
         if same(sets.codes[begin(data, sets, i, j) : begin(data, sets, i, j + 1)], room.code):
-            sets.used[slot + j] = now
+            sets.slots[slot + j, USED] = now
             return j
-    if size < sets.room[i]:
+    if size < sets.sample[i, ROOM]:
         place = size
-        sets.size[i] = size + 1
+        sets.sample[i, SIZE] = size + 1
     else:
         for j in range(size):
-            if sets.mass[slot + j] <= 0.0 and sets.before[slot + j] <= 0.0 and (place < 0 or sets.used[slot + j] < sets.used[slot + place]):
+            if sets.slots[slot + j, MASS] <= 0.0 and sets.slots[slot + j, BEFORE] <= 0.0 and (place < 0 or sets.slots[slot + j, USED] < sets.slots[slot + place, USED]):
                 place = j
         if place < 0:
-            sets.crowded[i] = 1
+            sets.sample[i, CROWDED] = 1
             return -1
         forget(data, i, sets.codes[begin(data, sets, i, place) : begin(data, sets, i, place + 1)])
     code = sets.codes[begin(data, sets, i, place) : begin(data, sets, i, place + 1)]
     for p in range(code.size):
         code[p] = room.code[p]
-    sets.mass[slot + place], sets.before[slot + place], sets.used[slot + place] = 0.0, 0.0, now
-    sets.loss[slot + place] = loss_of(data, i, code)
+    sets.slots[slot + place, MASS], sets.slots[slot + place, BEFORE], sets.slots[slot + place, USED] = 0.0, 0.0, now
+    sets.slots[slot + place, LOSS] = loss_of(data, i, code)
+    at, wide = sets.sample[i, GRAM], sets.sample[i, ROOM]
+    if np.isnan(sets.gram[at]):  # the true output, which was put there without
+        first = sets.codes[begin(data, sets, i, 0) : begin(data, sets, i, 1)]
+        against(data, i, room, first)
+        sets.gram[at] = inner(data, i, room, first)
     against(data, i, room, code)
-    at, wide = sets.gram_at[i], sets.room[i]
-    for j in range(sets.size[i]):
+    for j in range(sets.sample[i, SIZE]):
         product = inner(data, i, room, sets.codes[begin(data, sets, i, j) : begin(data, sets, i, j + 1)])
         sets.gram[at + place * wide + j] = product
         sets.gram[at + j * wide + place] = product
@@ -156,13 +161,13 @@ def distance(gram, at, wide, j, k):
 @jitable_call
 def move(sets, i, h, cap, j, k):
     """The best move of mass from output k to output j; returns the rise of the dual."""
-    slot, at, wide = sets.slot[i], sets.gram_at[i], sets.room[i]
+    slot, at, wide = sets.sample[i, SLOT], sets.sample[i, GRAM], sets.sample[i, ROOM]
     slope, bend = h[j] - h[k], cap * distance(sets.gram, at, wide, j, k)
-    most = sets.mass[slot + k]
+    most = sets.slots[slot + k, MASS]
     step = most if slope >= bend * most else slope / bend
-    sets.mass[slot + j] += step
-    sets.mass[slot + k] = 0.0 if step >= most else most - step
-    for t in range(sets.size[i]):
+    sets.slots[slot + j, MASS] += step
+    sets.slots[slot + k, MASS] = 0.0 if step >= most else most - step
+    for t in range(sets.sample[i, SIZE]):
         h[t] -= cap * step * (sets.gram[at + t * wide + j] - sets.gram[at + t * wide + k])
     return cap * step * (slope - 0.5 * step * bend)
 
@@ -170,9 +175,9 @@ def move(sets, i, h, cap, j, k):
 @jitable
 def least(sets, i, h):
     """The output with mass whose h is smallest."""
-    slot, k = sets.slot[i], -1
-    for j in range(sets.size[i]):
-        if sets.mass[slot + j] > 0.0 and (k < 0 or h[j] < h[k]):
+    slot, k = sets.sample[i, SLOT], -1
+    for j in range(sets.sample[i, SIZE]):
+        if sets.slots[slot + j, MASS] > 0.0 and (k < 0 or h[j] < h[k]):
             k = j
     return k
 
@@ -191,42 +196,42 @@ def _(method, sets, i, h, cap, found):
 
 @improve.register(Away)
 def _(method, sets, i, h, cap, found):
-    slot, at, wide, size = sets.slot[i], sets.gram_at[i], sets.room[i], sets.size[i]
+    slot, at, wide, size = sets.sample[i, SLOT], sets.sample[i, GRAM], sets.sample[i, ROOM], sets.sample[i, SIZE]
     k, mean = least(sets, i, h), 0.0
     for j in range(size):
-        mean += sets.mass[slot + j] * h[j]
+        mean += sets.slots[slot + j, MASS] * h[j]
     forward, backward = h[found] - mean, mean - h[k]
-    if sets.mass[slot + k] >= 1.0 or forward >= backward:
+    if sets.slots[slot + k, MASS] >= 1.0 or forward >= backward:
         to, slope, most, sign = found, forward, 1.0, 1.0
     else:
-        to, slope, most, sign = k, backward, sets.mass[slot + k] / (1.0 - sets.mass[slot + k]), -1.0
+        to, slope, most, sign = k, backward, sets.slots[slot + k, MASS] / (1.0 - sets.slots[slot + k, MASS]), -1.0
     bend = 0.0  # ||phi_to - mean phi||^2
     for j in range(size):
-        left = sets.mass[slot + j] - (1.0 if j == to else 0.0)
+        left = sets.slots[slot + j, MASS] - (1.0 if j == to else 0.0)
         for t in range(size):
-            bend += left * (sets.mass[slot + t] - (1.0 if t == to else 0.0)) * sets.gram[at + j * wide + t]
+            bend += left * (sets.slots[slot + t, MASS] - (1.0 if t == to else 0.0)) * sets.gram[at + j * wide + t]
     bend *= cap
     step = most if slope >= bend * most else max(slope, 0.0) / bend
     for t in range(size):
         change = 0.0
         for j in range(size):
-            change += ((1.0 if j == to else 0.0) - sets.mass[slot + j]) * sets.gram[at + t * wide + j]
+            change += ((1.0 if j == to else 0.0) - sets.slots[slot + j, MASS]) * sets.gram[at + t * wide + j]
         h[t] -= cap * sign * step * change
     for j in range(size):
-        sets.mass[slot + j] += sign * step * ((1.0 if j == to else 0.0) - sets.mass[slot + j])
+        sets.slots[slot + j, MASS] += sign * step * ((1.0 if j == to else 0.0) - sets.slots[slot + j, MASS])
     if sign < 0.0 and step >= most:
-        sets.mass[slot + k] = 0.0
+        sets.slots[slot + k, MASS] = 0.0
     return cap * step * (slope - 0.5 * step * bend)
 
 
 @improve.register(Corrective)
 def _(method, sets, i, h, cap, found):
-    slot, at, wide, size = sets.slot[i], sets.gram_at[i], sets.room[i], sets.size[i]
+    slot, at, wide, size = sets.sample[i, SLOT], sets.sample[i, GRAM], sets.sample[i, ROOM], sets.sample[i, SIZE]
     rise, first = 0.0, -1.0
     for _ in range(method.most * size):
         top, mean = 0, 0.0
         for j in range(size):
-            mean += sets.mass[slot + j] * h[j]
+            mean += sets.slots[slot + j, MASS] * h[j]
             if h[j] > h[top]:
                 top = j
         gap = h[top] - mean
@@ -236,9 +241,9 @@ def _(method, sets, i, h, cap, found):
             break
         k, best = -1, 0.0  # from where the move raises the dual most, were there no bounds
         for j in range(size):
-            if sets.mass[slot + j] > 0.0 and h[j] < h[top]:
+            if sets.slots[slot + j, MASS] > 0.0 and h[j] < h[top]:
                 slope, bend = h[top] - h[j], cap * distance(sets.gram, at, wide, top, j)
-                most = sets.mass[slot + j]
+                most = sets.slots[slot + j, MASS]
                 step = most if slope >= bend * most else slope / bend
                 gain = step * (slope - 0.5 * step * bend)
                 if gain > best:
@@ -290,11 +295,11 @@ def patience(trust):
 @jitable
 def survey(sets, data, i, room, h):
     """h of each output in the set; returns the place of the largest and their mean."""
-    slot, top, mean = sets.slot[i], 0, 0.0
-    for j in range(sets.size[i]):
+    slot, top, mean = sets.sample[i, SLOT], 0, 0.0
+    for j in range(sets.sample[i, SIZE]):
         code = sets.codes[begin(data, sets, i, j) : begin(data, sets, i, j + 1)]
-        h[j] = sets.loss[slot + j] + score_of(data, i, room, code)
-        mean += sets.mass[slot + j] * h[j]
+        h[j] = sets.slots[slot + j, LOSS] + score_of(data, i, room, code)
+        mean += sets.slots[slot + j, MASS] * h[j]
         if h[j] > h[top]:
             top = j
     return top, mean
@@ -304,20 +309,20 @@ def survey(sets, data, i, room, h):
 def work_on(sets, data, i, W, cap, scratch, method):
     """Improve the distribution of sample i, given the place of its worst offender; the weights follow."""
     room, h, before, place, now = scratch
-    slot, size = sets.slot[i], sets.size[i]
-    h[place] = sets.loss[slot + place] + score_of(
+    slot, size = sets.sample[i, SLOT], sets.sample[i, SIZE]
+    h[place] = sets.slots[slot + place, LOSS] + score_of(
         data, i, room, sets.codes[begin(data, sets, i, place) : begin(data, sets, i, place + 1)]
     )
     for j in range(size):
-        before[j] = sets.mass[slot + j]
+        before[j] = sets.slots[slot + j, MASS]
     rise = improve(method, sets, i, h, cap, place)
     clear(data, i, room)
     for j in range(size):
-        change = sets.mass[slot + j] - before[j]
+        change = sets.slots[slot + j, MASS] - before[j]
         if change != 0.0:
             tally(data, i, -change, sets.codes[begin(data, sets, i, j) : begin(data, sets, i, j + 1)], room)
-        if sets.mass[slot + j] > 0.0:
-            sets.used[slot + j] = now
+        if sets.slots[slot + j, MASS] > 0.0:
+            sets.slots[slot + j, USED] = now
     push(data, i, cap, room, W)
     return rise
 
@@ -332,17 +337,17 @@ def reach(sets, data, W, cap, room, reached, t):
     gain = 0.0
     for i in range(cap.size):
         far, slope, moved = t, 0.0, False
-        slot, size = sets.slot[i], sets.size[i]
+        slot, size = sets.sample[i, SLOT], sets.sample[i, SIZE]
         for s in range(slot, slot + size):
-            change = sets.mass[s] - sets.before[s]
-            slope += change * sets.loss[s]
+            change = sets.slots[s, MASS] - sets.slots[s, BEFORE]
+            slope += change * sets.slots[s, LOSS]
             moved = moved or change != 0.0
-            if sets.mass[s] + far * change < 0.0:
-                far = -sets.mass[s] / change
+            if sets.slots[s, MASS] + far * change < 0.0:
+                far = -sets.slots[s, MASS] / change
         if moved and far != t:
             clear(data, i, room)
             for j in range(size):
-                change = sets.mass[slot + j] - sets.before[slot + j]
+                change = sets.slots[slot + j, MASS] - sets.slots[slot + j, BEFORE]
                 if change != 0.0:
                     code = sets.codes[begin(data, sets, i, j) : begin(data, sets, i, j + 1)]
                     tally(data, i, (t - far) * change, code, room)
@@ -356,53 +361,26 @@ def reach(sets, data, W, cap, room, reached, t):
 def commit(sets, reached, accept):
     """Take the extrapolated masses, or not, and remember those of this pass."""
     for i in range(reached.size):
-        for s in range(sets.slot[i], sets.slot[i] + sets.size[i]):
-            mass = sets.mass[s]
+        for s in range(sets.sample[i, SLOT], sets.sample[i, SLOT] + sets.sample[i, SIZE]):
+            mass = sets.slots[s, MASS]
             if accept:
-                new = mass + reached[i] * (mass - sets.before[s])
-                sets.mass[s] = new if new > DUST else 0.0
-            sets.before[s] = mass
+                new = mass + reached[i] * (mass - sets.slots[s, BEFORE])
+                sets.slots[s, MASS] = new if new > DUST else 0.0
+            sets.slots[s, BEFORE] = mass
 
 
 # ---- making and growing sets -----------------------------------------------------------------------------
 
 
 @kernel
-def lengths(data, result):
-    for i in range(result.size):
-        result[i] = length(data, i)
-
-
-@kernel
-def fill_truth(sets, data, room):
-    for i in range(sets.size.size):
-        truth(data, i, room.code)
-        insert(data, sets, i, room, 0)
-        sets.mass[sets.slot[i]] = 1.0
-
-
-@kernel
-def copy_sets(old, new, data):
-    for i in range(old.size.size):
-        new.size[i] = old.size[i]
-        for j in range(old.size[i]):
-            a, b = old.slot[i] + j, new.slot[i] + j
-            new.mass[b], new.before[b], new.loss[b], new.used[b] = old.mass[a], old.before[a], old.loss[a], old.used[a]
-            for p in range(length(data, i)):
-                new.codes[begin(data, new, i, j) + p] = old.codes[begin(data, old, i, j) + p]
-            for k in range(old.size[i]):
-                new.gram[new.gram_at[i] + j * new.room[i] + k] = old.gram[old.gram_at[i] + j * old.room[i] + k]
-
-
-@kernel
 def refresh_sets(sets, data, room):
     """Losses and inner products anew, for codes that come from elsewhere."""
-    for i in range(sets.size.size):
-        at, wide = sets.gram_at[i], sets.room[i]
-        for j in range(sets.size[i]):
+    for i in range(sets.sample.shape[0]):
+        at, wide = sets.sample[i, GRAM], sets.sample[i, ROOM]
+        for j in range(sets.sample[i, SIZE]):
             code = sets.codes[begin(data, sets, i, j) : begin(data, sets, i, j + 1)]
-            sets.loss[sets.slot[i] + j] = loss_of(data, i, code)
-            sets.before[sets.slot[i] + j] = sets.mass[sets.slot[i] + j]
+            sets.slots[sets.sample[i, SLOT] + j, LOSS] = loss_of(data, i, code)
+            sets.slots[sets.sample[i, SLOT] + j, BEFORE] = sets.slots[sets.sample[i, SLOT] + j, MASS]
             against(data, i, room, code)
             for k in range(j + 1):
                 product = inner(data, i, room, sets.codes[begin(data, sets, i, k) : begin(data, sets, i, k + 1)])
@@ -420,17 +398,44 @@ def _(points):
     return Sets(*(array.copy() for array in points))
 
 
+def starts(counts: np.ndarray) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
 def empty(size_of: np.ndarray, room: np.ndarray) -> Sets:
-    """Sets without outputs, with this much room for each sample's."""
+    """Sets without outputs, with this much room for each sample's; codes of `size_of` numbers."""
+    sample = np.zeros((room.size, 6), np.int64)
+    slot, code, gram = starts(room), starts(room * size_of), starts(room * room)
+    for column, values in ((ROOM, room), (SLOT, slot[:-1]), (CODES, code[:-1]), (GRAM, gram[:-1])):
+        sample[:, column] = values
+    return Sets(sample, np.zeros((int(slot[-1]), 4)), np.zeros(int(code[-1]), np.int32), np.full(int(gram[-1]), np.nan))
 
-    def starts(counts):
-        return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
-    slot, code_at, gram_at = starts(room), starts(room * size_of), starts(room * room)
-    slots = int(slot[-1])
-    whole = np.zeros(room.size, np.int64), room, slot[:-1], code_at[:-1], gram_at[:-1]
-    parts = np.zeros(slots), np.zeros(slots), np.zeros(slots), np.zeros(slots, np.int64)
-    return Sets(*whole, *parts, np.zeros(int(code_at[-1]), np.int32), np.zeros(int(gram_at[-1])), np.zeros(room.size, np.int8))
+def at_truth(data, room: int) -> Sets:
+    """Sets that hold the true output only."""
+    codes, size_of = truths(data)
+    sets = empty(size_of, np.full(size_of.size, room, np.int64))
+    sets.sample[:, SIZE] = 1
+    sets.slots[sets.sample[:, SLOT], MASS] = sets.slots[sets.sample[:, SLOT], BEFORE] = 1.0
+    sets.codes[within(sets.sample[:, CODES], size_of)] = codes
+    return sets
+
+
+def within(start: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """The numbers start_i, ..., start_i + count_i - 1 for all i, one after another."""
+    return np.arange(int(count.sum())) + np.repeat(start - starts(count)[:-1], count)
+
+
+def grown(old: Sets, size_of: np.ndarray) -> Sets:
+    """The same sets with twice the room where there was none left."""
+    size, room = old.sample[:, SIZE], old.sample[:, ROOM]
+    new = empty(size_of, np.where(old.sample[:, CROWDED] == 1, 2 * room, room))
+    new.sample[:, SIZE] = size
+    new.slots[within(new.sample[:, SLOT], size)] = old.slots[within(old.sample[:, SLOT], size)]
+    new.codes[within(new.sample[:, CODES], size * size_of)] = old.codes[within(old.sample[:, CODES], size * size_of)]
+    sample, row = np.repeat(np.arange(size.size), room), within(np.zeros_like(room), room)  # the rows of all tables
+    new.gram[within(new.sample[sample, GRAM] + row * new.sample[sample, ROOM], room[sample])] = old.gram
+    return new
 
 
 class WorkingSets(StructuredRun):
@@ -440,18 +445,15 @@ class WorkingSets(StructuredRun):
         self.method, self.trust, self.momentum = method, trust, momentum
         self.memory, self.seen = 0, 0.0
         self.reached, self.asked = np.empty(problem.n_examples), np.zeros(problem.n_examples, np.int64)
-        self.sizes = np.empty(problem.n_examples, np.int64)
-        lengths(problem.data, self.sizes)
+        self.sizes = truths(problem.data)[1]
         super().__init__(problem, None if points is None else refresh(copied(points), problem.data), options)
         self.make_scratch()
 
     def start(self):
-        sets = empty(self.sizes, np.full(self.problem.n_examples, START, np.int64))
-        fill_truth(sets, self.problem.data, new_room(self.problem.data))
-        return sets
+        return at_truth(self.problem.data, START)
 
     def make_scratch(self) -> None:
-        most = int(self.points.room.max(initial=1))
+        most = int(self.points.sample[:, ROOM].max(initial=1))
         self.h, self.before = np.empty(most), np.empty(most)
 
     def visit(self, visit, level):
@@ -464,8 +466,9 @@ class WorkingSets(StructuredRun):
     def advance(self, stop):
         self.seen = 0.0
         estimate = super().advance(stop)
-        if self.points.crowded.any():
-            self.grow()
+        if self.points.sample[:, CROWDED].any():
+            self.points = grown(self.points, self.sizes)
+            self.make_scratch()
         return estimate
 
     def accelerate(self) -> None:
@@ -474,7 +477,7 @@ class WorkingSets(StructuredRun):
             return
         if self.passes == CALM_START:
             self.W_before = self.W.copy()
-            self.points.before[:] = self.points.mass
+            self.points.slots[:, BEFORE] = self.points.slots[:, MASS]
             return
         self.memory += 1
         t = min(self.memory / (self.memory + 3.0), FARTHEST)
@@ -489,14 +492,6 @@ class WorkingSets(StructuredRun):
             self.W, self.dual = ahead, dual
         else:
             self.W, self.memory = self.W.copy(), 0
-
-    def grow(self) -> None:
-        """Double the room of samples whose outputs all have mass."""
-        old = self.points
-        new = empty(self.sizes, np.where(old.crowded == 1, 2 * old.room, old.room))
-        copy_sets(old, new, self.problem.data)
-        self.points = new
-        self.make_scratch()
 
 
 @begin_run.register

@@ -222,6 +222,12 @@ def n_samples(data) -> int:
 
 
 @singledispatch
+def truths(data) -> tuple[np.ndarray, np.ndarray]:
+    """The codes of all true outputs, one after another, and the length of each."""
+    raise TypeError(f"{type(data).__name__} are not encoded samples.")
+
+
+@singledispatch
 def weight_shape(data) -> tuple[int, ...]:
     """The shape of the weights."""
     raise TypeError(f"{type(data).__name__} are not encoded samples.")

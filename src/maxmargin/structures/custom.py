@@ -35,6 +35,7 @@ from .base import (
     step_towards,
     tally,
     truth,
+    truths,
     vertices,
     weight_shape,
     withdraw,
@@ -149,6 +150,11 @@ class CustomRoom(Interpreted):
 @n_samples.register(Custom)
 def _(data):
     return len(data.X)
+
+
+@truths.register(Custom)
+def _(data):
+    return np.zeros(len(data.X), np.int32), np.ones(len(data.X), np.int64)
 
 
 @weight_shape.register(Custom)

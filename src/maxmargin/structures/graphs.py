@@ -361,6 +361,7 @@ def register(kind: type) -> None:
         (base.gain_of, graph_gain_of),
         (base.square_of, graph_square_of),
         (base.n_samples, samples_of),
+        (base.truths, truths_of),
         (base.weight_shape, shape_of),
         (base.new_room, room_of),
         (base.vertices, mixtures_of),
@@ -375,6 +376,10 @@ def _graphs_of(data):
 
 def samples_of(data) -> int:
     return data.graphs.start.size - 1
+
+
+def truths_of(data) -> tuple[np.ndarray, np.ndarray]:
+    return data.graphs.label, np.diff(data.graphs.start)
 
 
 def shape_of(data) -> tuple[int, ...]:

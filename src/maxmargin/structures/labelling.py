@@ -36,6 +36,7 @@ class Labelling(Structure):
     first_last_bias = False
     normalize_loss = False
     count_name = "n_labels"  # the parameter that gives the number of labels
+    dtype_: np.dtype | None = None  # of the features as they are stored; None keeps float32 and float64
 
     # ---- what a subclass says -----------------------------------------------------------------------------
 
@@ -200,6 +201,7 @@ class Labelling(Structure):
 
     def _tabled(self, matrix, start, edges, source, target, kind, place, order, label) -> Graphs:
         K, sizes = len(self.labels_), np.diff(start)
+        matrix = matrix if self.dtype_ is None else matrix.astype(self.dtype_, copy=False)
         table, gram_start = rows(matrix, float(self.bias), SPARSE_BELOW), starts(sizes**2)
         gram = np.empty(int(gram_start[-1]))
         with np.errstate(over="ignore", invalid="ignore"):
@@ -296,6 +298,18 @@ class Labelling(Structure):
     def _outputs(self, labels: np.ndarray, start: np.ndarray) -> list:
         """The labels of all nodes as an output for each sample."""
         return np.split(labels, start[1:-1])
+
+    def score_outputs(self, y_true, y_pred, sample_weight=None) -> float:
+        """The share of right labels."""
+        right, count = [], []
+        for i, (true, guess) in enumerate(zip(y_true, y_pred, strict=True)):
+            labels, guesses = self._labels_of(true, i), self._labels_of(guess, i)
+            if len(labels) != len(guesses):
+                raise ValueError(f"Sample {i} has {len(guesses)} nodes in X and {len(labels)} labels in y.")
+            right.append(sum(a == b for a, b in zip(labels, guesses, strict=True)))
+            count.append(len(labels))
+        weight = np.ones(len(right)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        return float(weight @ right) / float(weight @ count)
 
     def every_output(self, y, most: int) -> list | None:
         """All outputs of a sample whose true output is y; None if there are more than `most`."""

@@ -5,7 +5,7 @@ import scipy.sparse as sp
 
 from ..data.validate import checked_matrix
 from .forest import Forest
-from .labelling import Labelling, _distinct, check_finite, floating, numeric
+from .labelling import Labelling, _distinct, _label_array, check_finite, floating, numeric
 
 
 class Multiclass(Labelling):
@@ -103,6 +103,9 @@ class Multiclass(Labelling):
 
     def _outputs(self, labels, start):
         return labels.tolist()
+
+    def outputs(self, found):
+        return _label_array(found) if found else np.zeros(0, self.labels_.dtype)
 
     def every_output(self, y, most):
         return self.labels_.tolist() if len(self.labels_) <= most else None
