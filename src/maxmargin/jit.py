@@ -10,6 +10,7 @@ user's cache folder. If none of them can be written, kernels are compiled anew i
 as usual.
 """
 
+import pickle
 from collections.abc import Callable
 from functools import singledispatch
 from hashlib import sha256
@@ -69,6 +70,18 @@ def jitable(function: Callable) -> Callable:
     return register_jitable(**INLINED)(function)
 
 
+def forgiving(load: Callable) -> Callable:
+    """An index of another version of the package may name classes that are gone; its stamp would say so, but cannot be read."""
+
+    def load_index():
+        try:
+            return load()
+        except (AttributeError, ImportError, EOFError, pickle.UnpicklingError):
+            return {}
+
+    return load_index
+
+
 def compiled(function: Callable, *, cache: bool) -> Callable:
     """`function` compiled by numba; cached on disk when asked for and when a folder for it can be written."""
     if cache:
@@ -77,7 +90,9 @@ def compiled(function: Callable, *, cache: bool) -> Callable:
         except RuntimeError:  # numba found no folder it may write to
             return njit(**OPTIONS)(function)
         if hasattr(result, "_cache"):  # absent when compilation is switched off
-            result._cache._cache_file._source_stamp = STAMP
+            file = result._cache._cache_file
+            file._source_stamp = STAMP
+            file._load_index = forgiving(file._load_index)
         return result
     return njit(**OPTIONS)(function)
 

@@ -204,6 +204,12 @@ def prefetch(array, k):
 
 
 @jitable
+def increase(array, i, j, vector):
+    """array[i, j, :] += vector"""
+    store(array, i, j, add(load(array, i, j), vector))
+
+
+@jitable
 def magnitude_row(array, i):
     """the largest absolute value of array[i]"""
     result = array.dtype.type(0)
@@ -390,7 +396,7 @@ def _(typing, array, k):
 # of about 1e-15. Every instruction names its liberties: numba would give one without any leave to reorder, and the rounding
 # trick would be optimised away.
 
-EXP_TERMS = [1.0 / math.factorial(k) for k in range(12)]
+EXP_TERMS = [1.0 / math.factorial(k) for k in range(13)]
 LOG_TERMS = [2.0 / (2 * k + 1) for k in range(9)]
 ROUNDING = 1.5 * 2.0**52  # added and taken away again, it leaves the nearest integer, and that integer in the last bits
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # their sum is ln 2 to 80 bits

@@ -8,6 +8,7 @@ with p_i a distribution over the outputs of sample i; both depend on it through 
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ PIECES = 64  # the samples are evaluated in this many pieces, so that sums do no
 
 def pieces(n: int, count: int = PIECES) -> list[tuple[int, int]]:
     bounds = np.linspace(0, n, min(n, count) + 1).astype(int).tolist()
-    return list(zip(bounds[:-1], bounds[1:], strict=True))
+    return list(pairwise(bounds))
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 from ..callbacks import with_callbacks
 from ..result import Result
 from ..solvers import NAMES, resolve
+from ..solvers.points import dual_coefficients, fits
 from ..structured import StructuredProblem, pieces
 from ..structures.base import Structure, fresh
-from ..solvers.points import dual_coefficients, fits
 from .common import Certified
 
 
@@ -214,7 +214,7 @@ class StructuredSVM(Certified):
         if sample_weight is not None:
             weight = np.asarray(sample_weight, dtype=np.float64)
             if weight.shape != (counts[0],):
-                raise ValueError(f"sample_weight must have one number for each of the {counts[0]} samples; got shape {weight.shape}.")
+                raise ValueError(f"sample_weight has shape {weight.shape}; {counts[0]} numbers are needed, one for each sample.")
             if not np.all(np.isfinite(weight)) or np.any(weight < 0) or not np.any(weight > 0):
                 raise ValueError("sample_weight must be finite and not negative, and not all zero.")
         structure = fresh(self.structure)

@@ -32,7 +32,7 @@ def block_pass(points, data, W, cap, plan, visit, scratch, setting):
     step, longest, level = setting
     rise = 0.0
     for k in range(start, stop):
-        i = plan.order[k]
+        i = np.int64(plan.order[k])
         if cap[i] > 0.0:
             prepare(data, i, W, room)
             direct(points, data, i, room, temperature[i])

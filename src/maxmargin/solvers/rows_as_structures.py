@@ -9,20 +9,21 @@ from ..problem import BlockProblem
 from ..result import Result
 from ..structured import StructuredProblem
 from ..structures.base import interior
-from ..structures.forest import Forest, TreeMarginals
-from ..structures.graphs import FLOOR, NEVER, Graphs, Mixtures, mixtures_of
+from ..structures.forest import TreeMarginals
+from ..structures.graphs import FLOOR, LABEL, NEVER, Graphs, Mixtures, mixtures_of
+from ..structures.rooted import alone
 from .working_set import CODES, MASS, SIZE, SLOT, Sets, empty, refresh, within
 
 
 def structured(problem: BlockProblem) -> StructuredProblem:
     n, K = problem.n_examples, problem.n_classes
-    one_each, none = np.arange(n + 1), np.zeros(n + 1, np.int64)
-    no_edges, ones = np.zeros(0, np.int32), np.ones(n)
     cost = lanes.table(lanes.pack(np.vstack([problem.cost, np.zeros((1, K))]), np.float64, fill=NEVER))
-    nodes = problem.label.astype(np.int32), np.zeros(n, np.uint8), cost, ones, problem.curvature, one_each, np.zeros(n, np.int64)
-    graphs = Graphs(problem.X, one_each, none, no_edges, no_edges, no_edges, *nodes, K, 0, problem.weight_shape[0])
-    root = np.full(n, -1, np.int32)
-    return StructuredProblem(Forest(graphs, root, root, np.zeros(0, np.int8), np.zeros(n), False), problem.cap)
+    sample = np.stack([np.arange(n + 1), np.zeros(n + 1, np.int64), np.arange(n + 1)], axis=1)
+    node = np.zeros((n, 3), np.int32)
+    node[:, LABEL] = problem.label
+    shape = K, 0, problem.weight_shape[0]
+    graphs = Graphs(problem.X, sample, np.zeros((0, 3), np.int32), node, cost, np.ones(n), problem.curvature, *shape)
+    return StructuredProblem(alone(graphs), problem.cap)
 
 
 def masses(problem: BlockProblem, duals: np.ndarray) -> np.ndarray:

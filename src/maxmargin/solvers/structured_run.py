@@ -81,8 +81,8 @@ class StructuredRun(ABC):
         elif sampling == "uniform":
             self.plan.order[:] = self.random.integers(n, size=n)
         else:
-            share = np.maximum(self.shares, 0.0)
-            chance = UNSEEN / n + (1.0 - UNSEEN) * (share / share.sum() if share.sum() > 0 else 1.0 / n)
+            share = np.maximum(self.shares, 0.0) + np.finfo(float).tiny
+            chance = UNSEEN / n + (1.0 - UNSEEN) * share / share.sum()
             self.plan.order[:] = self.random.choice(n, size=n, p=chance / chance.sum())
         return n
 
@@ -116,10 +116,10 @@ class StructuredRun(ABC):
         """Visit every sample in the next pass."""
         np.minimum(self.plan.due, self.passes, out=self.plan.due)
 
-    def accelerate(self) -> None:
+    def accelerate(self) -> None:  # noqa: B027 - most runs have nothing to do here
         """Nothing to do between passes."""
 
-    def refine(self) -> None:
+    def refine(self) -> None:  # noqa: B027 - nor here
         """The iterations run in float64 already."""
 
     def exact_duals(self) -> Any:

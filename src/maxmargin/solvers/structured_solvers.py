@@ -1,5 +1,6 @@
 """Partial linearization and its two ends, Frank-Wolfe and exponentiated gradient, as users name them."""
 
+import sys
 from numbers import Real
 
 import numpy as np
@@ -17,6 +18,11 @@ from .working_set import Away, Pairwise, WorkingSets
 
 INTERIOR = 1.0 - 1e-10  # the longest step of partial linearization: no marginal becomes zero
 METHODS = {"pairwise": Pairwise(), "away": Away()}
+
+
+def number_in(value, above: float, most: float) -> bool:
+    """Whether value is a number with above < value <= most."""
+    return isinstance(value, Real) and not isinstance(value, bool) and above < float(value) <= most
 
 
 @kernel
@@ -58,7 +64,7 @@ class StructuredSolver(BaseEstimator):
     def _check(self) -> None:
         if self.sampling not in SAMPLING:
             raise ValueError(f"sampling must be one of {', '.join(SAMPLING)}; got {self.sampling!r}.")
-        if self.step != "optimal" and not (isinstance(self.step, Real) and 0.0 < self.step <= 1.0):
+        if self.step != "optimal" and not number_in(self.step, 0.0, 1.0):
             raise ValueError(f"step must be 'optimal' or a number in (0, 1]; got {self.step!r}.")
 
     def _step(self) -> float:
@@ -104,9 +110,9 @@ class PartialLinearization(StructuredSolver):
 
     def _check(self):
         super()._check()
-        if not isinstance(self.temperature, Real) or not 0.0 < self.temperature < np.inf:
+        if not number_in(self.temperature, 0.0, sys.float_info.max):
             raise ValueError(f"temperature must be a finite number > 0 (FrankWolfe is the limit at 0); got {self.temperature!r}.")
-        if not isinstance(self.cooling, Real) or not 0.0 < self.cooling <= 1.0:
+        if not number_in(self.cooling, 0.0, 1.0):
             raise ValueError(f"cooling must be a number in (0, 1]; got {self.cooling!r}.")
 
     def _run(self, problem, points, options):
@@ -153,7 +159,7 @@ class FrankWolfe(StructuredSolver):
         super()._check()
         if self.steps not in ("plain", *METHODS):
             raise ValueError(f"steps must be 'pairwise', 'away' or 'plain'; got {self.steps!r}.")
-        if not isinstance(self.cache, Real) or not 0.0 <= self.cache <= 1.0:
+        if self.cache != 0 and not number_in(self.cache, 0.0, 1.0):
             raise ValueError(f"cache must be a number in [0, 1]; got {self.cache!r}.")
         if self.step != "optimal" and self.block and self.steps != "plain":
             raise ValueError("A fixed step goes with steps='plain'; pairwise and away steps are always the best on their line.")
@@ -196,7 +202,7 @@ class ExponentiatedGradient(StructuredSolver):
 
     def _check(self):
         super()._check()
-        if self.temperature != "auto" and not (isinstance(self.temperature, Real) and 0.0 < self.temperature < np.inf):
+        if self.temperature != "auto" and not number_in(self.temperature, 0.0, sys.float_info.max):
             raise ValueError(f"temperature must be 'auto' or a finite number > 0; got {self.temperature!r}.")
 
     def _run(self, problem, points, options):

@@ -92,8 +92,9 @@ def begin(data, sets, i, j):
 
 @jitable
 def same(a, b):
+    """Whether code a is the beginning of b, which may be longer."""
     for p in range(a.size):
-        if a[p] != b[p]:
+        if a[p] != b[p]:  # noqa: SIM110 - kernels have no all()
             return False
     return True
 
@@ -128,7 +129,8 @@ def insert(data, sets, i, room, now):
         sets.sample[i, SIZE] = size + 1
     else:
         for j in range(size):
-            if sets.slots[slot + j, MASS] <= 0.0 and sets.slots[slot + j, BEFORE] <= 0.0 and (place < 0 or sets.slots[slot + j, USED] < sets.slots[slot + place, USED]):
+            idle = sets.slots[slot + j, MASS] <= 0.0 and sets.slots[slot + j, BEFORE] <= 0.0
+            if idle and (place < 0 or sets.slots[slot + j, USED] < sets.slots[slot + place, USED]):
                 place = j
         if place < 0:
             sets.sample[i, CROWDED] = 1
@@ -262,7 +264,7 @@ def set_pass(sets, data, W, cap, plan, visit, scratch, method):
     room, shares, asked, h, before, level, trust = scratch
     rise, seen, calls = 0.0, 0.0, 0
     for k in range(start, stop):
-        i = plan.order[k]
+        i = np.int64(plan.order[k])
         if cap[i] > 0.0:
             prepare(data, i, W, room)
             top, mean = survey(sets, data, i, room, h)
@@ -458,7 +460,8 @@ class WorkingSets(StructuredRun):
 
     def visit(self, visit, level):
         scratch = self.room, self.shares, self.asked, self.h, self.before, level, self.trust
-        rise, seen, calls = set_pass(self.points, self.problem.data, self.W, self.problem.cap, self.plan, visit, scratch, self.method)
+        problem = self.problem
+        rise, seen, calls = set_pass(self.points, problem.data, self.W, problem.cap, self.plan, visit, scratch, self.method)
         self.seen += seen
         self.calls += calls
         return rise

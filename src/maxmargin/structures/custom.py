@@ -98,7 +98,7 @@ class Custom(Interpreted):
         return type(self.structure).__name__
 
     def feature(self, i: int, x, output) -> np.ndarray:
-        vector = self.structure.joint_feature(x, output)
+        vector: Any = self.structure.joint_feature(x, output)
         vector = vector.toarray() if sp.issparse(vector) else vector
         return self.checked(i, vector, "joint_feature")
 
@@ -190,8 +190,8 @@ def _(data, i, room, code):
     value, least = dot(found.feature, room.w) + found.loss, dot(true.feature, room.w)
     if value < least - DISAGREE * (1.0 + abs(least)):
         raise ValueError(
-            f"{data.name}.loss_augmented_decode is wrong for sample {i}: its answer is worth {value:g} (score plus loss), the true "
-            f"output {least:g}. maxmargin.check_structure shows more."
+            f"{data.name}.loss_augmented_decode is wrong for sample {i}: its answer is worth {value:g} (score plus loss), "
+            f"the true output {least:g}. maxmargin.check_structure shows more."
         )
     return value
 

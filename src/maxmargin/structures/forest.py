@@ -11,20 +11,40 @@ import numpy as np
 
 from .. import lanes
 from ..jit import jitable
-from .base import direct, expected_loss, interior, marginals_of, points_of, step_towards, withdraw, worst
-from .graphs import FLOOR, Graphs, graphs, node_loss, node_points, register, spread_of, turn, wipe, withdraw_rows
+from .base import direct, expected_loss, interior, marginals_of, new_room, points_of, step_towards, withdraw, worst
+from .graphs import (
+    FLOOR,
+    KIND,
+    LABEL,
+    Graphs,
+    Room,
+    graphs,
+    new_tables,
+    node_loss,
+    node_points,
+    register,
+    spread_of,
+    turn,
+    wipe,
+    withdraw_rows,
+)
+
+UP, PARENT, DEGREE = range(3)  # the columns of Forest.tree
 
 
 class Forest(NamedTuple):
     graphs: Graphs
-    up: np.ndarray  # (nodes,) the edge to the parent, counted within the sample; -1 at a root
-    parent: np.ndarray  # (nodes,) the parent, counted within the sample
+    tree: np.ndarray  # (nodes, 3) edge to the parent and the parent, counted within the sample, -1 at a root; edges of a node
     turned: np.ndarray  # (edges,) 1 where the edge runs from parent to child
-    degree: np.ndarray  # (nodes,) edges of a node
     any_turned: bool
 
 
 register(Forest)
+
+
+@new_room.register(Forest)
+def _(data) -> Room:
+    return new_tables(data, int(np.max(np.diff(data.graphs.edges), initial=0)) * data.graphs.labels, 0)
 
 
 @jitable
@@ -32,56 +52,57 @@ def load_beliefs(data, i, room, scale):
     """belief = scale * (scores + loss)"""
     g = graphs(data)
     start, size, _, _ = spread_of(data, i)
-    zero = lanes.zeros_like(room.scores.lanes)
+    zero = lanes.zeros_like(room.rows.lanes)
     for p in range(size):
-        y = g.label[start + p]
-        for b in range(room.scores.lanes.shape[1]):
-            at = lanes.fma(lanes.load(room.scores.lanes, p, b), g.scale[i], lanes.load(g.cost.lanes, y, b))
-            lanes.store(room.belief.lanes, p, b, lanes.fma(zero, scale, at))
+        y = g.node[start + p, LABEL]
+        for b in range(room.rows.lanes.shape[1]):
+            at = lanes.fma(lanes.load(room.rows.lanes, room.scores + p, b), g.scale[i], lanes.load(g.cost.lanes, y, b))
+            lanes.store(room.rows.lanes, room.belief + p, b, lanes.fma(zero, scale, at))
 
 
 @jitable
 def table_of(data, room, e):
-    """Pair weights of edge e by [child, parent]: a table and its first row."""
+    """The first row of the pair weights of edge e by [child, parent]."""
     g = graphs(data)
-    return room.turned if data.turned[e] else room.pair, g.kind[e] * g.labels
+    return (room.turned if data.turned[e] else room.pair) + g.edge[e, KIND] * g.labels
 
 
 @worst.register(Forest)
 def _(data, i, room, code):
     g, belief = graphs(data), room.belief
     start, size, first, _ = spread_of(data, i)
-    blocks, K = belief.lanes.shape[1], g.labels
+    blocks, K = room.rows.lanes.shape[1], g.labels
     load_beliefs(data, i, room, 1.0)
     if data.any_turned:
         turn(data, room)
     for p in range(size - 1, 0, -1):
-        e = data.up[start + p]
+        e = data.tree[start + p, UP]
         if e >= 0:
-            table, at = table_of(data, room, first + e)
-            parent = data.parent[start + p]
+            at = table_of(data, room, first + e)
+            parent = data.tree[start + p, PARENT]
             for b in range(blocks):
-                message = lanes.shift(lanes.load(table.lanes, at, b), belief.flat[p, 0])
+                message = lanes.shift(lanes.load(room.rows.lanes, at, b), room.rows.flat[belief + p, 0])
                 for k in range(1, K):
-                    message = lanes.maximum(message, lanes.shift(lanes.load(table.lanes, at + k, b), belief.flat[p, k]))
-                lanes.store(belief.lanes, parent, b, lanes.add(lanes.load(belief.lanes, parent, b), message))
+                    shifted = lanes.shift(lanes.load(room.rows.lanes, at + k, b), room.rows.flat[belief + p, k])
+                    message = lanes.maximum(message, shifted)
+                lanes.increase(room.rows.lanes, belief + parent, b, message)
     value = 0.0
     for p in range(size):
-        e = data.up[start + p]
+        e = data.tree[start + p, UP]
         best = 0
         if e >= 0:
-            table, at = table_of(data, room, first + e)
-            other = code[data.parent[start + p]]
-            highest = belief.flat[p, 0] + table.flat[at, other]
+            at = table_of(data, room, first + e)
+            other = code[data.tree[start + p, PARENT]]
+            highest = room.rows.flat[belief + p, 0] + room.rows.flat[at, other]
             for k in range(1, K):
-                found = belief.flat[p, k] + table.flat[at + k, other]
+                found = room.rows.flat[belief + p, k] + room.rows.flat[at + k, other]
                 if found > highest:
                     best, highest = k, found
         else:
             for k in range(1, K):
-                if belief.flat[p, k] > belief.flat[p, best]:
+                if room.rows.flat[belief + p, k] > room.rows.flat[belief + p, best]:
                     best = k
-            value += belief.flat[p, best]
+            value += room.rows.flat[belief + p, best]
         code[p] = best
     return value
 
@@ -107,22 +128,22 @@ def _(points, data, i, room, temperature):
     if data.any_turned:
         turn(data, room)
     for p in range(size):
-        power = 1.0 - data.degree[start + p]
+        power = 1.0 - data.tree[start + p, DEGREE]
         if power != 0.0:
-            for b in range(belief.lanes.shape[1]):
+            for b in range(room.rows.lanes.shape[1]):
                 mark = lanes.log(lanes.load(points.node.lanes, start + p, b))
-                lanes.store(belief.lanes, p, b, lanes.fma(lanes.load(belief.lanes, p, b), power, mark))
+                lanes.store(room.rows.lanes, belief + p, b, lanes.fma(lanes.load(room.rows.lanes, belief + p, b), power, mark))
     for p in range(size - 1, 0, -1):
-        if data.up[start + p] >= 0:
+        if data.tree[start + p, UP] >= 0:
             send_up(points, data, i, room, p, inverse)
-    wipe(room.pairs, room.pairs.lanes.shape[0])
+    wipe(room.rows, room.pairs, g.kinds * g.labels)
     for p in range(size):  # beliefs become the target's node marginals
-        if data.up[start + p] < 0:
-            normalise(belief, p, g.labels)
+        if data.tree[start + p, UP] < 0:
+            normalise(room, p, g.labels)
         else:
             send_down(data, i, room, p)
-        for b in range(belief.lanes.shape[1]):
-            lanes.store(room.node.lanes, p, b, lanes.load(belief.lanes, p, b))
+        for b in range(room.rows.lanes.shape[1]):
+            lanes.store(room.rows.lanes, room.node + p, b, lanes.load(room.rows.lanes, belief + p, b))
     withdraw(points, data, i, room)
 
 
@@ -131,45 +152,47 @@ def send_up(points, data, i, room, p, inverse):
     """joint[e] = p(child | parent); the message is added to the parent's belief."""
     g, belief, joint = graphs(data), room.belief, room.joint
     start, _, first, _ = spread_of(data, i)
-    K, e, parent = g.labels, data.up[start + p], data.parent[start + p]
-    table, at = table_of(data, room, first + e)
-    mine, out, zero = (first + e) * K, e * K, lanes.zeros_like(belief.lanes)
+    K, e, parent = g.labels, data.tree[start + p, UP], data.tree[start + p, PARENT]
+    at = table_of(data, room, first + e)
+    mine, out, zero = (first + e) * K, e * K, lanes.zeros_like(room.rows.lanes)
     one = lanes.shift(zero, 1.0)
-    for b in range(belief.lanes.shape[1]):
+    for b in range(room.rows.lanes.shape[1]):
         highest = lanes.shift(zero, -np.inf)
         for k in range(K):
             mark = lanes.log(lanes.load(points.edge.lanes, mine + k, b))
-            mark = lanes.shift(lanes.fma(mark, inverse, lanes.load(table.lanes, at + k, b)), belief.flat[p, k])
-            lanes.store(joint.lanes, out + k, b, mark)
+            mark = lanes.shift(lanes.fma(mark, inverse, lanes.load(room.rows.lanes, at + k, b)), room.rows.flat[belief + p, k])
+            lanes.store(room.rows.lanes, joint + out + k, b, mark)
             highest = lanes.maximum(highest, mark)
         mass = zero
         for k in range(K):
-            mark = lanes.exp(lanes.subtract(lanes.load(joint.lanes, out + k, b), highest))
-            lanes.store(joint.lanes, out + k, b, mark)
+            mark = lanes.exp(lanes.subtract(lanes.load(room.rows.lanes, joint + out + k, b), highest))
+            lanes.store(room.rows.lanes, joint + out + k, b, mark)
             mass = lanes.add(mass, mark)
         share = lanes.divide(one, mass)
         for k in range(K):
-            lanes.store(joint.lanes, out + k, b, lanes.multiply(lanes.load(joint.lanes, out + k, b), share))
+            mark = lanes.multiply(lanes.load(room.rows.lanes, joint + out + k, b), share)
+            lanes.store(room.rows.lanes, joint + out + k, b, mark)
         message = lanes.add(highest, lanes.log(mass))
-        lanes.store(belief.lanes, parent, b, lanes.add(lanes.load(belief.lanes, parent, b), message))
+        lanes.increase(room.rows.lanes, belief + parent, b, message)
 
 
 @jitable
-def normalise(belief, p, K):
+def normalise(room, p, K):
     """belief[p] becomes exp(belief[p]), summing to one; unused lanes are zero"""
-    highest = lanes.load(belief.lanes, p, 0)
-    for b in range(1, belief.lanes.shape[1]):
-        highest = lanes.maximum(highest, lanes.load(belief.lanes, p, b))
+    belief = room.belief
+    highest = lanes.load(room.rows.lanes, belief + p, 0)
+    for b in range(1, room.rows.lanes.shape[1]):
+        highest = lanes.maximum(highest, lanes.load(room.rows.lanes, belief + p, b))
     top, mass = lanes.largest(highest), 0.0
-    for b in range(belief.lanes.shape[1]):
-        lanes.store(belief.lanes, p, b, lanes.exp(lanes.shift(lanes.load(belief.lanes, p, b), -top)))
-    for k in range(belief.flat.shape[1]):
+    for b in range(room.rows.lanes.shape[1]):
+        lanes.store(room.rows.lanes, belief + p, b, lanes.exp(lanes.shift(lanes.load(room.rows.lanes, belief + p, b), -top)))
+    for k in range(room.rows.flat.shape[1]):
         if k < K:
-            mass += belief.flat[p, k]
+            mass += room.rows.flat[belief + p, k]
         else:
-            belief.flat[p, k] = 0.0
+            room.rows.flat[belief + p, k] = 0.0
     for k in range(K):
-        belief.flat[p, k] /= mass
+        room.rows.flat[belief + p, k] /= mass
 
 
 @jitable
@@ -177,40 +200,41 @@ def send_down(data, i, room, p):
     """joint[e] = p(child | parent) p(parent); its sums are the child's marginals and it is counted with its kind of edge."""
     g, joint, belief = graphs(data), room.joint, room.belief
     start, _, first, _ = spread_of(data, i)
-    e, parent = data.up[start + p], data.parent[start + p]
-    out, blocks = e * g.labels, joint.lanes.shape[1]
-    for k in range(belief.flat.shape[1]):
-        belief.flat[p, k] = 0.0
+    e, parent = data.tree[start + p, UP], data.tree[start + p, PARENT]
+    out, blocks = e * g.labels, room.rows.lanes.shape[1]
+    for k in range(room.rows.flat.shape[1]):
+        room.rows.flat[belief + p, k] = 0.0
     for k in range(g.labels):
-        mass = lanes.zeros_like(joint.lanes)
+        mass = lanes.zeros_like(room.rows.lanes)
         for b in range(blocks):
-            mark = lanes.multiply(lanes.load(joint.lanes, out + k, b), lanes.load(belief.lanes, parent, b))
-            lanes.store(joint.lanes, out + k, b, mark)
+            above = lanes.load(room.rows.lanes, belief + parent, b)
+            mark = lanes.multiply(lanes.load(room.rows.lanes, joint + out + k, b), above)
+            lanes.store(room.rows.lanes, joint + out + k, b, mark)
             mass = lanes.add(mass, mark)
-        belief.flat[p, k] = lanes.total(mass)
-    count_pairs(data, first + e, joint, out, 1.0, room)
+        room.rows.flat[belief + p, k] = lanes.total(mass)
+    count_pairs(data, first + e, room.rows, joint + out, 1.0, room)
 
 
 @jitable
-def count_pairs(data, e, joint, at, t, room):
-    """Add t times the marginals of edge e, which start at row `at` of `joint`, to its kind's."""
+def count_pairs(data, e, table, at, t, room):
+    """Add t times the marginals of edge e, which start at row `at` of `table`, to its kind's."""
     g = graphs(data)
-    to, K = g.kind[e] * g.labels, g.labels
+    to, K = room.pairs + g.edge[e, KIND] * g.labels, g.labels
     if data.turned[e]:
         for k in range(K):
             for other in range(K):
-                room.pairs.flat[to + other, k] += t * joint.flat[at + k, other]
+                room.rows.flat[to + other, k] += t * table.flat[at + k, other]
     else:
         for k in range(K):
-            for b in range(joint.lanes.shape[1]):
-                total = lanes.fma(lanes.load(room.pairs.lanes, to + k, b), t, lanes.load(joint.lanes, at + k, b))
-                lanes.store(room.pairs.lanes, to + k, b, total)
+            for b in range(table.lanes.shape[1]):
+                total = lanes.fma(lanes.load(room.rows.lanes, to + k, b), t, lanes.load(table.lanes, at + k, b))
+                lanes.store(room.rows.lanes, to + k, b, total)
 
 
 @withdraw.register(TreeMarginals)
 def _(points, data, i, room):
     start, size, first, count = spread_of(data, i)
-    withdraw_rows(points.node, start, size, room.node)
+    withdraw_rows(points.node, start, size, room.rows, room.node)
     for e in range(first, first + count):
         count_pairs(data, e, points.edge, e * graphs(data).labels, -1.0, room)
 
@@ -229,11 +253,11 @@ def _(points, data, i, gamma, room):
     blocks, least = points.node.lanes.shape[1], lanes.shift(lanes.zeros_like(points.node.lanes), FLOOR)
     for p in range(size):
         for b in range(blocks):
-            mix_into(points.node.lanes, start + p, b, gamma, lanes.load(room.belief.lanes, p, b), least)
+            mix_into(points.node.lanes, start + p, b, gamma, lanes.load(room.rows.lanes, room.belief + p, b), least)
     mine = first * g.labels
     for r in range(count * g.labels):
         for b in range(blocks):
-            mix_into(points.edge.lanes, mine + r, b, gamma, lanes.load(room.joint.lanes, r, b), least)
+            mix_into(points.edge.lanes, mine + r, b, gamma, lanes.load(room.rows.lanes, room.joint + r, b), least)
 
 
 @expected_loss.register(TreeMarginals)

@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from .edges import Edged
+from .forest import PARENT
 from .junction import Plan, eliminated, junction, plan_of, separators
 from .labelling import Layout
 from .rooted import rooted
@@ -78,7 +79,7 @@ def is_forest(size: int, edges: np.ndarray) -> bool:
 
 def _plan_of_forest(layout: Layout, K: int) -> Plan:
     """A forest among graphs with cycles: the separator of a node is its parent."""
-    parent = layout.plan[1].tolist()
+    parent = layout.plan[0][:, PARENT].tolist()
     return plan_of([[above] if above >= 0 else [] for above in parent], layout.source, layout.target, K)
 
 

@@ -22,40 +22,87 @@ NEVER = -1e30  # the score of an unused lane: no label is there
 FLOOR = 1e-300  # the smallest marginal kept, so that its logarithm is finite and it can return
 
 
+START, EDGES, GRAM = range(3)  # the columns of Graphs.sample
+SOURCE, TARGET, KIND = range(3)  # the columns of Graphs.edge
+LABEL, PLACE, ORDER = range(3)  # the columns of Graphs.node
+
+
 class Graphs(NamedTuple):
-    """All samples, their nodes and edges one after another; node numbers in edges count within a sample."""
+    """All samples, their nodes and edges one after another; node numbers in edges count within a sample.
+
+    Few arrays with several columns: the time to compile a kernel grows with the number of arrays that its functions hand on.
+    """
 
     X: rows.Dense | rows.Indexed | rows.CSR
-    start: np.ndarray  # (samples + 1,) the nodes of sample i are start[i] ... start[i + 1] - 1
-    edges: np.ndarray  # (samples + 1,) and its edges
-    source: np.ndarray  # (edges,) the nodes of an edge
-    target: np.ndarray
-    kind: np.ndarray  # (edges,) which table of pair weights it uses
-    label: np.ndarray  # (nodes,) the true label; K where it is not known
-    place: np.ndarray  # (nodes,) bit 0: the first of a chain, bit 1: the last
+    sample: np.ndarray  # (samples + 1, 3) where the nodes of a sample start, its edges, and its inner products
+    edge: np.ndarray  # (edges, 3) its two nodes, and which table of pair weights it uses
+    # (nodes, 3) the true label, K where it is not known; bit 0: the first of a chain, bit 1: the last; the user's number
+    node: np.ndarray
     cost: lanes.Table  # (K + 1, K) loss of a node by true label and guess; the last row, for unknown labels, is zero
     scale: np.ndarray  # (samples,) factor on the loss
     gram: np.ndarray  # inner products of the features of the nodes of each sample, L x L each
-    gram_start: np.ndarray  # (samples + 1,)
-    order: np.ndarray  # (nodes,) the user's number of each node within its sample
     labels: int  # K
     kinds: int  # kinds of edges
     pairs: int  # the first row of pair weights
 
+    # For plain Python; kernels name the columns.
+
+    @property
+    def start(self) -> np.ndarray:
+        return self.sample[:, START]
+
+    @property
+    def edges(self) -> np.ndarray:
+        return self.sample[:, EDGES]
+
+    @property
+    def source(self) -> np.ndarray:
+        return self.edge[:, SOURCE]
+
+    @property
+    def target(self) -> np.ndarray:
+        return self.edge[:, TARGET]
+
+    @property
+    def kind(self) -> np.ndarray:
+        return self.edge[:, KIND]
+
+    @property
+    def label(self) -> np.ndarray:
+        return self.node[:, LABEL]
+
+    @property
+    def order(self) -> np.ndarray:
+        return self.node[:, ORDER]
+
 
 class Room(NamedTuple):
-    """Scratch for one sample at a time."""
+    """Scratch for one sample at a time: tables with labels along the lanes, all in one. A number says where a table starts."""
 
-    scores: lanes.Table  # (L, K) node scores
-    pair: lanes.Table  # (kinds * K, K) pair weights, by [source, target]
-    turned: lanes.Table  # the same by [target, source]
-    belief: lanes.Table  # (L, K)
-    node: lanes.Table  # (L, K) the difference: coefficients on nodes
-    pairs: lanes.Table  # (kinds * K, K) and on pairs
-    other: lanes.Table  # (L, K) an output to take inner products with
-    other_pairs: lanes.Table
-    joint: lanes.Table  # (edges * K, K) pair marginals of the target
+    rows: lanes.Table
     code: np.ndarray
+    scores: int  # (L, K) node scores
+    belief: int  # (L, K)
+    node: int  # (L, K) the difference: coefficients on nodes
+    other: int  # (L, K) an output to take inner products with
+    pair: int  # (kinds * K, K) pair weights, by [source, target]
+    turned: int  # the same by [target, source]
+    pairs: int  # (kinds * K, K) the difference: coefficients on pairs
+    other_pairs: int
+    joint: int  # (edges * K, K) pair marginals of the target; or the tables of cliques
+    message: int  # the next three: for cliques
+    square: int  # (K, K) one edge
+    sums: int  # (kinds * K, K) pair marginals of the target, by kind
+
+
+def new_tables(data, joint: int, message: int) -> Room:
+    """Room for the longest sample, with this many rows for `joint` and `message`."""
+    g = data.graphs
+    longest, pairs = int(np.max(np.diff(g.start), initial=1)), g.kinds * g.labels
+    sizes = [longest] * 4 + [pairs] * 4 + [joint, message, g.labels if message else 0, pairs if message else 0]
+    ends = np.cumsum(sizes)
+    table = lanes.zeros_table(int(ends[-1]), g.labels, np.float64)
+    return Room(table, np.zeros(longest, np.int32), *(ends - sizes).tolist())
 
 
 @generic
@@ -67,8 +114,8 @@ def graphs(data):
 def spread_of(data, i):
     """Where the nodes of sample i start, how many there are; the same of its edges."""
     g = graphs(data)
-    start, first = g.start[i], g.edges[i]
-    return start, g.start[i + 1] - start, first, g.edges[i + 1] - first
+    start, first = g.sample[i, START], g.sample[i, EDGES]
+    return start, g.sample[i + 1, START] - start, first, g.sample[i + 1, EDGES] - first
 
 
 @kernel
@@ -97,13 +144,13 @@ def node_grams(X, start, place, gram, gram_start, workspace):
 
 def graph_length(data, i):
     g = graphs(data)
-    return g.start[i + 1] - g.start[i]
+    return g.sample[i + 1, START] - g.sample[i, START]
 
 
 def graph_truth(data, i, code):
     start, size, _, _ = spread_of(data, i)
     for p in range(size):
-        code[p] = graphs(data).label[start + p]
+        code[p] = graphs(data).node[start + p, LABEL]
 
 
 def graph_prepare(data, i, W, room):
@@ -111,25 +158,31 @@ def graph_prepare(data, i, W, room):
     start, size, _, _ = spread_of(data, i)
     blocks = W.shape[1]
     for p in range(size):
-        rows.scores(g.X, start + p, W, room.scores.lanes[p : p + 1])
+        rows.scores(g.X, start + p, W, room.rows.lanes[room.scores + p : room.scores + p + 1])
         for bit in range(2):
-            if g.place[start + p] >> bit & 1:
+            if g.node[start + p, PLACE] >> bit & 1:
                 row = rows.last_column(g.X) + 1 + bit
                 for b in range(blocks):
-                    lanes.store(room.scores.lanes, p, b, lanes.add(lanes.load(room.scores.lanes, p, b), lanes.load(W, row, b)))
+                    lanes.increase(room.rows.lanes, room.scores + p, b, lanes.load(W, row, b))
     for r in range(W.shape[0] - g.pairs):
         for b in range(blocks):
-            lanes.store(room.pair.lanes, r, b, lanes.load(W, g.pairs + r, b))
+            lanes.store(room.rows.lanes, room.pair + r, b, lanes.load(W, g.pairs + r, b))
 
 
 @jitable
 def turn(data, room):
     """Pair weights by [target, source]."""
     K = graphs(data).labels
-    for r in range(room.pair.flat.shape[0] // K):
+    for r in range(graphs(data).kinds):
         for a in range(K):
             for b in range(K):
-                room.turned.flat[r * K + b, a] = room.pair.flat[r * K + a, b]
+                room.rows.flat[room.turned + r * K + b, a] = room.rows.flat[room.pair + r * K + a, b]
+
+
+@jitable
+def pair_row(g, e, code):
+    """The row of its pair in the table of all kinds."""
+    return g.edge[e, KIND] * g.labels + code[g.edge[e, SOURCE]]
 
 
 def graph_score_of(data, i, room, code):
@@ -137,9 +190,9 @@ def graph_score_of(data, i, room, code):
     _, size, first, count = spread_of(data, i)
     total = 0.0
     for p in range(size):
-        total += room.scores.flat[p, code[p]]
+        total += room.rows.flat[room.scores + p, code[p]]
     for e in range(first, first + count):
-        total += room.pair.flat[g.kind[e] * g.labels + code[g.source[e]], code[g.target[e]]]
+        total += room.rows.flat[room.pair + pair_row(g, e, code), code[g.edge[e, TARGET]]]
     return total
 
 
@@ -148,7 +201,7 @@ def graph_loss_of(data, i, code):
     start, size, _, _ = spread_of(data, i)
     total = 0.0
     for p in range(size):
-        total += g.cost.flat[g.label[start + p], code[p]]
+        total += g.cost.flat[g.node[start + p, LABEL], code[p]]
     return total * g.scale[i]
 
 
@@ -161,15 +214,15 @@ def graph_diameter(data, i):
     g = graphs(data)
     _, _, _, count = spread_of(data, i)
     total = 0.0
-    for k in range(g.gram_start[i], g.gram_start[i + 1]):
+    for k in range(g.sample[i, GRAM], g.sample[i + 1, GRAM]):
         total += abs(g.gram[k])
     return 2.0 * (total + count * count)
 
 
 @jitable
-def wipe(table, count):
+def wipe(table, start, count):
     zero = lanes.zeros_like(table.lanes)
-    for r in range(count):
+    for r in range(start, start + count):
         for b in range(table.lanes.shape[1]):
             lanes.store(table.lanes, r, b, zero)
 
@@ -178,15 +231,15 @@ def graph_against(data, i, room, code):
     # other[p, k] = sum of <x_p, x_q> over the nodes q that the code labels k
     g = graphs(data)
     _, size, first, count = spread_of(data, i)
-    wipe(room.other, size)
+    wipe(room.rows, room.other, size)
     for p in range(size):
-        at = g.gram_start[i] + p * size
+        at = g.sample[i, GRAM] + p * size
         for q in range(size):
-            room.other.flat[p, code[q]] += g.gram[at + q]
+            room.rows.flat[room.other + p, code[q]] += g.gram[at + q]
     if count > 0:
-        wipe(room.other_pairs, room.other_pairs.lanes.shape[0])
+        wipe(room.rows, room.other_pairs, g.kinds * g.labels)
         for e in range(first, first + count):
-            room.other_pairs.flat[g.kind[e] * g.labels + code[g.source[e]], code[g.target[e]]] += 1.0
+            room.rows.flat[room.other_pairs + pair_row(g, e, code), code[g.edge[e, TARGET]]] += 1.0
 
 
 def graph_inner(data, i, room, code):
@@ -194,26 +247,27 @@ def graph_inner(data, i, room, code):
     _, size, first, count = spread_of(data, i)
     total = 0.0
     for p in range(size):
-        total += room.other.flat[p, code[p]]
+        total += room.rows.flat[room.other + p, code[p]]
     for e in range(first, first + count):
-        total += room.other_pairs.flat[g.kind[e] * g.labels + code[g.source[e]], code[g.target[e]]]
+        total += room.rows.flat[room.other_pairs + pair_row(g, e, code), code[g.edge[e, TARGET]]]
     return total
 
 
 def graph_clear(data, i, room):
+    g = graphs(data)
     _, size, _, count = spread_of(data, i)
-    wipe(room.node, size)
+    wipe(room.rows, room.node, size)
     if count > 0:
-        wipe(room.pairs, room.pairs.lanes.shape[0])
+        wipe(room.rows, room.pairs, g.kinds * g.labels)
 
 
 def graph_tally(data, i, t, code, room):
     g = graphs(data)
     _, size, first, count = spread_of(data, i)
     for p in range(size):
-        room.node.flat[p, code[p]] += t
+        room.rows.flat[room.node + p, code[p]] += t
     for e in range(first, first + count):
-        room.pairs.flat[g.kind[e] * g.labels + code[g.source[e]], code[g.target[e]]] += t
+        room.rows.flat[room.pairs + pair_row(g, e, code), code[g.edge[e, TARGET]]] += t
 
 
 def graph_push(data, i, t, room, W):
@@ -222,54 +276,54 @@ def graph_push(data, i, t, room, W):
     blocks, zero = W.shape[1], lanes.zeros_like(W)
     for p in range(size):
         for b in range(blocks):
-            lanes.store(room.node.lanes, p, b, lanes.fma(zero, t, lanes.load(room.node.lanes, p, b)))
-        rows.update(g.X, start + p, room.node.lanes[p : p + 1], W)
+            lanes.store(room.rows.lanes, room.node + p, b, lanes.fma(zero, t, lanes.load(room.rows.lanes, room.node + p, b)))
+        rows.update(g.X, start + p, room.rows.lanes[room.node + p : room.node + p + 1], W)
         for bit in range(2):
-            if g.place[start + p] >> bit & 1:
+            if g.node[start + p, PLACE] >> bit & 1:
                 row = rows.last_column(g.X) + 1 + bit
                 for b in range(blocks):
-                    lanes.store(W, row, b, lanes.add(lanes.load(W, row, b), lanes.load(room.node.lanes, p, b)))
+                    lanes.increase(W, row, b, lanes.load(room.rows.lanes, room.node + p, b))
     if count > 0:
         for r in range(W.shape[0] - g.pairs):
             for b in range(blocks):
-                moved = lanes.fma(lanes.load(W, g.pairs + r, b), t, lanes.load(room.pairs.lanes, r, b))
+                moved = lanes.fma(lanes.load(W, g.pairs + r, b), t, lanes.load(room.rows.lanes, room.pairs + r, b))
                 lanes.store(W, g.pairs + r, b, moved)
 
 
 def graph_gain_of(data, i, room):
     g = graphs(data)
     start, size, _, count = spread_of(data, i)
-    blocks, total = room.node.lanes.shape[1], lanes.zeros_like(room.node.lanes)
+    blocks, total = room.rows.lanes.shape[1], lanes.zeros_like(room.rows.lanes)
     for p in range(size):
-        y = g.label[start + p]
+        y = g.node[start + p, LABEL]
         for b in range(blocks):
-            at = lanes.fma(lanes.load(room.scores.lanes, p, b), g.scale[i], lanes.load(g.cost.lanes, y, b))
-            total = lanes.add(total, lanes.multiply(lanes.load(room.node.lanes, p, b), at))
+            at = lanes.fma(lanes.load(room.rows.lanes, room.scores + p, b), g.scale[i], lanes.load(g.cost.lanes, y, b))
+            total = lanes.add(total, lanes.multiply(lanes.load(room.rows.lanes, room.node + p, b), at))
     if count > 0:
-        for r in range(room.pair.lanes.shape[0]):
+        for r in range(g.kinds * g.labels):
             for b in range(blocks):
-                pair = lanes.load(room.pair.lanes, r, b)
-                total = lanes.add(total, lanes.multiply(lanes.load(room.pairs.lanes, r, b), pair))
+                pair = lanes.load(room.rows.lanes, room.pair + r, b)
+                total = lanes.add(total, lanes.multiply(lanes.load(room.rows.lanes, room.pairs + r, b), pair))
     return lanes.total(total)
 
 
 def graph_square_of(data, i, room):
     g = graphs(data)
     _, size, _, count = spread_of(data, i)
-    blocks, total = room.node.lanes.shape[1], lanes.zeros_like(room.node.lanes)
+    blocks, total = room.rows.lanes.shape[1], lanes.zeros_like(room.rows.lanes)
     for p in range(size):
-        at = g.gram_start[i] + p * size
-        if lanes.magnitude_row(room.node.lanes, p) > 0:
+        at = g.sample[i, GRAM] + p * size
+        if lanes.magnitude_row(room.rows.lanes, room.node + p) > 0:
             for b in range(blocks):
-                left, seen = lanes.load(room.node.lanes, p, b), lanes.zeros_like(room.node.lanes)
+                left, seen = lanes.load(room.rows.lanes, room.node + p, b), lanes.zeros_like(room.rows.lanes)
                 for q in range(p):
-                    seen = lanes.fma(seen, 2.0 * g.gram[at + q], lanes.load(room.node.lanes, q, b))
+                    seen = lanes.fma(seen, 2.0 * g.gram[at + q], lanes.load(room.rows.lanes, room.node + q, b))
                 seen = lanes.fma(seen, g.gram[at + p], left)
                 total = lanes.add(total, lanes.multiply(left, seen))
     if count > 0:
-        for r in range(room.pairs.lanes.shape[0]):
+        for r in range(g.kinds * g.labels):
             for b in range(blocks):
-                pair = lanes.load(room.pairs.lanes, r, b)
+                pair = lanes.load(room.rows.lanes, room.pairs + r, b)
                 total = lanes.add(total, lanes.multiply(pair, pair))
     return lanes.total(total)
 
@@ -295,35 +349,35 @@ def _(points, data, i, room, temperature):
 @step_towards.register(Mixtures)
 def _(points, data, i, gamma, room):
     start, size, _, count = spread_of(data, i)
-    move_rows(points.node, start, size, gamma, room.node)
+    move_rows(points.node, start, size, gamma, room.rows, room.node)
     if count > 0:
-        size = room.pairs.lanes.shape[0]
-        move_rows(points.pair, i * size, size, gamma, room.pairs)
+        size = graphs(data).kinds * graphs(data).labels
+        move_rows(points.pair, i * size, size, gamma, room.rows, room.pairs)
 
 
 @jitable
-def move_rows(table, start, count, t, change):
+def move_rows(table, start, count, t, change, at):
     for r in range(count):
         for b in range(table.lanes.shape[1]):
-            moved = lanes.fma(lanes.load(table.lanes, start + r, b), t, lanes.load(change.lanes, r, b))
+            moved = lanes.fma(lanes.load(table.lanes, start + r, b), t, lanes.load(change.lanes, at + r, b))
             lanes.store(table.lanes, start + r, b, moved)
 
 
 @withdraw.register(Mixtures)
 def _(points, data, i, room):
     start, size, _, count = spread_of(data, i)
-    withdraw_rows(points.node, start, size, room.node)
+    withdraw_rows(points.node, start, size, room.rows, room.node)
     if count > 0:
-        size = room.pairs.lanes.shape[0]
-        withdraw_rows(points.pair, i * size, size, room.pairs)
+        size = graphs(data).kinds * graphs(data).labels
+        withdraw_rows(points.pair, i * size, size, room.rows, room.pairs)
 
 
 @jitable
-def withdraw_rows(table, start, count, difference):
+def withdraw_rows(table, start, count, difference, at):
     for r in range(count):
         for b in range(table.lanes.shape[1]):
-            left = lanes.subtract(lanes.load(difference.lanes, r, b), lanes.load(table.lanes, start + r, b))
-            lanes.store(difference.lanes, r, b, left)
+            left = lanes.subtract(lanes.load(difference.lanes, at + r, b), lanes.load(table.lanes, start + r, b))
+            lanes.store(difference.lanes, at + r, b, left)
 
 
 @expected_loss.register(Mixtures)
@@ -338,12 +392,12 @@ def node_loss(node, data, i):
     total = 0.0
     for p in range(start, start + size):
         for k in range(g.labels):
-            total += node.flat[p, k] * g.cost.flat[g.label[p], k]
+            total += node.flat[p, k] * g.cost.flat[g.node[p, LABEL], k]
     return total * g.scale[i]
 
 
 def register(kind: type) -> None:
-    """Let a kind of encoded samples be graphs: it has a field `graphs` and brings `worst` and `direct` of its own."""
+    """Let a kind of encoded samples be graphs: it has a field `graphs` and brings `new_room` and `worst` of its own."""
     graphs.register(kind)(_graphs_of)
     shared: tuple[tuple[Any, Any], ...] = (
         (base.length, graph_length),
@@ -363,7 +417,6 @@ def register(kind: type) -> None:
         (base.n_samples, samples_of),
         (base.truths, truths_of),
         (base.weight_shape, shape_of),
-        (base.new_room, room_of),
         (base.vertices, mixtures_of),
     )
     for function, implementation in shared:
@@ -385,16 +438,6 @@ def truths_of(data) -> tuple[np.ndarray, np.ndarray]:
 def shape_of(data) -> tuple[int, ...]:
     g = data.graphs
     return (g.pairs + g.kinds * g.labels, g.cost.lanes.shape[1], g.cost.lanes.shape[2])
-
-
-def room_of(data) -> Room:
-    g = data.graphs
-    longest, most = (int(np.max(np.diff(of), initial=1)) for of in (g.start, g.edges))
-    pairs = max(g.kinds * g.labels, 1)
-    rows_of = {"scores": longest, "belief": longest, "node": longest, "other": longest, "joint": max(most * g.labels, 1)}
-    rows_of |= {name: pairs for name in ("pair", "turned", "pairs", "other_pairs")}
-    tables = {name: lanes.zeros_table(size, g.labels, np.float64) for name, size in rows_of.items()}
-    return Room(code=np.zeros(longest, np.int32), **tables)
 
 
 def mixtures_of(data) -> Mixtures:

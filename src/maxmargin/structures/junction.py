@@ -19,7 +19,23 @@ from .. import lanes
 from ..jit import jitable, jitable_call
 from .base import direct, expected_loss, interior, marginals_of, new_room, points_of, step_towards, withdraw, worst
 from .forest import load_beliefs, mix_into
-from .graphs import FLOOR, Graphs, graphs, node_loss, node_points, register, room_of, spread_of, turn, wipe, withdraw_rows
+from .graphs import (
+    FLOOR,
+    KIND,
+    SOURCE,
+    TARGET,
+    Graphs,
+    Room,
+    graphs,
+    new_tables,
+    node_loss,
+    node_points,
+    register,
+    spread_of,
+    turn,
+    wipe,
+    withdraw_rows,
+)
 from .labelling import starts
 
 
@@ -61,34 +77,13 @@ class Junction(NamedTuple):
     used: lanes.Table  # (1, K) one where there is a label, zero in the other lanes
 
 
-class JunctionRoom(NamedTuple):
-    """`Room` with tables for cliques."""
-
-    scores: lanes.Table
-    pair: lanes.Table
-    turned: lanes.Table
-    belief: lanes.Table
-    node: lanes.Table
-    pairs: lanes.Table
-    other: lanes.Table
-    other_pairs: lanes.Table
-    joint: lanes.Table  # the tables of all cliques
-    code: np.ndarray
-    message: lanes.Table
-    square: lanes.Table  # (K, K) one edge
-    sums: lanes.Table  # (kinds * K, K) pair marginals of the target, by kind
-
-
 register(Junction)
 
 
 @new_room.register(Junction)
-def _(data) -> JunctionRoom:
-    K, room = data.graphs.labels, room_of(data)._asdict()
-    largest = max(int(data.height.max()) // K, 1)
-    sizes = int(np.diff(data.tables).max()), largest, K, room["pairs"].lanes.shape[0]
-    joint, message, square, sums = (lanes.zeros_table(size, K, np.float64) for size in sizes)
-    return JunctionRoom(**room | {"joint": joint}, message=message, square=square, sums=sums)
+def _(data) -> Room:
+    largest = int(data.height.max()) // data.graphs.labels
+    return new_tables(data, int(np.diff(data.tables).max()), max(largest, 1))
 
 
 @jitable_call
@@ -96,24 +91,25 @@ def fill_tables(data, i, room, inverse):
     """joint = (pair weights) * inverse + belief, table by table"""
     g, joint = graphs(data), room.joint
     _, size, first, _ = spread_of(data, i)
-    blocks, K = joint.lanes.shape[1], g.labels
+    blocks, K = room.rows.lanes.shape[1], g.labels
     turn(data, room)
     for p in range(size):
         node = data.shape[i] + p
         at, count = data.at[node], data.height[node]
         for r in range(count):
             for b in range(blocks):
-                lanes.store(joint.lanes, at + r, b, lanes.load(room.belief.lanes, p, b))
+                lanes.store(room.rows.lanes, joint + at + r, b, lanes.load(room.rows.lanes, room.belief + p, b))
         for k in range(data.link_at[node], data.link_at[node + 1]):
             table = room.turned if data.turned[k] else room.pair  # by [label in the separator, own label]
-            top, stride = g.kind[first + data.link[k]] * K, data.link_stride[k]
+            top, stride = g.edge[first + data.link[k], KIND] * K, data.link_stride[k]
             r = at
             while r < at + count:  # the label of the other end changes every `stride` rows
                 for label in range(K):
                     for _ in range(stride):
                         for b in range(blocks):
-                            weight = lanes.load(table.lanes, top + label, b)
-                            lanes.store(joint.lanes, r, b, lanes.fma(lanes.load(joint.lanes, r, b), inverse, weight))
+                            weight = lanes.load(room.rows.lanes, table + top + label, b)
+                            total = lanes.fma(lanes.load(room.rows.lanes, joint + r, b), inverse, weight)
+                            lanes.store(room.rows.lanes, joint + r, b, total)
                         r += 1
 
 
@@ -124,9 +120,8 @@ def send_message(data, node, at_plan, room):
     at, maps = data.at[parent], data.map_at[node]
     for r in range(data.height[parent]):
         row = data.maps[maps + r]
-        for b in range(room.joint.lanes.shape[1]):
-            moved = lanes.add(lanes.load(room.joint.lanes, at + r, b), lanes.load(room.message.lanes, row, b))
-            lanes.store(room.joint.lanes, at + r, b, moved)
+        for b in range(room.rows.lanes.shape[1]):
+            lanes.increase(room.rows.lanes, room.joint + at + r, b, lanes.load(room.rows.lanes, room.message + row, b))
 
 
 @worst.register(Junction)
@@ -142,7 +137,7 @@ def _(data, i, room, code):
             r = data.at[node]
             for row in range(data.height[node] // K):
                 for k in range(K):
-                    message.flat[row, k] = top_of(joint, r)
+                    room.rows.flat[message + row, k] = top_of(room.rows, joint + r)
                     r += 1
             send_message(data, node, plan, room)
     for p in range(size):
@@ -152,11 +147,11 @@ def _(data, i, room, code):
             row += data.stride[k] * code[data.member[k]]
         best = 0
         for k in range(1, K):
-            if joint.flat[row, k] > joint.flat[row, best]:
+            if room.rows.flat[joint + row, k] > room.rows.flat[joint + row, best]:
                 best = k
         code[p] = best
         if data.parent[node] < 0:
-            value += joint.flat[row, best]
+            value += room.rows.flat[joint + row, best]
     return value
 
 
@@ -192,22 +187,22 @@ def _(points, data, i, room, temperature):
     add_logs(points, data, i, room)
     for p in range(size - 1, -1, -1):
         condition(data, i, room, p)
-    wipe(room.sums, room.sums.lanes.shape[0])
+    wipe(room.rows, room.sums, g.kinds * g.labels)
     for p in range(size):  # beliefs become the target's node marginals
         multiply_out(data, i, room, p)
     for p in range(size):
-        for b in range(room.node.lanes.shape[1]):
-            lanes.store(room.node.lanes, p, b, lanes.load(room.belief.lanes, p, b))
+        for b in range(room.rows.lanes.shape[1]):
+            lanes.store(room.rows.lanes, room.node + p, b, lanes.load(room.rows.lanes, room.belief + p, b))
     for r in range(g.kinds * g.labels):
-        for b in range(room.sums.lanes.shape[1]):
-            lanes.store(room.pairs.lanes, r, b, lanes.load(room.sums.lanes, r, b))
+        for b in range(room.rows.lanes.shape[1]):
+            lanes.store(room.rows.lanes, room.pairs + r, b, lanes.load(room.rows.lanes, room.sums + r, b))
     withdraw(points, data, i, room)
 
 
 @jitable_call
 def add_logs(points, data, i, room):
     """joint += log p(node | separator) of the point"""
-    start, blocks = data.tables[i], room.joint.lanes.shape[1]
+    start, blocks = data.tables[i], room.rows.lanes.shape[1]
     for r in range(data.tables[i + 1] - start):
         mass = 0.0
         for b in range(blocks):
@@ -215,7 +210,7 @@ def add_logs(points, data, i, room):
         less = -np.log(mass)
         for b in range(blocks):
             mark = lanes.shift(lanes.log(lanes.load(points.clique.lanes, start + r, b)), less)
-            lanes.store(room.joint.lanes, r, b, lanes.add(lanes.load(room.joint.lanes, r, b), mark))
+            lanes.increase(room.rows.lanes, room.joint + r, b, mark)
 
 
 @jitable_call
@@ -228,7 +223,7 @@ def condition(data, i, room, p):
         return
     for row in range(data.height[node] // K):
         for k in range(K):
-            room.message.flat[row, k] = share_out(data, room, r)
+            room.rows.flat[room.message + row, k] = share_out(data, room, r)
             r += 1
     send_message(data, node, data.shape[i], room)
 
@@ -236,14 +231,15 @@ def condition(data, i, room, p):
 @jitable
 def share_out(data, room, r):
     """Row r of the tables becomes probabilities; returns the logarithm of what it summed to."""
-    joint, highest, mass = room.joint, top_of(room.joint, r), 0.0
-    for b in range(joint.lanes.shape[1]):
-        mark = lanes.exp(lanes.shift(lanes.load(joint.lanes, r, b), -highest))
+    joint, highest, mass = room.joint, top_of(room.rows, room.joint + r), 0.0
+    for b in range(room.rows.lanes.shape[1]):
+        mark = lanes.exp(lanes.shift(lanes.load(room.rows.lanes, joint + r, b), -highest))
         mark = lanes.multiply(mark, lanes.load(data.used.lanes, 0, b))
-        lanes.store(joint.lanes, r, b, mark)
+        lanes.store(room.rows.lanes, joint + r, b, mark)
         mass += lanes.total(mark)
-    for b in range(joint.lanes.shape[1]):
-        lanes.store(joint.lanes, r, b, lanes.fma(lanes.zeros_like(joint.lanes), 1.0 / mass, lanes.load(joint.lanes, r, b)))
+    for b in range(room.rows.lanes.shape[1]):
+        mark = lanes.fma(lanes.zeros_like(room.rows.lanes), 1.0 / mass, lanes.load(room.rows.lanes, joint + r, b))
+        lanes.store(room.rows.lanes, joint + r, b, mark)
     return highest + np.log(mass)
 
 
@@ -252,58 +248,59 @@ def multiply_out(data, i, room, p):
     """The table of node p becomes its clique's marginals; sums of them are added to the belief and to the kinds of edges."""
     g, joint, message = graphs(data), room.joint, room.message
     _, _, first, _ = spread_of(data, i)
-    K, plan, blocks = g.labels, data.shape[i], joint.lanes.shape[1]
-    node, zero = plan + p, lanes.zeros_like(joint.lanes)
+    K, plan, blocks = g.labels, data.shape[i], room.rows.lanes.shape[1]
+    node, zero = plan + p, lanes.zeros_like(room.rows.lanes)
     at, count = data.at[node], data.height[node]
     if data.parent[node] >= 0:
         above, maps = plan + data.parent[node], data.map_at[node]
-        wipe(message, count // K)
+        wipe(room.rows, message, count // K)
         for r in range(data.height[above]):
             row = data.maps[maps + r]
             for b in range(blocks):
-                total = lanes.add(lanes.load(message.lanes, row, b), lanes.load(joint.lanes, data.at[above] + r, b))
-                lanes.store(message.lanes, row, b, total)
+                seen = lanes.load(room.rows.lanes, joint + data.at[above] + r, b)
+                lanes.increase(room.rows.lanes, message + row, b, seen)
         r = at
         for row in range(count // K):
             for k in range(K):
                 for b in range(blocks):
-                    lanes.store(joint.lanes, r, b, lanes.fma(zero, message.flat[row, k], lanes.load(joint.lanes, r, b)))
+                    total = lanes.fma(zero, room.rows.flat[message + row, k], lanes.load(room.rows.lanes, joint + r, b))
+                    lanes.store(room.rows.lanes, joint + r, b, total)
                 r += 1
     for b in range(blocks):
         total = zero
         for r in range(at, at + count):
-            total = lanes.add(total, lanes.load(joint.lanes, r, b))
-        lanes.store(room.belief.lanes, p, b, total)
+            total = lanes.add(total, lanes.load(room.rows.lanes, joint + r, b))
+        lanes.store(room.rows.lanes, room.belief + p, b, total)
     for k in range(data.link_at[node], data.link_at[node + 1]):
-        sum_edge(joint, at, count, data.link_stride[k], room.square)
-        top = g.kind[first + data.link[k]] * K
+        sum_edge(room, joint + at, count, data.link_stride[k], K)
+        top = g.edge[first + data.link[k], KIND] * K
         for other in range(K):
             for own in range(K):
                 source, target = (own, other) if data.turned[k] else (other, own)
-                room.sums.flat[top + source, target] += room.square.flat[other, own]
+                room.rows.flat[room.sums + top + source, target] += room.rows.flat[room.square + other, own]
 
 
 @jitable
-def sum_edge(table, at, count, stride, square):
+def sum_edge(room, at, count, stride, K):
     """square[other, own] = pair marginals of a node and the member of its separator with this stride"""
-    K = square.lanes.shape[0]
-    wipe(square, K)
+    rows, square = room.rows.lanes, room.square
+    wipe(room.rows, square, K)
     r = at
     while r < at + count:
         for k in range(K):
             for _ in range(stride):
-                for b in range(square.lanes.shape[1]):
-                    lanes.store(square.lanes, k, b, lanes.add(lanes.load(square.lanes, k, b), lanes.load(table.lanes, r, b)))
+                for b in range(rows.shape[1]):
+                    lanes.increase(rows, square + k, b, lanes.load(rows, r, b))
                 r += 1
 
 
 @withdraw.register(CliqueMarginals)
 def _(points, data, i, room):
     start, size, _, count = spread_of(data, i)
-    withdraw_rows(points.node, start, size, room.node)
+    withdraw_rows(points.node, start, size, room.rows, room.node)
     if count > 0:
-        size = room.pairs.lanes.shape[0]
-        withdraw_rows(points.pair, i * size, size, room.pairs)
+        size = graphs(data).kinds * graphs(data).labels
+        withdraw_rows(points.pair, i * size, size, room.rows, room.pairs)
 
 
 @step_towards.register(CliqueMarginals)
@@ -313,16 +310,16 @@ def _(points, data, i, gamma, room):
     least = lanes.shift(zero, FLOOR)
     for p in range(size):
         for b in range(blocks):
-            mix_into(points.node.lanes, start + p, b, gamma, lanes.load(room.belief.lanes, p, b), least)
+            mix_into(points.node.lanes, start + p, b, gamma, lanes.load(room.rows.lanes, room.belief + p, b), least)
     if count > 0:
-        rows = room.sums.lanes.shape[0]
+        rows = graphs(data).kinds * graphs(data).labels
         for r in range(rows):
             for b in range(blocks):
-                mix_into(points.pair.lanes, i * rows + r, b, gamma, lanes.load(room.sums.lanes, r, b), zero)
+                mix_into(points.pair.lanes, i * rows + r, b, gamma, lanes.load(room.rows.lanes, room.sums + r, b), zero)
     at = data.tables[i]
     for r in range(data.tables[i + 1] - at):
         for b in range(blocks):
-            mix_into(points.clique.lanes, at + r, b, gamma, lanes.load(room.joint.lanes, r, b), least)
+            mix_into(points.clique.lanes, at + r, b, gamma, lanes.load(room.rows.lanes, room.joint + r, b), least)
 
 
 @expected_loss.register(CliqueMarginals)
@@ -346,8 +343,8 @@ def _(data, spread):
             first = data.tables[i] + data.at[at]
             clique.flat[first : first + len(table), :K] = np.maximum(table, FLOOR)
         for e in range(g.edges[i], g.edges[i + 1]):
-            row = (i * g.kinds + g.kind[e]) * K
-            pair.flat[row : row + K, :K] += np.outer(mine[g.source[e]], mine[g.target[e]])
+            row = (i * g.kinds + g.edge[e, KIND]) * K
+            pair.flat[row : row + K, :K] += np.outer(mine[g.edge[e, SOURCE]], mine[g.edge[e, TARGET]])
     return CliqueMarginals(node, pair, clique)
 
 
@@ -373,7 +370,7 @@ def _(data, marginals):
     points.clique.flat[:, :K] = np.maximum(np.concatenate(marginals["clique"]), FLOOR)
     points.pair.flat[:] = 0.0
     for e in range(g.kind.size):
-        row = g.kind[e] * K
+        row = g.edge[e, KIND] * K
         points.pair.flat[row : row + K, :K] += marginals["edge"][e]
     return points
 

@@ -212,8 +212,9 @@ class Labelling(Structure):
         cost = lanes.table(lanes.pack(np.vstack([self.cost_, np.zeros((1, K))]), np.float64, fill=NEVER))
         scale = 1.0 / sizes if self.normalize_loss else np.ones(sizes.size)
         shape = (K, self.n_kinds_, self.n_features_ + 1 + 2 * int(self.first_last_bias))
-        source, target, kind = (array.astype(np.int32, copy=False) for array in (source, target, kind))
-        return Graphs(table, start, edges, source, target, kind, label, place, cost, scale, gram, gram_start, order, *shape)
+        sample = np.stack([start, edges, gram_start], axis=1)
+        edge, node = (np.stack(columns, axis=1).astype(np.int32) for columns in ((source, target, kind), (label, place, order)))
+        return Graphs(table, sample, edge, node, cost, scale, gram, *shape)
 
     # ---- weights ------------------------------------------------------------------------------------------
 

@@ -4,8 +4,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..data.validate import checked_matrix
-from .forest import Forest
 from .labelling import Labelling, _distinct, _label_array, check_finite, floating, numeric
+from .rooted import alone
 
 
 class Multiclass(Labelling):
@@ -84,8 +84,7 @@ class Multiclass(Labelling):
         one, none, empty = np.arange(n + 1), np.zeros(n + 1, np.int64), np.zeros(0, np.int32)
         label = self._coded(y, one)
         graphs = self._tabled(matrix, one, none, empty, empty, empty, np.zeros(n, np.uint8), np.zeros(n, np.int64), label)
-        alone = np.full(n, -1, np.int32)
-        return Forest(graphs, alone, alone, np.zeros(0, np.int8), np.zeros(n), False)
+        return alone(graphs)
 
     def _coded(self, y, start):
         if y is None:

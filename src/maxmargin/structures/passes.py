@@ -21,7 +21,7 @@ from .base import (
 def worst_all(data, W, room, codes):
     """The best output of each sample, loss included where true outputs are known; codes one after another."""
     at = 0
-    for i in range(data.graphs.start.size - 1):
+    for i in range(data.graphs.sample.shape[0] - 1):
         size = length(data, i)
         prepare(data, i, W, room)
         worst(data, i, room, codes[at : at + size])
@@ -39,15 +39,6 @@ def risk(data, weight, W, room, start, stop):
             truth(data, i, room.code)
             total += weight[i] * (value - score_of(data, i, room, room.code))
     return total
-
-
-@kernel
-def add_truth(data, room, W):
-    """W += phi(x_0, y_0)"""
-    truth(data, 0, room.code)
-    clear(data, 0, room)
-    tally(data, 0, 1.0, room.code, room)
-    push(data, 0, 1.0, room, W)
 
 
 @kernel
@@ -71,12 +62,3 @@ def one_direction(points, data, W, room, temperature):
     prepare(data, 0, W, room)
     direct(points, data, 0, room, temperature)
     step_towards(points, data, 0, 1.0, room)
-
-
-@kernel
-def one_expectation(points, data, W, room):
-    """W += phi(x_0, point); returns its loss"""
-    clear(data, 0, room)
-    withdraw(points, data, 0, room)
-    push(data, 0, -1.0, room, W)
-    return expected_loss(points, data, 0)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .forest import Forest
+from .forest import DEGREE, Forest
 from .graphs import Graphs
 from .labelling import Layout
 
@@ -32,10 +32,17 @@ def rooted(size: int, edges: np.ndarray, kinds: np.ndarray, which: str) -> Layou
             waiting += [(other, e, int(number[node])) for other, e in near[node] if e != edge]
     source, target = number[edges[:, 0]], number[edges[:, 1]]
     degree = np.bincount(np.concatenate([source, target]), minlength=size)
-    plan = (np.array(up), np.array(parent), (source < target).astype(np.int8), degree.astype(np.float64))
+    plan = np.stack([up, parent, degree], axis=1).astype(np.int32), (source < target).astype(np.int8)
     return Layout(np.array(order), source, target, kinds, np.zeros(size, np.uint8), plan)
 
 
 def forest(graphs: Graphs, layouts: list[Layout]) -> Forest:
-    up, parent, turned, degree = (np.concatenate(arrays) for arrays in zip(*(layout.plan for layout in layouts), strict=True))
-    return Forest(graphs, up.astype(np.int32), parent.astype(np.int32), turned, degree, bool(turned.any()))
+    tree, turned = (np.concatenate(arrays) for arrays in zip(*(layout.plan for layout in layouts), strict=True))
+    return Forest(graphs, tree, turned, bool(turned.any()))
+
+
+def alone(graphs: Graphs) -> Forest:
+    """Every sample a single node."""
+    tree = np.full((graphs.node.shape[0], 3), -1, np.int32)
+    tree[:, DEGREE] = 0
+    return Forest(graphs, tree, np.zeros(0, np.int8), False)
