@@ -1,9 +1,9 @@
-"""The command line: python -m benchmarks (fit | scaling | startup | all) [options]"""
+"""The command line: python -m benchmarks (fit | scaling | startup | structured | all) [options]"""
 
 import argparse
 from pathlib import Path
 
-from . import fit, scaling, startup
+from . import fit, scaling, sequences, startup, structured, tagging, traces
 from .objectives import LOSSES
 from .report import RESULTS, Report
 from .solvers import SOLVERS
@@ -11,12 +11,20 @@ from .workloads import COMPARED, SETS, Workload
 
 LAMS = (1e-3, 1e-4)
 QUICK_ROWS = 1_000
+PARTS = ("curves", "accuracy")
 
 
 def parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--repeat", type=int, metavar="N", help="runs of which the median counts (5; 2 with --quick)")
-    common.add_argument("--limit", type=float, metavar="S", help="seconds after which a fit is killed (120; 10 with --quick)")
+    common.add_argument(
+        "--repeat", type=int, metavar="N", help="runs of which the median counts (5; 2 with --quick; 3 and 1 of structured)"
+    )
+    common.add_argument(
+        "--limit",
+        type=float,
+        metavar="S",
+        help="seconds after which a fit is ended (120; 10 with --quick; 60 and 2 of structured)",
+    )
     common.add_argument("--quick", action="store_true", help="small data, to see that all works; kept only where --results says")
     common.add_argument("--results", type=Path, metavar="FILE", help="where the tables are kept (benchmarks/RESULTS.md)")
 
@@ -31,9 +39,27 @@ def parser() -> argparse.ArgumentParser:
     select.add_argument("--solver", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names))
     commands.add_parser("scaling", parents=[common], help="growth of time and memory with rows and non-zeros")
     commands.add_parser("startup", parents=[common], help="import, first call, first call of a later process, later calls")
+    chains = commands.add_parser("structured", parents=[common], help="structured solvers beside each other, and crfsuite")
+    sets = list(sequences.SETS)
+    chains.add_argument("--workload", nargs="+", choices=sets, default=sets, metavar="NAME", help=", ".join(sets))
+    text = "lambda = 1/(C n) (0.1, 0.01 and 0.001; 0.01 with --quick)"
+    chains.add_argument("--lam", nargs="+", type=float, metavar="LAM", help=text)
+    kinds = list(traces.SOLVERS)
+    chains.add_argument("--solver", nargs="+", choices=kinds, default=kinds, metavar="NAME", help=", ".join(kinds))
+    chains.add_argument("--part", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART", help=", ".join(PARTS))
     whole = commands.add_parser("all", parents=[common], help="everything")
     whole.set_defaults(workload=list(COMPARED), loss=list(LOSSES), lam=None, solver=names)
     return top
+
+
+def sequence_models(chosen: argparse.Namespace, args: argparse.Namespace, report: Report) -> None:
+    """The structured part: which workloads, lams and solvers `chosen` says, the rest as typed"""
+    lams = chosen.lam or (structured.LAMS[1:2] if args.quick else structured.LAMS)
+    limit, repeat = args.limit or (2.0 if args.quick else 60.0), args.repeat or (1 if args.quick else 3)
+    if "accuracy" in chosen.part:
+        tagging.run(report, chosen.workload, args.quick)
+    if "curves" in chosen.part:
+        structured.run(report, chosen.workload, lams, structured.Options(chosen.solver, args.quick, limit, repeat))
 
 
 def main() -> None:
@@ -45,6 +71,8 @@ def main() -> None:
         startup.run(report, args.quick, repeat)
     if args.command in ("scaling", "all"):
         scaling.run(report, args.quick, repeat, limit)
+    if args.command in ("structured", "all"):
+        sequence_models(args if args.command == "structured" else parser().parse_args(["structured"]), args, report)
     if args.command in ("fit", "all"):
         chosen = [Workload(name, QUICK_ROWS if args.quick else None) for name in args.workload]
         everything = parser().parse_args(["all"])

@@ -39,3 +39,55 @@ def primal(loss: str, X: Any, y: np.ndarray, coef: np.ndarray, C: float) -> floa
     coef = np.asarray(coef, dtype=np.float64)
     scores = np.asarray(X @ coef.T)
     return float(0.5 * np.sum(coef**2) + C * np.sum(losses(loss, scores, y)))
+
+
+def chain_parts(w: np.ndarray, features: int, labels: int) -> tuple[np.ndarray, ...]:
+    """Unary (K, d), bias (K), first (K), last (K) and pair weights (K, K) of a chain's weight vector."""
+    K, d = labels, features
+    ends = np.cumsum([K * d, K, K, K])
+    unary, bias, first, last, pairs = np.split(np.asarray(w, dtype=np.float64), ends)
+    return unary.reshape(K, d), bias, first, last, pairs.reshape(K, K)
+
+
+def chain_loss(x: np.ndarray, y: np.ndarray, parts: tuple[np.ndarray, ...]) -> float:
+    """max over labellings of [Hamming loss + score] - the score of the true one, by a Viterbi pass."""
+    unary, bias, first, last, pairs = parts
+    scores = x @ unary.T + bias
+    scores[0] += first
+    scores[-1] += last
+    true = scores[np.arange(y.size), y].sum() + pairs[y[:-1], y[1:]].sum()
+    scores += 1.0
+    scores[np.arange(y.size), y] -= 1.0
+    best = scores[0]
+    for t in range(1, y.size):
+        best = scores[t] + (best[:, None] + pairs).max(axis=0)
+    return float(best.max() - true)
+
+
+def chain_primal(X: list[np.ndarray], y: list[np.ndarray], w: np.ndarray, C: float, labels: int) -> float:
+    """1/2 ||w||^2 + C sum_i loss_i of chains with Hamming loss, biases and first/last biases."""
+    parts = chain_parts(w, X[0].shape[1], labels)
+    return 0.5 * float(w @ w) + C * sum(chain_loss(np.asarray(x, np.float64), t, parts) for x, t in zip(X, y, strict=True))
+
+
+def chain_feature(x: np.ndarray, y: np.ndarray, labels: int) -> np.ndarray:
+    """phi(x, y) in the order of `chain_parts`."""
+    nodes, pairs = np.eye(labels)[y], np.zeros((labels, labels))
+    np.add.at(pairs, (y[:-1], y[1:]), 1.0)
+    return np.concatenate([(nodes.T @ x).ravel(), nodes.sum(axis=0), nodes[0], nodes[-1], pairs.ravel()])
+
+
+def chain_dual(X: list[np.ndarray], y: list[np.ndarray], duals: list, C: float, labels: int) -> tuple[float, float]:
+    """The dual value of (output, coefficient) pairs for each sample, and by how much the coefficients are infeasible."""
+    w: Any = 0.0
+    reward, wrong = 0.0, 0.0
+    for x, true, found in zip(X, y, duals, strict=True):
+        total = 0.0
+        for output, coefficient in found:
+            guess = np.asarray(output)
+            w = w + coefficient * (chain_feature(x, true, labels) - chain_feature(x, guess, labels))
+            reward += coefficient * float(np.sum(guess != true))
+            total += coefficient
+            wrong = max(wrong, -coefficient)
+        wrong = max(wrong, total - C)
+    return reward - 0.5 * float(np.sum(np.square(w))), wrong

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
-PACKAGES = ("maxmargin", "numpy", "scipy", "numba", "scikit-learn", "liblinear-official", "rehline")
+PACKAGES = ("maxmargin", "numpy", "scipy", "numba", "scikit-learn", "liblinear-official", "rehline", "python-crfsuite")
 INTRODUCTION = """# Benchmark results
 
 Written by `python -m benchmarks`; do not edit. Each section names the command, the date and the machine that made it.

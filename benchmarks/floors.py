@@ -1,0 +1,166 @@
+"""What a pass over chains cannot do without, compiled and bare, and what the solvers' passes cost beside it.
+
+The floor of Frank-Wolfe is unary scores and a loss-augmented Viterbi pass; that of partial linearization unary scores and
+sum-product: messages to the end of the chain and back, with node and pair marginals as the outcome. Both are written with the
+vector rows that the library itself uses, so that they are no slower than need be.
+"""
+
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+import maxmargin as mm
+from maxmargin import lanes
+from maxmargin.data import rows
+from maxmargin.jit import kernel
+from maxmargin.structured import StructuredProblem
+from maxmargin.structures.base import new_room, prepare, worst
+
+from .report import figure, table
+from .traces import EACH, begin
+
+MOST = 2.0  # a pass over its floor, at the most
+TURNS = 15  # rounds in which all are timed, one after another
+BEGUN = 10  # passes before the first timed one: by then the weights are those of a problem half solved
+TEMPERATURE = 0.01
+
+
+@kernel
+def viterbi_pass(data, W, room, n):
+    """The worst offender of each sample"""
+    total = 0.0
+    for i in range(n):
+        prepare(data, i, W, room)
+        total += worst(data, i, room, room.code)
+    return total
+
+
+@kernel
+def sum_product_pass(graphs, W, belief, joint, inverse):
+    """Node marginals (into `belief`) and pair marginals (into `joint`) of each chain at this inverse temperature.
+
+    A chain's nodes are stored from its end: node p - 1 follows node p in the sequence.
+    """
+    g, K, blocks, zero = graphs, graphs.labels, W.shape[1], lanes.zeros_like(W)
+    one, total = lanes.shift(zero, 1.0), 0.0
+    for i in range(g.start.size - 1):
+        start, size = g.start[i], g.start[i + 1] - g.start[i]
+        for p in range(size):
+            rows.scores(g.X, start + p, W, belief.lanes[p : p + 1])
+            ends = g.place[start + p]
+            for b in range(blocks):
+                score = lanes.add(lanes.load(belief.lanes, p, b), lanes.load(g.cost.lanes, g.label[start + p], b))
+                for bit in range(2):
+                    if ends >> bit & 1:
+                        score = lanes.add(score, lanes.load(W, rows.last_column(g.X) + 1 + bit, b))
+                lanes.store(belief.lanes, p, b, lanes.fma(zero, inverse, score))
+        for p in range(size - 1, 0, -1):  # joint = p(node | the one that follows it)
+            for b in range(blocks):
+                highest = lanes.shift(zero, -np.inf)
+                for k in range(K):
+                    mark = lanes.shift(lanes.fma(zero, inverse, lanes.load(W, g.pairs + k, b)), belief.flat[p, k])
+                    lanes.store(joint.lanes, p * K + k, b, mark)
+                    highest = lanes.maximum(highest, mark)
+                mass = zero
+                for k in range(K):
+                    mark = lanes.exp(lanes.subtract(lanes.load(joint.lanes, p * K + k, b), highest))
+                    lanes.store(joint.lanes, p * K + k, b, mark)
+                    mass = lanes.add(mass, mark)
+                share = lanes.divide(one, mass)
+                for k in range(K):
+                    mark = lanes.multiply(lanes.load(joint.lanes, p * K + k, b), share)
+                    lanes.store(joint.lanes, p * K + k, b, mark)
+                message = lanes.add(highest, lanes.log(mass))
+                lanes.store(belief.lanes, p - 1, b, lanes.add(lanes.load(belief.lanes, p - 1, b), message))
+        highest_last, mass_last = belief.flat[0, 0], 0.0
+        for k in range(1, K):
+            highest_last = max(highest_last, belief.flat[0, k])
+        for k in range(K):
+            belief.flat[0, k] = np.exp(belief.flat[0, k] - highest_last)
+            mass_last += belief.flat[0, k]
+        for k in range(belief.flat.shape[1]):
+            belief.flat[0, k] = belief.flat[0, k] / mass_last if k < K else 0.0
+        for p in range(1, size):
+            for k in range(K):
+                mass = zero
+                for b in range(blocks):
+                    mark = lanes.multiply(lanes.load(joint.lanes, p * K + k, b), lanes.load(belief.lanes, p - 1, b))
+                    lanes.store(joint.lanes, p * K + k, b, mark)
+                    mass = lanes.add(mass, mark)
+                belief.flat[p, k] = lanes.total(mass)
+            for k in range(K, belief.flat.shape[1]):
+                belief.flat[p, k] = 0.0
+        total += belief.flat[0, 0] + belief.flat[size - 1, 0]
+    return total
+
+
+def seconds_of(work: Callable[[], Any]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def described(problem: StructuredProblem) -> tuple[str, list[str]]:
+    """A table of passes over their floors, and the verdicts."""
+    data, n = problem.data, problem.n_examples
+    longest, K = int(np.max(np.diff(data.graphs.start))), data.graphs.labels
+    belief, joint = (lanes.zeros_table(size, K, np.float64) for size in (longest, longest * K))
+    room = new_room(data)
+    runs = {
+        "FrankWolfe, plain": begin(mm.FrankWolfe(steps="plain", **EACH), problem, 1e-3),
+        "PartialLinearization": begin(mm.PartialLinearization(TEMPERATURE, **EACH), problem, 1e-3),
+    }
+    for run in runs.values():
+        for _ in range(BEGUN):
+            run.advance(lambda: False)
+    W = runs["FrankWolfe, plain"].W
+    work: dict[str, Callable[[], Any]] = {
+        "bare Viterbi": lambda: viterbi_pass(data, W, room, n),
+        "bare sum-product": lambda: sum_product_pass(data.graphs, W, belief, joint, 1.0 / TEMPERATURE),
+    }
+    work |= {name: (lambda run=run: run.advance(lambda: False)) for name, run in runs.items()}  # type: ignore[misc]
+    for one in work.values():
+        one()
+    times: dict[str, list[float]] = {name: [] for name in work}
+    for _ in range(TURNS):
+        for name, one in work.items():
+            times[name].append(seconds_of(one))
+    floors = {"FrankWolfe, plain": "bare Viterbi", "PartialLinearization": "bare sum-product"}
+    lines, verdicts = [], []
+    for name, found in times.items():
+        floor = floors.get(name)
+        ratio = median(a / b for a, b in zip(found, times[floor], strict=True)) if floor else None
+        shown = [floor, figure(ratio, 2)] if floor else ["", ""]
+        lines.append([name, figure(1e3 * median(found)), figure(1e3 * min(found)), *shown])
+        if ratio is not None:
+            state = "holds" if ratio <= MOST else "FAILS"
+            verdicts.append(f"One {name} pass at most {MOST:g} times its floor: {state} ({ratio:.2f}).")
+    text = f"Passes over {n} words in turns, median and least of {TURNS} in ms of processor time; a ratio is the median of the "
+    text += (
+        f"{TURNS} ratios. Partial linearization at temperature {TEMPERATURE:g}. The marginals of the bare sum-product are within "
+    )
+    text += f"{same_sums(problem):.0e} of the library's."
+    head = ["pass", "median ms", "least ms", "floor", "ratio"]
+    return "\n\n".join([text, table(head, lines)]), verdicts
+
+
+def same_sums(problem: StructuredProblem) -> float:
+    """How far the bare sum-product's node marginals of the last sample are from the library's: the floor does the same work."""
+    data, i = problem.data, problem.n_examples - 1
+    size, K = int(data.graphs.start[i + 1] - data.graphs.start[i]), data.graphs.labels
+    longest = int(np.max(np.diff(data.graphs.start)))
+    belief, joint = (lanes.zeros_table(count, K, np.float64) for count in (longest, longest * K))
+    uniform = mm.PartialLinearization(TEMPERATURE, step=1.0, **EACH)
+    run = begin(uniform, StructuredProblem(data, problem.cap), 1e-3)
+    nodes = run.points.node.flat
+    nodes[:, :K] = 1.0 / K
+    run.points.edge.flat[:, :K] = 1.0 / K**2
+    W = run.W.copy()
+    run.plan.order[:1] = i
+    run.visit((0, 0, 1), -np.inf)
+    sum_product_pass(data.graphs, W, belief, joint, 1.0 / TEMPERATURE)
+    mine = nodes[data.graphs.start[i] : data.graphs.start[i] + size, :K]
+    return float(np.max(np.abs(mine - belief.flat[:size, :K])))
