@@ -1,31 +1,27 @@
 """What the linear estimators share: parameters, validation, the call of the solver, warm starts and paths."""
 
-import warnings
 from abc import abstractmethod
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, clone
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from ..callbacks import CallbackSupportMixin, Progress, with_callbacks
+from ..callbacks import with_callbacks
 from ..data.rows import rows
 from ..data.validate import checked_matrix
 from ..prior import Prior
-from ..result import History, Result
-from ..solvers import resolve
-from ..solvers.loop import Budget
+from ..result import Result
+from ..solvers import NAMES, resolve
+from .common import Certified
 
 SPARSE_BELOW = {"scalar": 0.2, "row": 0.6}  # dense rows with fewer non-zeros than this are read by an index of them
 
 
-class LinearSVM(CallbackSupportMixin, BaseEstimator):
+class LinearSVM(Certified):
     """A linear max-margin model with a certificate. Subclasses say what the problem is and what the weights mean."""
 
     _parameter_constraints: dict[str, Any] = {
@@ -39,7 +35,7 @@ class LinearSVM(CallbackSupportMixin, BaseEstimator):
         "prior_mean": ["array-like", Real, None],
         "prior_scale": ["array-like", Real, None],
         "prior_covariance": ["array-like", None],
-        "solver": [StrOptions({"auto", "dual_coordinate"}), BaseEstimator],
+        "solver": [StrOptions(set(NAMES)), BaseEstimator],
         "warm_start": ["boolean"],
         "keep_duals": ["boolean"],
         "random_state": ["random_state"],
@@ -105,22 +101,10 @@ class LinearSVM(CallbackSupportMixin, BaseEstimator):
         if duals is not None:
             duals = problem.clipped(duals)
 
-        self.history_ = History()
-        context = self._init_callback_context(max_subtasks=self.max_iter)
-        context.call_on_fit_task_begin(estimator=self)
-        line = Progress() if self.verbose else None
-        if line is not None:
-            line.setup(self, context)
-        budget = Budget(self.tol, self.max_iter, self.max_time, effective_n_jobs(self.n_jobs), self._watch(context, line))
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        start = {"duals": duals, "weights": weights}
-        result = solver.solve(problem, budget, self.history_, seed=seed, average=not self.keep_duals, **start)
-        self._keep(result, prior.back(self._table(problem, result.w)))
-        context.call_on_fit_task_end(estimator=self)
-        if line is not None:
-            line.teardown(self, context)
-        if not result.certificate.converged:
-            warnings.warn(self._advice(result), ConvergenceWarning, stacklevel=4)
+        def keep(result: Result) -> None:
+            self._keep(result, prior.back(self._table(problem, result.w)))
+
+        result = self._drive(solver, problem, keep, duals=duals, weights=weights)
         return result.duals, result.w
 
     # ---- data ---------------------------------------------------------------------------------------------
@@ -140,27 +124,12 @@ class LinearSVM(CallbackSupportMixin, BaseEstimator):
             raise ValueError("sample_weight is zero for every sample; at least one must be positive.")
         return weight
 
-    # ---- callbacks and result -----------------------------------------------------------------------------
-
-    def _watch(self, context, line: Progress | None):
-        """What the loop calls after each pass: tells the callbacks, and whether one of them wants to stop."""
-
-        def watch(iteration: int) -> bool:
-            task = context.subcontext(task_name="pass")
-            task.call_on_fit_task_begin(estimator=self)
-            if line is not None:
-                line.on_fit_task_end(self, task)
-            return bool(task.call_on_fit_task_end(estimator=self))
-
-        return watch
+    # ---- result -------------------------------------------------------------------------------------------
 
     def _keep(self, result: Result, weights: np.ndarray) -> None:
         """Fitted attributes from the weights (..., features + 1) in the user's coordinates."""
         scaling = float(self.intercept_scaling) if self.fit_intercept else 0.0
         self.coef_, self.intercept_ = self._shaped(np.ascontiguousarray(weights[..., :-1]), weights[..., -1] * scaling)
-        self.certificate_ = result.certificate
-        self.history_ = result.history
-        self.n_iter_ = result.n_iter
         for name, wanted, kept in (
             ("dual_coef_", self.keep_duals, result.duals),
             ("_last", self.warm_start, (result.duals, result.w)),
@@ -169,14 +138,6 @@ class LinearSVM(CallbackSupportMixin, BaseEstimator):
                 setattr(self, name, kept)
             else:
                 self.__dict__.pop(name, None)
-
-    def _advice(self, result: Result) -> str:
-        certificate = result.certificate
-        return (
-            f"{certificate.message} The relative duality gap is {certificate.relative_gap:.3g}, the target was tol={self.tol:g}; "
-            "the model is usable and its certificate true. Raise max_iter or max_time, loosen tol, lower C, or scale the "
-            "features (warm_start=True goes on from here)."
-        )
 
     def _scores(self, X) -> np.ndarray:
         """X coef' + intercept, in the dtype of X: a float32 X is not copied to float64."""

@@ -1,6 +1,7 @@
 """What every estimator does around a solver: callbacks, progress, budget, and a warning when the target was missed."""
 
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -16,8 +17,8 @@ from ..solvers.loop import Budget
 class Certified(CallbackSupportMixin, BaseEstimator):
     """An estimator whose model carries a certificate."""
 
-    def _drive(self, solver, problem, **start) -> Result:
-        """Solve `problem`, telling callbacks and the user; `start` is what the solver's `solve` takes."""
+    def _drive(self, solver, problem, keep: Callable[[Result], None], **start) -> Result:
+        """Solve `problem`, telling callbacks and the user; `keep` sets the fitted attributes, `start` goes to the solver."""
         self.history_ = History()
         context = self._init_callback_context(max_subtasks=self.max_iter)
         context.call_on_fit_task_begin(estimator=self)
@@ -28,17 +29,13 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         result = solver.solve(problem, budget, self.history_, seed=seed, average=not self.keep_duals, **start)
         self.certificate_, self.history_, self.n_iter_ = result.certificate, result.history, result.n_iter
-        self._keep(result, problem)
+        keep(result)
         context.call_on_fit_task_end(estimator=self)
         if line is not None:
             line.teardown(self, context)
         if not result.certificate.converged:
             warnings.warn(self._advice(result), ConvergenceWarning, stacklevel=5)
         return result
-
-    def _keep(self, result: Result, problem) -> None:
-        """Set the fitted attributes of a kind of estimator."""
-        raise NotImplementedError
 
     def _watch(self, context, line: Progress | None):
         """What the loop calls after each pass: tells the callbacks, and whether one of them wants to stop."""

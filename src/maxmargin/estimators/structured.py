@@ -1,6 +1,7 @@
 """`StructuredSVM`: max-margin learning of any structure."""
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -232,14 +233,14 @@ class StructuredSVM(Certified):
         start: dict[str, Any] = {}
         if last is not None and fits(last.points, last.data, problem, solver):
             start = {"duals": last.points, "weights": last.w}
-        result = self._drive(solver, problem, **start)
+        result = self._drive(solver, problem, partial(self._keep, problem), **start)
         last = Last(data, result.duals, result.w)
         self.__dict__.pop("_last", None)
         if self.warm_start:
             self._last = last
         return last
 
-    def _keep(self, result: Result, problem: StructuredProblem) -> None:
+    def _keep(self, problem: StructuredProblem, result: Result) -> None:
         self.w_ = self.structure_.flatten(result.w)
         self.n_oracle_calls_ = result.oracle_calls
         self.__dict__.pop("dual_coef_", None)

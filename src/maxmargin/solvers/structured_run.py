@@ -13,7 +13,8 @@ from .schedule import gather, schedule
 
 CALM = 0.1  # a sample rests when its share of the gap is below this part of the average share the target allows
 PIECE = 256  # samples between two looks at the clock
-UNSEEN = 0.05  # part of the visits of a gap-driven pass that go to samples regardless of their gap
+ANYWAY = 0.05  # part of the visits of a gap-driven pass that go to samples regardless of their gap
+UNSEEN = 1e300  # the share of the gap of a sample that was not visited yet
 SAMPLING = ("rest", "permutation", "uniform", "gap")
 
 
@@ -38,7 +39,7 @@ class StructuredRun(ABC):
         self.plan = schedule(problem.n_examples, options.seed)
         self.random = np.random.default_rng(options.seed)
         self.room = new_room(problem.data)
-        self.shares = np.full(problem.n_examples, np.inf)  # of the gap, as last seen
+        self.shares = np.full(problem.n_examples, UNSEEN)  # of the gap, as last seen
         self.passes = self.visits = self.calls = 0
         self.hint: np.ndarray | None = None
         self.W = np.zeros(problem.weight_shape)
@@ -76,13 +77,13 @@ class StructuredRun(ABC):
         n, sampling = self.problem.n_examples, self.options.sampling
         if sampling == "rest":
             return gather(self.plan, self.passes)
-        if sampling == "permutation" or (sampling == "gap" and not np.all(np.isfinite(self.shares))):
+        if sampling == "permutation" or (sampling == "gap" and np.any(self.shares >= UNSEEN)):
             self.plan.order[:] = self.random.permutation(n)
         elif sampling == "uniform":
             self.plan.order[:] = self.random.integers(n, size=n)
         else:
             share = np.maximum(self.shares, 0.0) + np.finfo(float).tiny
-            chance = UNSEEN / n + (1.0 - UNSEEN) * share / share.sum()
+            chance = ANYWAY / n + (1.0 - ANYWAY) * share / share.sum()
             self.plan.order[:] = self.random.choice(n, size=n, p=chance / chance.sum())
         return n
 

@@ -93,8 +93,8 @@ def begin(data, sets, i, j):
 @jitable
 def same(a, b):
     """Whether code a is the beginning of b, which may be longer."""
-    for p in range(a.size):
-        if a[p] != b[p]:  # noqa: SIM110 - kernels have no all()
+    for p in range(a.size):  # noqa: SIM110 - kernels have no all()
+        if a[p] != b[p]:
             return False
     return True
 
@@ -203,17 +203,19 @@ def _(method, sets, i, h, cap, found):
     for j in range(size):
         mean += sets.slots[slot + j, MASS] * h[j]
     forward, backward = h[found] - mean, mean - h[k]
-    if sets.slots[slot + k, MASS] >= 1.0 or forward >= backward:
+    if sets.slots[slot + k, MASS] >= 1.0 - DUST or forward >= backward:
         to, slope, most, sign = found, forward, 1.0, 1.0
     else:
         to, slope, most, sign = k, backward, sets.slots[slot + k, MASS] / (1.0 - sets.slots[slot + k, MASS]), -1.0
+    if slope <= 0.0:
+        return 0.0
     bend = 0.0  # ||phi_to - mean phi||^2
     for j in range(size):
         left = sets.slots[slot + j, MASS] - (1.0 if j == to else 0.0)
         for t in range(size):
             bend += left * (sets.slots[slot + t, MASS] - (1.0 if t == to else 0.0)) * sets.gram[at + j * wide + t]
     bend *= cap
-    step = most if slope >= bend * most else max(slope, 0.0) / bend
+    step = most if slope >= bend * most else slope / bend
     for t in range(size):
         change = 0.0
         for j in range(size):
@@ -312,6 +314,8 @@ def work_on(sets, data, i, W, cap, scratch, method):
     """Improve the distribution of sample i, given the place of its worst offender; the weights follow."""
     room, h, before, place, now = scratch
     slot, size = sets.sample[i, SLOT], sets.sample[i, SIZE]
+    if size < 2:  # nothing but the true output
+        return 0.0
     h[place] = sets.slots[slot + place, LOSS] + score_of(
         data, i, room, sets.codes[begin(data, sets, i, place) : begin(data, sets, i, place + 1)]
     )
