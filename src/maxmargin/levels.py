@@ -60,14 +60,16 @@ class Level(NamedTuple):
 UNKNOWN = Level(np.nan, np.nan, 0.0, 0, False)
 
 
+def least(shape: Knapsack | Cone | TopK | Box) -> float:
+    """How many entries a projection has at least, if it is not zero."""
+    if isinstance(shape, Knapsack):
+        return shape.radius / shape.cap
+    return 1 if isinstance(shape, Box) else shape.k
+
+
 @generic_call
 def level(shape, values, count, last):
     """The level of the projection of values[:count] onto `shape`; `last` is that of something similar, or UNKNOWN."""
-
-
-@generic_call
-def reach(shape):
-    """How many entries the projection has at least, if it is not zero."""
 
 
 @jitable
@@ -119,7 +121,7 @@ def top_sum(values, count, k):
     while True:
         many, excess = above(values, count, 0.0, v)
         total = excess + many * v  # the sum of the values above v
-        if many == k or many == many_left or many == many_right:
+        if many == k or many == many_left or many == many_right:  # noqa: SIM109 - a tuple of both kinds of numbers is slow here
             return excess + k * v, v
         if many > k:
             many_left, total_left = many, total
@@ -248,19 +250,9 @@ def _(shape, values, count, last):
     return filled(values, count, shape.cap, shape.radius, last)
 
 
-@reach.register(Knapsack)
-def _(shape):
-    return shape.radius / shape.cap
-
-
 @level.register(Cone)
 def _(shape, values, count, last):
     return cone(values, count, shape.k, shape.bias, last)
-
-
-@reach.register(Cone)
-def _(shape):
-    return np.float64(shape.k)
 
 
 @level.register(TopK)
@@ -280,11 +272,6 @@ def _(shape, values, count, last):
     return Level(tight.t, cap, tight.shift, steps + tight.steps + found.steps, True)
 
 
-@reach.register(TopK)
-def _(shape):
-    return np.float64(shape.k)
-
-
 @level.register(Box)
 def _(shape, values, count, last):
     cap = shape.radius / shape.k
@@ -293,8 +280,3 @@ def _(shape, values, count, last):
         return found
     tight = filled(values, count, cap, shape.radius, last)
     return Level(tight.t, cap, tight.shift, tight.steps + 1, True)
-
-
-@reach.register(Box)
-def _(shape):
-    return 1.0

@@ -6,18 +6,19 @@
     topk_simplex(a, k, radius, bias)      0 <= z_j <= s / k,  s <= radius                 (the alpha form)
     topk_box(a, k, radius, bias)          0 <= z_j <= radius / k,  s <= radius            (the beta form)
 
-each the z that minimises 1/2 ||z - a||^2 + bias/2 s^2 (Chu et al. 2018; Lapin et al. 2015; `bias` is 1 in the papers' biased form).
+each the z that minimises 1/2 ||z - a||^2 + bias/2 s^2 (Chu et al. 2018; Lapin et al. 2015; the papers' biased form has bias = 1).
 The answers are exact to rounding, computed in float64 by the Newton steps of `levels`. Long vectors are read once: the level of a
 small sample tells which entries matter, those are put aside, and whether enough were is checked afterwards.
 """
 
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 
 from . import lanes
-from .jit import jitable, kernel
-from .levels import UNKNOWN, Box, Cone, Knapsack, TopK, level, reach
+from .jit import kernel
+from .levels import UNKNOWN, Box, Cone, Knapsack, Level, TopK, least, level
 
 LINE = 16  # entries looked at together
 SAMPLE = 1024  # lines in a sample
@@ -26,7 +27,7 @@ MANY = 0.25  # part of the sample above the level from which on nothing is put a
 FEW = 16  # a set whose projection has more than one entry in so many of the sample needs the whole vector
 TRIES = 3
 ROOM = 512  # entries put aside before their level is taken
-WHOLE, BROKEN = -1, -2
+NOT_FINITE = "a must be finite; it holds NaN or infinity."
 
 __all__ = ["capped_simplex", "simplex", "topk_box", "topk_cone", "topk_simplex"]
 
@@ -81,77 +82,59 @@ def topk_box(a, k, radius=1.0, bias=0.0, *, out=None) -> np.ndarray:
 
 
 @kernel
-def project(shape, a, lines, scratch, out):
-    """Write the projection of `a` to `out`, which holds zeros where there is scratch; returns the steps, -1 for NaN.
+def find(shape, values, count, last):
+    return level(shape, values, count, last)
 
-    `lines` is `a` as a lane array, up to a remainder shorter than one line.
+
+@kernel
+def write(values, found, out):
+    """out = clip(values - shift - t, 0, cap), entry by entry"""
+    for j in range(out.size):
+        out[j] = max(0.0, min(values[j] - found.shift - found.t, found.cap))
+
+
+@kernel
+def write_some(values, index, count, found, out):
+    for j in range(count):
+        out[index[j]] = max(0.0, min(values[j] - found.shift - found.t, found.cap))
+
+
+@kernel
+def gather(a, lines, bound, aside, visit):
+    """Put the entries >= bound aside, from line `start` on, behind `count` others, until there are more than `room`.
+
+    `lines` is `a` as a lane array, up to a remainder shorter than a line. Returns the line reached and the new count, which is
+    negative if some number is not finite.
     """
-    values, index = scratch
-    if values.size > 0:
-        found, count = gathered(shape, a, lines, values, index)
-        if count == BROKEN:
-            return -1
-        if count != WHOLE:
-            for j in range(count):
-                out[index[j]] = max(0.0, min(values[j] - found.shift - found.t, found.cap))
-            return found.steps
-    broken = 0.0
-    for j in range(a.size):
-        broken += 0.0 * np.float64(a[j])
-    if broken != 0.0:
-        return -1
-    found = level(shape, a, a.size, UNKNOWN)
-    for j in range(a.size):
-        out[j] = max(0.0, min(np.float64(a[j]) - found.shift - found.t, found.cap))
-    return found.steps
-
-
-@jitable
-def gathered(shape, a, lines, values, index):
-    """The level, and how many entries were put aside: all that matter. Or WHOLE, or BROKEN if some number is not finite."""
-    found, bound = guess(shape, lines, values)
-    for _ in range(TRIES):
-        if not np.isfinite(bound):
-            break
-        count, room, broken = 0, ROOM, lanes.zeros_like(lines)
-        for i in range(lines.shape[0]):
-            top = lanes.load(lines, i, 0)
-            broken = lanes.fma(broken, 0.0, top)
-            for b in range(1, lines.shape[1]):
-                vector = lanes.load(lines, i, b)
-                broken = lanes.fma(broken, 0.0, vector)
-                top = lanes.maximum(top, vector)
-            if lanes.largest(top) >= bound:
-                for j in range(i * LINE, (i + 1) * LINE):
-                    if a[j] >= bound:
-                        values[count], index[count] = a[j], j
-                        count += 1
-                if count > room:  # what is left aside so far has a level too, a better one
-                    found = level(shape, values, count, found)
-                    bound = max(bound, found.shift + found.t)
-                    count = dropped(values, index, count, bound)
-                    room = 2 * count + ROOM
-        rest = 0.0
-        for j in range(lines.shape[0] * LINE, a.size):
+    values, index = aside
+    start, count, room = visit
+    i, end, broken, rest = start, lines.shape[0], lanes.zeros_like(lines), 0.0
+    while i < end and count <= room:
+        top = lanes.load(lines, i, 0)
+        broken = lanes.fma(broken, 0.0, top)
+        for b in range(1, lines.shape[1]):
+            vector = lanes.load(lines, i, b)
+            broken = lanes.fma(broken, 0.0, vector)
+            top = lanes.maximum(top, vector)
+        if lanes.largest(top) >= bound:
+            for j in range(i * LINE, (i + 1) * LINE):
+                if a[j] >= bound:
+                    values[count], index[count] = a[j], j
+                    count += 1
+        i += 1
+    if i == end:
+        for j in range(end * LINE, a.size):
             rest += 0.0 * np.float64(a[j])
             if a[j] >= bound:
                 values[count], index[count] = a[j], j
                 count += 1
-        if np.float64(lanes.total(broken)) + rest != 0.0:
-            return found, BROKEN
-        if count < reach(shape):
-            break
-        found = level(shape, values, count, found)
-        t = found.shift + found.t
-        if t >= bound:  # nothing that was left out can be in the support
-            return found, count
-        bound = 2.0 * t - bound
-    return found, WHOLE
+    return i, count if np.float64(lanes.total(broken)) + rest == 0.0 else -1
 
 
-@jitable
-def dropped(values, index, count, bound):
-    """Drop what is below the bound."""
+@kernel
+def drop(aside, count, bound):
+    """Of what was put aside keep what is not below the bound; returns how many are left."""
+    values, index = aside
     kept = 0
     for j in range(count):
         values[kept], index[kept] = values[j], index[j]
@@ -159,23 +142,39 @@ def dropped(values, index, count, bound):
     return kept
 
 
-@jitable
-def guess(shape, lines, values):
-    """The level of lines spread over the vector; its bound is NaN where too many entries would exceed it."""
-    if reach(shape) * FEW > LINE * SAMPLE:
-        return UNKNOWN, np.nan
-    count, step, found, bound = 0, lines.shape[0] // SAMPLE, UNKNOWN, np.nan
-    for part in (SAMPLE // 16, SAMPLE):
-        for i in range(count // LINE, part):
-            for b in range(lines.shape[1]):
-                for j in range(lines.shape[2]):
-                    values[count] = lines[i * step, b, j]
-                    count += 1
-        found = level(shape, values, count, found)
-    bound, many = found.shift + found.t, 0
-    for j in range(count):
-        many += values[j] >= bound
-    return found, bound if many <= MANY * count else np.nan
+def put_aside(shape, a: np.ndarray):
+    """(values, index), how many, and their level: all entries of a long vector that matter. None where those are too many."""
+    lines = a[: a.size - a.size % LINE].reshape(-1, LINE // lanes.width(a.dtype), lanes.width(a.dtype))
+    if least(shape) * FEW > LINE * SAMPLE:
+        return None
+    sample = lines[:: len(lines) // SAMPLE][:SAMPLE].astype(np.float64).ravel()
+    found = UNKNOWN
+    for size in (sample.size // 16, sample.size):
+        found = Level(*find(shape, sample, size, found))
+    bound = found.shift + found.t
+    if not np.isfinite(bound) or np.count_nonzero(sample >= bound) > MANY * sample.size:
+        return None
+    aside = np.empty(a.size), np.empty(a.size, np.int64)  # what is never written never takes up memory
+    for _ in range(TRIES):
+        line, count, room = 0, 0, max(ROOM, 2 * least(shape))
+        while line < len(lines):
+            line, count = gather(a, lines, bound, aside, (line, count, room))
+            if count < least(shape):
+                if count < 0:
+                    raise ValueError(NOT_FINITE)
+                break
+            found = Level(*find(shape, aside[0], count, found))
+            if line < len(lines):  # what was put aside so far has a level too, a better one
+                bound = max(bound, found.shift + found.t)
+                count = drop(aside, count, bound)
+                room = 2 * count + ROOM
+        if count < least(shape):
+            return None
+        t = found.shift + found.t
+        if t >= bound:  # nothing that was left out can be in the support
+            return aside, count, found
+        bound = 2.0 * t - bound
+    return None
 
 
 def _projected(shape, a, out) -> np.ndarray:
@@ -184,25 +183,28 @@ def _projected(shape, a, out) -> np.ndarray:
 
 def solved(shape, a: np.ndarray, out: np.ndarray | None = None) -> tuple[np.ndarray, int]:
     """The projection of a vector and the Newton steps it took."""
-    long = a.size >= LONG
-    if out is None:
-        result = np.zeros(a.size, a.dtype) if long else np.empty(a.size, a.dtype)
-    else:
+    long = put_aside(shape, a) if a.size >= LONG else None
+    if out is not None:
         if not isinstance(out, np.ndarray) or out.shape != a.shape or out.dtype != a.dtype:
             found = f"{out.dtype} of shape {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
             raise ValueError(f"out must be an array of {a.dtype} of shape {a.shape}; got {found}.")
         if not out.flags.writeable:
             raise ValueError("out must be writeable.")
-        result = out
-        if long:
-            a = a.copy() if np.may_share_memory(a, out) else a
-            result[...] = 0
-    room = a.size if long else 0
-    lines = a[: a.size - a.size % LINE].reshape(-1, LINE // lanes.width(a.dtype), lanes.width(a.dtype))
-    steps = project(shape, a, lines, (np.empty(room), np.empty(room, np.int64)), result)
-    if steps < 0:
-        raise ValueError("a must be finite; it holds NaN or infinity.")
-    return result, steps
+    if long is not None:
+        aside, count, level_found = long
+        if out is None:
+            out = np.zeros(a.size, a.dtype)
+        else:
+            out[...] = 0
+        write_some(*aside, count, level_found, out)
+        return out, level_found.steps
+    values = a.astype(np.float64, copy=False)
+    if not np.all(np.isfinite(values)):
+        raise ValueError(NOT_FINITE)
+    level_found = Level(*find(shape, values, a.size, UNKNOWN))
+    out = np.empty(a.size, a.dtype) if out is None else out
+    write(values, level_found, out)
+    return out, level_found.steps
 
 
 def _vector(a) -> np.ndarray:
@@ -222,21 +224,21 @@ def _vector(a) -> np.ndarray:
     return np.ascontiguousarray(array)
 
 
-def _positive(name: str, value) -> float:
-    if not isinstance(value, Real) or not np.isfinite(value) or value <= 0:
+def _positive(name: str, value: Any) -> float:
+    if not isinstance(value, Real) or not 0.0 < float(value) < np.inf:
         raise ValueError(f"{name} must be a finite number > 0, got {value!r}.")
     return float(value)
 
 
-def _not_negative(name: str, value) -> float:
-    if not isinstance(value, Real) or not np.isfinite(value) or value < 0:
+def _not_negative(name: str, value: Any) -> float:
+    if not isinstance(value, Real) or not 0.0 <= float(value) < np.inf:
         raise ValueError(f"{name} must be a finite number >= 0, got {value!r}.")
     return float(value)
 
 
-def _count(k, a: np.ndarray) -> int:
+def _count(k: Any, a: np.ndarray) -> int:
     if not isinstance(k, Integral) or isinstance(k, bool):
         raise ValueError(f"k must be an integer, got {k!r}.")
-    if not 1 <= k <= a.size:
+    if not 1 <= int(k) <= a.size:
         raise ValueError(f"k must be between 1 and the length {a.size} of a, got {k}.")
     return int(k)
