@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).with_name("figures")
 MOST_POINTS = 150  # of a curve
+COLORS = 64  # of the saved picture
 LEAST = 1e-6  # suboptimality below which a curve is cut off
 
 
@@ -25,11 +26,12 @@ def draw(setting: "Setting") -> str | None:
         from matplotlib import colormaps
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
+        from PIL import Image  # matplotlib needs it too
     except ImportError:
         print("\nskipped figures: matplotlib is not installed", flush=True)
         return None
     figure = Figure(figsize=(10, 7.5), layout="constrained")
-    FigureCanvasAgg(figure)
+    canvas = FigureCanvasAgg(figure)
     axes = figure.subplots(2, 2, sharey="row", sharex="col")
     colors = colormaps["tab20"]
     for k, one in enumerate(setting.traces.values()):
@@ -51,7 +53,10 @@ def draw(setting: "Setting") -> str | None:
     axes[1, 1].set_xlabel("oracle calls / samples")
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right upper", fontsize=8)
     figure.suptitle(f"{setting.workload}, lam = {setting.lam:g}")
+    figure.set_dpi(75)
+    canvas.draw()
     FOLDER.mkdir(exist_ok=True)
     name = f"{setting.workload}_{setting.lam:g}.png"
-    figure.savefig(FOLDER / name, dpi=75)
+    picture = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+    picture.quantize(COLORS).save(FOLDER / name, optimize=True)
     return name

@@ -106,7 +106,8 @@ def described(setting: Setting, picture: str | None) -> str:
         peer = setting.traces.get(BCFW)
         for k in (1, 3):
             row += [ratio(moments[k], setting.moments(BCFW)[k], (one, peer), which) for which in (1, 0)] if peer else ["", ""]
-        rows.append([*row, f"{(last.primal - last.dual) / abs(last.primal):.1e}"])
+        gap = (last.primal - last.dual) / abs(last.primal)
+        rows.append([*row, f"{gap:.1e}" if np.isfinite(gap) else "BROKEN (not a number)"])
     gap = (setting.primal - setting.dual) / abs(setting.primal)
     drift = max(one.drift for one in setting.traces.values())
     text = f"{setting.n} samples, C = 1/({setting.lam:g} n); optimum between {setting.dual:.8g} and {setting.primal:.8g} "

@@ -38,6 +38,11 @@ class Score:
         return found if self.f1 is None else [*found, f"{self.f1:.4f}"]
 
 
+def told(score: Score) -> Score:
+    print(", ".join(text for text in score.row() if text), flush=True)
+    return score
+
+
 def fitted(model: mm.StructuredSVM, X: Any, y: Any) -> float:
     """Fit, after a first fit that compiles; returns the seconds."""
     small = slice(0, max(2, min(len(y), 30)))
@@ -84,7 +89,7 @@ def peers(train: Samples, test: Samples, chunked: bool) -> list[Score]:
             break
         truth = [[str(tag) for tag in tags] for tags in test.y]
         f1 = chunk_f1(truth, found[1]) if chunked else None
-        scores.append(Score(f"crfsuite, {name}", None, found[0], token_accuracy(truth, found[1]), f1))
+        scores.append(told(Score(f"crfsuite, {name}", None, found[0], token_accuracy(truth, found[1]), f1)))
     return scores
 
 
@@ -108,7 +113,7 @@ def ocr(report: Report, quick: bool) -> None:
         C = best_of(structure, OCR_GRID, sets[0], sets[1], 1e-3)
         model = mm.StructuredSVM(structure, C, random_state=0)
         seconds = fitted(model, *sets[0])
-        scores.append(Score(name, C, seconds, model.score(*sets[2])))
+        scores.append(told(Score(name, C, seconds, model.score(*sets[2]))))
     gain = scores[1].accuracy - scores[0].accuracy
     scores += peers(train, test, chunked=False)
     state = "holds" if gain >= MARGIN else "FAILS"
@@ -136,7 +141,7 @@ def chunking(report: Report, quick: bool) -> None:
         model = mm.StructuredSVM(structure, C, tol=tol, random_state=0)
         seconds = fitted(model, train.X, train.y)
         guess = model.predict(test.X)
-        scores.append(Score(f"Chain, tol = {tol:g}", C, seconds, token_accuracy(test.y, guess), chunk_f1(test.y, guess)))
+        scores.append(told(Score(f"Chain, tol = {tol:g}", C, seconds, token_accuracy(test.y, guess), chunk_f1(test.y, guess))))
     scores += peers(train, test, chunked=True)
     text = f"{len(train)} sentences, {train.X[0].shape[1]} indicator features seen more than once, {len(known)} tags; C of "
     text += f"{', '.join(f'{C:g}' for C in CONLL_GRID)} chosen on every tenth training sentence; "

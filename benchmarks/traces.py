@@ -81,11 +81,11 @@ class Trace:
 
     @property
     def best_dual(self) -> float:
-        return max(point.dual for point in self.points)
+        return max((point.dual for point in self.points if np.isfinite(point.dual)), default=-np.inf)
 
     @property
     def best_primal(self) -> float:
-        return min(point.primal for point in self.points)
+        return min((point.primal for point in self.points if np.isfinite(point.primal)), default=np.inf)
 
     def to_dual(self, value: float) -> tuple[float, int] | None:
         """When the dual first reached `value`"""
