@@ -257,19 +257,22 @@ def _(shape, values, count, last):
 
 @level.register(TopK)
 def _(shape, values, count, last):
-    k, radius, cap, steps = shape.k, shape.radius, shape.radius / shape.k, 0
-    if last.tight and count >= k:  # the radius was reached last time: so it is now if its multiplier is not negative
-        tight = filled(values, count, cap, radius, last)
-        t = tight.shift + tight.t
-        _, rest = above(values, count, tight.shift, tight.t + cap)
-        if t - shape.bias * radius + rest / k >= 0.0:
-            return tight
-        steps = tight.steps
-    found = cone(values, count, k, shape.bias, last)
-    if k * found.cap <= radius:
-        return Level(found.t, found.cap, 0.0, steps + found.steps, False)
-    tight = filled(values, count, cap, radius, found)
-    return Level(tight.t, cap, tight.shift, steps + tight.steps + found.steps, True)
+    k, radius, steps = shape.k, shape.radius, 0
+    tight, certain = last.tight and count >= k, False
+    while True:
+        if tight:  # the radius bounds z: so it was last time, or so the cone says
+            found = filled(values, count, radius / k, radius, last)
+            steps += found.steps
+            _, rest = above(values, count, found.shift, found.t + found.cap)
+            if certain or found.shift + found.t - shape.bias * radius + rest / k >= 0.0:  # its multiplier is not negative
+                return Level(found.t, found.cap, found.shift, steps, True)
+            tight = False
+        else:
+            last = cone(values, count, k, shape.bias, last)
+            steps += last.steps
+            if k * last.cap <= radius:
+                return Level(last.t, last.cap, 0.0, steps, False)
+            tight = certain = True
 
 
 @level.register(Box)

@@ -6,6 +6,7 @@
 `C s_i` is folded into the losses, so a problem carries no further factor.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -171,32 +172,33 @@ class ScalarProblem:
         return Evaluated(total + self.regularizer.dual(space.w), self.regularizer.unclipped(space.w))
 
 
-@dataclass(frozen=True)
-class BlockProblem:
-    """A row of class scores and a row of duals per example: multiclass. Weights and duals are lane arrays."""
+class RowProblem(ABC):
+    """A row of class scores and a row of duals per example. Weights and duals are lane arrays.
+
+    What the kinds of it differ in is the loss; all of them have X, label, cap, regularizer and fence.
+    """
 
     X: Any
     label: np.ndarray
     cap: np.ndarray
-    cost: np.ndarray
-    regularizer: Regularizer = field(default_factory=Regularizer)
-    fence: Fence | None = None
+    regularizer: Regularizer
+    fence: Fence | None
+
+    @property
+    @abstractmethod
+    def n_classes(self) -> int: ...
+
+    @abstractmethod
+    def loss(self, dtype):
+        """The loss for iterations in this dtype."""
 
     @property
     def n_examples(self) -> int:
         return rows.shape(self.X)[0]
 
     @property
-    def n_classes(self) -> int:
-        return self.cost.shape[0]
-
-    @property
     def weight_shape(self) -> tuple[int, ...]:
         return (rows.shape(self.X)[1] + 1, lanes.blocks(self.n_classes, np.float64), lanes.width(np.float64))
-
-    def loss(self, dtype):
-        """The loss for iterations in this dtype."""
-        return crammer_singer(self.label, self.cap, self.cost, dtype)
 
     @cached_property
     def exact_loss(self):
@@ -254,3 +256,44 @@ class BlockProblem:
         result = np.empty((self.n_examples, self.n_classes))
         row_repairs(self.exact_loss, duals, lanes.zeros_table(1, self.n_classes, np.float64), result)
         return result
+
+
+@dataclass(frozen=True)
+class BlockProblem(RowProblem):
+    """Multiclass after Crammer and Singer, with a cost for each pair of classes."""
+
+    X: Any
+    label: np.ndarray
+    cap: np.ndarray
+    cost: np.ndarray
+    regularizer: Regularizer = field(default_factory=Regularizer)
+    fence: Fence | None = None
+
+    @property
+    def n_classes(self) -> int:
+        return self.cost.shape[0]
+
+    def loss(self, dtype):
+        return crammer_singer(self.label, self.cap, self.cost, dtype)
+
+
+@dataclass(frozen=True)
+class TopKProblem(RowProblem):
+    """Multiclass with a top-k loss; `form` makes it, as `topk_alpha` and `topk_beta` do."""
+
+    X: Any
+    label: np.ndarray
+    cap: np.ndarray
+    classes: int
+    k: int
+    form: Callable[..., Any]
+    smoothing: float = 0.0
+    regularizer: Regularizer = field(default_factory=Regularizer)
+    fence: Fence | None = None
+
+    @property
+    def n_classes(self) -> int:
+        return self.classes
+
+    def loss(self, dtype):
+        return self.form(self.label, self.cap, self.classes, self.k, self.smoothing, dtype)

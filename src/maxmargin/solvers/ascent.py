@@ -27,7 +27,7 @@ from ..data.rows import dot
 from ..jit import kernel
 from ..losses.base import clip, reward, row_extrapolate, row_prefetch, row_step, step, value
 from ..losses.nonnegative import NonNegative, NonNegativeRow
-from ..problem import BlockProblem, ScalarProblem
+from ..problem import RowProblem, ScalarProblem
 from ..regularizer import extrapolate, like, move, move_row, quadratic, unclipped
 from .schedule import gather, prefetch, resting, schedule, settle, visited
 
@@ -386,7 +386,7 @@ class ScalarAscent(Accelerated):
 
 
 class BlockAscent(Accelerated):
-    problem: BlockProblem
+    problem: RowProblem
     piece = 1 << 12
 
     def take(self, duals):

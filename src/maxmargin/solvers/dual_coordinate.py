@@ -7,7 +7,7 @@ from sklearn.base import BaseEstimator
 
 from ..data import rows
 from ..explicit import GroupedProblem
-from ..problem import BlockProblem, ScalarProblem
+from ..problem import RowProblem, ScalarProblem
 from ..result import History, Result
 from .ascent import BlockAscent, Options, ScalarAscent
 from .explicit_ascent import ExplicitAscent
@@ -20,8 +20,8 @@ COARSE = 1e-4  # and the smallest tol
 class DualCoordinate(BaseEstimator):
     """Exact block-coordinate ascent on the dual, with settled examples left alone and extrapolation between passes.
 
-    Serves binary, regression, multiclass, explicit and structured problems; of the last, each sample keeps the outputs met so
-    far that matter.
+    Serves binary, regression, multiclass, top-k, explicit and structured problems; of the last, each sample keeps the outputs
+    met so far that matter.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def _(problem: ScalarProblem, duals, tol, seed, dtype, momentum, average):
 
 
 @begin.register
-def _(problem: BlockProblem, duals, tol, seed, dtype, momentum, average):
+def _(problem: RowProblem, duals, tol, seed, dtype, momentum, average):
     dtype = dtype or _working_dtype(problem, problem.cap, tol, np.float32)
     return BlockAscent(problem, duals, Options(tol, seed, dtype, momentum, average))
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..jit import Interpreted, kernel
 from ..structured import pieces
-from ..structures.base import blend, copied, direct, gain_of, interior, new_room, prepare, push, square_of, step_towards, vertices
+from ..structures.base import blend, copied, direct, interior, measure, new_room, prepare, push, step_towards, vertices
 from .schedule import settle
 from .structured_run import StructuredRun
 
@@ -36,7 +36,8 @@ def block_pass(points, data, W, cap, plan, visit, scratch, setting):
         if cap[i] > 0.0:
             prepare(data, i, W, room)
             direct(points, data, i, room, temperature[i])
-            gain, square = gain_of(data, i, room), cap[i] * square_of(data, i, room)
+            gain, square = measure(data, i, room)
+            square *= cap[i]
             gamma = step
             if step < 0.0:
                 gamma = longest if gain > longest * square else max(gain, 0.0) / square if square > 0.0 else 0.0
@@ -60,7 +61,7 @@ def batch_pass(points, others, data, W, cap, temperature, scratch):
         if cap[i] > 0.0:
             prepare(data, i, W, room)
             direct(points, data, i, room, temperature[i])
-            shares[i] = cap[i] * gain_of(data, i, room)
+            shares[i] = cap[i] * measure(data, i, room)[0]
             step_towards(others, data, i, 1.0, room)
             push(data, i, -cap[i], room, change)
             total += shares[i]

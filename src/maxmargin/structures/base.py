@@ -179,13 +179,8 @@ def push(data, i, t, room, W):
 
 
 @generic_call
-def gain_of(data, i, room):
-    """(w . phi + loss) of the difference"""
-
-
-@generic_call
-def square_of(data, i, room):
-    """||phi(x_i, difference)||^2"""
+def measure(data, i, room):
+    """(w . phi + loss) of the difference, and ||phi(x_i, difference)||^2"""
 
 
 # ---- points of the polytope of outputs -------------------------------------------------------------------

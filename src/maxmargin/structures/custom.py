@@ -20,18 +20,17 @@ from .base import (
     direct,
     expected_loss,
     forget,
-    gain_of,
     has_marginals,
     inner,
     interior,
     length,
     loss_of,
+    measure,
     n_samples,
     new_room,
     prepare,
     push,
     score_of,
-    square_of,
     step_towards,
     tally,
     truth,
@@ -247,14 +246,9 @@ def _(data, i, t, room, W):
     W += t * room.feature
 
 
-@gain_of.register(Custom)
+@measure.register(Custom)
 def _(data, i, room):
-    return float(room.w @ room.feature) + room.loss
-
-
-@square_of.register(Custom)
-def _(data, i, room):
-    return float(room.feature @ room.feature)
+    return float(room.w @ room.feature) + room.loss, float(room.feature @ room.feature)
 
 
 # ---- points ----------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from .. import lanes
 from ..data import rows
 from ..jit import generic, jitable, kernel
 from . import base
-from .base import clear, direct, expected_loss, step_towards, tally, withdraw, worst
+from .base import direct, expected_loss, step_towards, tally, withdraw, worst
 
 NEVER = -1e30  # the score of an unused lane: no label is there
 FLOOR = 1e-300  # the smallest marginal kept, so that its logarithm is finite and it can return
@@ -275,6 +275,8 @@ def graph_push(data, i, t, room, W):
     start, size, _, count = spread_of(data, i)
     blocks, zero = W.shape[1], lanes.zeros_like(W)
     for p in range(size):
+        if lanes.magnitude_row(room.rows.lanes, room.node + p) == 0:  # most nodes, once their labels have settled
+            continue
         for b in range(blocks):
             lanes.store(room.rows.lanes, room.node + p, b, lanes.fma(zero, t, lanes.load(room.rows.lanes, room.node + p, b)))
         rows.update(g.X, start + p, room.rows.lanes[room.node + p : room.node + p + 1], W)
@@ -290,42 +292,27 @@ def graph_push(data, i, t, room, W):
                 lanes.store(W, g.pairs + r, b, moved)
 
 
-def graph_gain_of(data, i, room):
-    g = graphs(data)
+def graph_measure(data, i, room):
+    g, table = graphs(data), room.rows.lanes
     start, size, _, count = spread_of(data, i)
-    blocks, total = room.rows.lanes.shape[1], lanes.zeros_like(room.rows.lanes)
+    blocks, gain, square = table.shape[1], lanes.zeros_like(table), lanes.zeros_like(table)
     for p in range(size):
-        y = g.node[start + p, LABEL]
-        for b in range(blocks):
-            at = lanes.fma(lanes.load(room.rows.lanes, room.scores + p, b), g.scale[i], lanes.load(g.cost.lanes, y, b))
-            total = lanes.add(total, lanes.multiply(lanes.load(room.rows.lanes, room.node + p, b), at))
-    if count > 0:
-        for r in range(g.kinds * g.labels):
+        y, at = g.node[start + p, LABEL], g.sample[i, GRAM] + p * size
+        if lanes.magnitude_row(table, room.node + p) > 0:
             for b in range(blocks):
-                pair = lanes.load(room.rows.lanes, room.pair + r, b)
-                total = lanes.add(total, lanes.multiply(lanes.load(room.rows.lanes, room.pairs + r, b), pair))
-    return lanes.total(total)
-
-
-def graph_square_of(data, i, room):
-    g = graphs(data)
-    _, size, _, count = spread_of(data, i)
-    blocks, total = room.rows.lanes.shape[1], lanes.zeros_like(room.rows.lanes)
-    for p in range(size):
-        at = g.sample[i, GRAM] + p * size
-        if lanes.magnitude_row(room.rows.lanes, room.node + p) > 0:
-            for b in range(blocks):
-                left, seen = lanes.load(room.rows.lanes, room.node + p, b), lanes.zeros_like(room.rows.lanes)
+                mine, seen = lanes.load(table, room.node + p, b), lanes.zeros_like(table)
+                worth = lanes.fma(lanes.load(table, room.scores + p, b), g.scale[i], lanes.load(g.cost.lanes, y, b))
+                gain = lanes.add(gain, lanes.multiply(mine, worth))
                 for q in range(p):
-                    seen = lanes.fma(seen, 2.0 * g.gram[at + q], lanes.load(room.rows.lanes, room.node + q, b))
-                seen = lanes.fma(seen, g.gram[at + p], left)
-                total = lanes.add(total, lanes.multiply(left, seen))
+                    seen = lanes.fma(seen, 2.0 * g.gram[at + q], lanes.load(table, room.node + q, b))
+                square = lanes.add(square, lanes.multiply(mine, lanes.fma(seen, g.gram[at + p], mine)))
     if count > 0:
         for r in range(g.kinds * g.labels):
             for b in range(blocks):
-                pair = lanes.load(room.rows.lanes, room.pairs + r, b)
-                total = lanes.add(total, lanes.multiply(pair, pair))
-    return lanes.total(total)
+                mine = lanes.load(table, room.pairs + r, b)
+                gain = lanes.add(gain, lanes.multiply(mine, lanes.load(table, room.pair + r, b)))
+                square = lanes.add(square, lanes.multiply(mine, mine))
+    return lanes.total(gain), lanes.total(square)
 
 
 # ---- vertices and their mixtures: the points of Frank-Wolfe ----------------------------------------------
@@ -341,9 +328,12 @@ class Mixtures(NamedTuple):
 @direct.register(Mixtures)
 def _(points, data, i, room, temperature):
     worst(data, i, room, room.code)
-    clear(data, i, room)
+    start, size, _, count = spread_of(data, i)
+    negate_rows(points.node, start, size, room.rows, room.node)
+    if count > 0:
+        size = graphs(data).kinds * graphs(data).labels
+        negate_rows(points.pair, i * size, size, room.rows, room.pairs)
     tally(data, i, 1.0, room.code, room)
-    withdraw(points, data, i, room)
 
 
 @step_towards.register(Mixtures)
@@ -361,6 +351,15 @@ def move_rows(table, start, count, t, change, at):
         for b in range(table.lanes.shape[1]):
             moved = lanes.fma(lanes.load(table.lanes, start + r, b), t, lanes.load(change.lanes, at + r, b))
             lanes.store(table.lanes, start + r, b, moved)
+
+
+@jitable
+def negate_rows(table, start, count, difference, at):
+    """difference = -table: what clearing and withdrawing would give, in half the traffic"""
+    zero = lanes.zeros_like(table.lanes)
+    for r in range(count):
+        for b in range(table.lanes.shape[1]):
+            lanes.store(difference.lanes, at + r, b, lanes.subtract(zero, lanes.load(table.lanes, start + r, b)))
 
 
 @withdraw.register(Mixtures)
@@ -412,8 +411,7 @@ def register(kind: type) -> None:
         (base.clear, graph_clear),
         (base.tally, graph_tally),
         (base.push, graph_push),
-        (base.gain_of, graph_gain_of),
-        (base.square_of, graph_square_of),
+        (base.measure, graph_measure),
         (base.n_samples, samples_of),
         (base.truths, truths_of),
         (base.weight_shape, shape_of),

@@ -1,0 +1,323 @@
+"""What the two top-k losses share. With h_j = 1 + z_j - z_y for the other classes j != y the loss of an example is
+
+    cap_i max_p  <p, h> - smoothing/2 ||p||^2     over p in the unit top-k simplex (alpha) or the unit top-k box (beta)
+
+and a = cap_i p are its duals, kept as the row b_j = -a_j, b_y = sum_j a_j. Reward: sum_j a_j - smoothing / (2 cap_i) ||a||^2.
+With q = ||x_i||^2, Q = q + smoothing / cap_i and B_j = h_j + q (a_j + b_y) the best row is the projection Z = Q a of B, with
+radius Q cap_i and bias q / Q (Chu et al. 2018, where smoothing is 0; Lapin et al. 2015).
+
+A visit puts the few classes aside that matter: those of the last visit, and those above the level that these alone would
+have. Newton's steps run over them, in float64. Whether any other class would have mattered is then known; if so, more are
+put aside.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .. import lanes
+from ..jit import generic_call, jitable, jitable_call
+from ..levels import Level, above, level, top_sum
+
+NEVER = -1e30  # the margin of an unused lane: no class is there
+SHORT = 1e-11  # a radius below this part of the largest entry is lost in rounding
+LOWER = 3  # times that more classes are put aside before all of them are
+FULL = 1.0 - 1e-6  # part of the cap from which on a row counts as full
+
+
+class Aside(NamedTuple):
+    """Room for the classes that matter: which they are, their B and their h."""
+
+    which: np.ndarray
+    entry: np.ndarray
+    plain: np.ndarray
+
+
+class Parts(NamedTuple):
+    """What both losses are made of."""
+
+    label: np.ndarray
+    cap: np.ndarray
+    k: int
+    smoothing: float
+    classes: int
+    joint: bool  # whether classes get duals k at a time (alpha)
+    loose: float  # what rounding does to a row that is just feasible
+    margin: lanes.Table  # (1, classes), ones
+    aside: Aside
+
+
+def parts(label: np.ndarray, cap: np.ndarray, classes: int, k: int, smoothing: float, joint: bool, dtype) -> Parts:
+    margin = lanes.table(lanes.pack(np.ones((1, classes)), dtype, fill=NEVER))
+    aside = Aside(np.zeros(classes, np.int64), np.zeros(classes), np.zeros(classes))
+    loose = 8.0 * float(np.finfo(dtype).eps)
+    return Parts(label.astype(np.int32), cap, k, float(smoothing), classes, joint, loose, margin, aside)
+
+
+@generic_call
+def shape_of(loss, radius, bias):
+    """The set of Z, for `levels`."""
+
+
+@generic_call
+def excess(loss, values, count, floor):
+    """The loss of unit weight from the h in values[:count], where no other exceeds the floor; NaN if others might matter.
+
+    May overwrite the values.
+    """
+
+
+@generic_call
+def floor_of(loss, many, total):
+    """No h below this matters where `many` are positive and sum to `total`."""
+
+
+@generic_call
+def ceiling(loss, values, count, cap):
+    """The largest c such that values[:count], not negative, are feasible up to a factor once cut off at c."""
+
+
+@jitable
+def smoothed(loss, values, count, found):
+    """The smoothed loss of unit weight: Z at this level is smoothing * p."""
+    total = 0.0
+    for j in range(count):
+        Z = max(0.0, min(values[j] - found.shift - found.t, found.cap))
+        total += Z * (values[j] - 0.5 * Z)
+    return total / loss.smoothing
+
+
+@jitable_call
+def value_of(loss, i, scores):
+    """The loss of example i, weighted. Overwrites the scores: the h that matter are put first, and no other room is needed."""
+    row, y = scores.flat[0], np.int64(loss.label[i])
+    offset = 1.0 - np.float64(row[y])
+    many, total = 0, -1.0  # class y, which has h = 1, is counted too
+    for j in range(loss.classes):
+        h = np.float64(row[j]) + offset
+        many += h > 0.0
+        total += max(h, 0.0)
+    if many <= 1:
+        return 0.0
+    floor, count = floor_of(loss, many - 1, total), 0
+    for j in range(loss.classes):
+        h = np.float64(row[j]) + offset
+        row[count] = h
+        count += int(h > floor and j != y)
+    return loss.cap[i] * excess(loss, row, count, floor)
+
+
+# ---- the step ----------------------------------------------------------------------------------------------
+
+
+@jitable_call
+def put_support_aside(loss, i, curvature, scores, duals):
+    """Scores become h + z_y; the classes with duals are put aside. Returns their number, sum_j h_j a_j and ||a||^2."""
+    index, entry, plain = loss.aside
+    y = np.int64(loss.label[i])
+    truth, held = np.float64(scores.flat[0, y]), np.float64(duals.flat[i, y])
+    count, linear, square = 0, 0.0, 0.0
+    width, zero = scores.lanes.shape[2], lanes.zeros_like(scores.lanes)
+    for b in range(scores.lanes.shape[1]):
+        lanes.store(scores.lanes, 0, b, lanes.add(lanes.load(scores.lanes, 0, b), lanes.load(loss.margin.lanes, 0, b)))
+        if lanes.largest(lanes.subtract(zero, lanes.load(duals.lanes, i, b))) > 0:
+            for j in range(b * width, (b + 1) * width):
+                a = -np.float64(duals.flat[i, j])
+                if a > 0.0:
+                    h = np.float64(scores.flat[0, j]) - truth
+                    index[count], entry[count], plain[count] = j, h + curvature * (a + held), h
+                    linear += h * a
+                    square += a * a
+                    count += 1
+    scores.flat[0, y] = NEVER
+    return count, linear, square
+
+
+@jitable_call
+def put_more_aside(loss, i, scores, duals, visit):
+    """Behind the first `count`, put those classes without a dual aside that have h > floor; returns how many there are then."""
+    count, floor, truth, push = visit
+    index, entry, plain = loss.aside
+    bound, width = scores.flat.dtype.type(truth + floor), scores.lanes.shape[2]
+    for b in range(scores.lanes.shape[1]):
+        if lanes.largest(lanes.load(scores.lanes, 0, b)) >= bound:
+            for j in range(b * width, min((b + 1) * width, loss.classes)):
+                if scores.flat[0, j] >= bound and duals.flat[i, j] >= 0:
+                    h = np.float64(scores.flat[0, j]) - truth
+                    index[count], entry[count], plain[count] = j, h + push, h
+                    count += 1
+    return count
+
+
+@jitable
+def first_level(loss, shape, count, full):
+    """The level of the classes that had duals; where there were none, where the loss begins."""
+    if count == 0:
+        return Level(0.0, 0.0, 0.0, 0, False)
+    return level(shape, loss.aside.entry, count, Level(np.nan, np.nan, 0.0, 0, full))
+
+
+@jitable_call
+def corner(loss, count, cap):
+    """Where the radius is lost in rounding: all mass on the k largest, if they are worth it, in place of their entries."""
+    _, entry, mass = loss.aside
+    worth = top_sum(entry, count, loss.k)[0] if count >= loss.k else 0.0
+    for r in range(count):
+        mass[r] = 0.0
+    for _ in range(min(loss.k, count)):
+        best = 0
+        for r in range(1, count):
+            if entry[r] > entry[best]:
+                best = r
+        if (worth if loss.joint else entry[best]) <= 0.0:
+            break
+        mass[best], entry[best] = cap / loss.k, NEVER
+    for r in range(count):
+        entry[r] = mass[r]
+
+
+@jitable_call
+def best_row(loss, i, curvature, scores, duals, change, calm):
+    """`row_step` of both losses."""
+    index, entry, plain = loss.aside
+    y, cap = np.int64(loss.label[i]), loss.cap[i]
+    if cap == 0.0:
+        return 0.0, False, 0.0
+    truth, held = np.float64(scores.flat[0, y]), np.float64(duals.flat[i, y])
+    soft = loss.smoothing / cap
+    whole = curvature + soft
+    radius, push = whole * cap, curvature * held
+    first, linear, square = put_support_aside(loss, i, curvature, scores, duals)
+    start = soft * square
+
+    # More and more classes are put aside, until it is certain that the others have no part in the loss and in the best row.
+    shape = shape_of(loss, radius, curvature / whole if whole > 0.0 else 0.0)
+    found = first_level(loss, shape, first, held >= FULL * cap)
+    short, floor = False, found.shift + found.t - push
+    for attempt in range(LOWER + 2):
+        if attempt > LOWER or not np.isfinite(floor):
+            floor = -np.inf
+        count = put_more_aside(loss, i, scores, duals, (first, max(floor, 0.5 * NEVER - truth), truth, push))
+        total, top = 0.0, 0.0
+        for r in range(count):
+            total += max(plain[r], 0.0)
+            top = max(top, entry[r])
+        lower = -total if attempt == 0 and first == 0 else floor - 2.0 * max(top - push - floor, 1e-3 * top)
+        share = cap * excess(loss, plain, count, floor) - linear + 0.5 * start
+        if np.isnan(share):
+            floor = min(lower, floor)
+            continue
+        if share <= calm:
+            return share, False, 0.0
+        short = radius <= SHORT * top
+        if short:
+            break
+        found = level(shape, entry, count, found)
+        if certain(loss, entry, count, floor + push, found):
+            break
+        floor = min(lower, floor)
+
+    if short:
+        corner(loss, count, cap)
+    else:
+        for r in range(count):
+            entry[r] = max(0.0, min(entry[r] - found.shift - found.t, found.cap)) / whole
+    zero = lanes.zeros_like(change.lanes)
+    for b in range(change.lanes.shape[1]):
+        lanes.store(change.lanes, 0, b, zero)
+    mass, end = 0.0, 0.0
+    for r in range(count):
+        a, j = entry[r], index[r]
+        old = duals.flat[i, j]
+        duals.flat[i, j] = -a
+        change.flat[0, j] = duals.flat[i, j] - old
+        mass += a
+        end += a * a
+    duals.flat[i, y] = mass
+    change.flat[0, y] = duals.flat[i, y] - change.flat.dtype.type(held)
+    return share, True, mass - held - 0.5 * (soft * end - start)
+
+
+@jitable
+def certain(loss, entry, count, floor, found):
+    """Whether no class at or below the floor can have a part in the best row."""
+    if found.cap > 0.0:
+        return found.shift + found.t >= floor
+    many, total = above(entry, count, 0.0, floor)  # all duals are zero; k classes at the floor must not make the sum positive
+    return many >= loss.k or loss.k * floor + total <= 0.0
+
+
+# ---- extrapolation and repair --------------------------------------------------------------------------------
+
+
+@jitable_call
+def extrapolated(loss, i, duals, before, t, change):
+    """`row_extrapolate` of both losses: duals that would change their sign stop at zero, those too large at the ceiling, and the
+    row is scaled down to its cap."""
+    index, entry, _ = loss.aside
+    y, cap = np.int64(loss.label[i]), loss.cap[i]
+    held, past = np.float64(duals.flat[i, y]), np.float64(before.flat[i, y])
+    wanted, soft = held + t * (held - past), loss.smoothing / cap if cap > 0.0 else 0.0
+    blocks, width, zero = duals.lanes.shape[1], duals.lanes.shape[2], lanes.zeros_like(change.lanes)
+
+    count, feasible, start, most = 0, wanted <= cap * (1.0 + loss.loose), 0.0, 0.0
+    for b in range(blocks):
+        dual, old = lanes.load(duals.lanes, i, b), lanes.load(before.lanes, i, b)
+        target = lanes.fma(dual, t, lanes.subtract(dual, old))
+        lanes.store(before.lanes, i, b, dual)
+        lanes.store(duals.lanes, i, b, target)
+        lanes.store(change.lanes, 0, b, zero)
+        if lanes.magnitude(target) > 0 or lanes.magnitude(dual) > 0:
+            for j in range(b * width, (b + 1) * width):
+                if j != y:
+                    a, was = -np.float64(duals.flat[i, j]), np.float64(before.flat[i, j])
+                    start += was * was
+                    if a != 0.0:
+                        index[count], entry[count] = j, max(a, 0.0)
+                        count += 1
+                        feasible = feasible and a >= 0.0
+                        most = max(most, a)
+    top = ceiling(loss, entry, count, cap)
+    feasible = feasible and most <= top * (1.0 + loss.loose)
+    total = 0.0
+    for r in range(count):
+        total += min(entry[r], top)
+    shrink, end = cap / total if total > cap else 1.0, 0.0
+    for r in range(count):
+        a = entry[r] if feasible else shrink * min(entry[r], top)
+        end += a * a
+        if not feasible:
+            target = duals.flat[i, index[r]]
+            duals.flat[i, index[r]] = -a
+            change.flat[0, index[r]] = duals.flat[i, index[r]] - target
+    now = wanted if feasible else total * shrink
+    duals.flat[i, y] = now
+    change.flat[0, y] = now - wanted
+    return not feasible, now - held - 0.5 * soft * (end - start)
+
+
+@jitable_call
+def repaired(loss, i, duals, out):
+    """`row_repair` of both losses, by the same rule."""
+    index, entry, _ = loss.aside
+    y, cap = np.int64(loss.label[i]), loss.cap[i]
+    count, width = 0, duals.lanes.shape[2]
+    for j in range(out.flat.shape[1]):
+        out.flat[0, j] = 0.0
+    for b in range(duals.lanes.shape[1]):
+        if lanes.magnitude(lanes.load(duals.lanes, i, b)) > 0:
+            for j in range(b * width, min((b + 1) * width, loss.classes)):
+                if j != y and duals.flat[i, j] < 0:
+                    index[count], entry[count] = j, -np.float64(duals.flat[i, j])
+                    count += 1
+    top, total, square = ceiling(loss, entry, count, cap), 0.0, 0.0
+    for r in range(count):
+        entry[r] = min(entry[r], top)
+        total += entry[r]
+    shrink = cap / total if total > cap else 1.0
+    for r in range(count):
+        a = shrink * entry[r]
+        out.flat[0, index[r]] = -a
+        square += a * a
+    out.flat[0, y] = total * shrink
+    return total * shrink - (0.5 * loss.smoothing / cap * square if square > 0.0 else 0.0)

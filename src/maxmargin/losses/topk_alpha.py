@@ -1,0 +1,112 @@
+"""The top-k hinge loss, alpha form: cap_i max(0, mean of the k largest h_j), h_j = 1 + z_j - z_y, j != y (Lapin et al. 2015).
+
+Duals: a_j >= 0, a_j <= s / k, s = sum_j a_j <= cap_i. With k = 1 it is the loss of Crammer and Singer.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .. import lanes
+from ..levels import UNKNOWN, TopK, above, level, top_sum
+from .base import row_extrapolate, row_prefetch, row_repair, row_step, row_value
+from .topk import (
+    Aside,
+    best_row,
+    ceiling,
+    excess,
+    extrapolated,
+    floor_of,
+    parts,
+    repaired,
+    shape_of,
+    smoothed,
+    value_of,
+)
+
+
+class TopKAlpha(NamedTuple):
+    label: np.ndarray
+    cap: np.ndarray
+    k: int
+    smoothing: float
+    classes: int
+    joint: bool
+    loose: float
+    margin: lanes.Table
+    aside: Aside
+
+
+def topk_alpha(label, cap, classes: int, k: int, smoothing: float, dtype) -> TopKAlpha:
+    """The loss for iterations (or a certificate) in this dtype."""
+    return TopKAlpha(*parts(label, cap, classes, k, smoothing, True, dtype))
+
+
+@shape_of.register(TopKAlpha)
+def _(loss, radius, bias):
+    return TopK(loss.k, radius, bias)
+
+
+@floor_of.register(TopKAlpha)
+def _(loss, many, total):
+    return 0.0 if many >= loss.k and loss.smoothing == 0.0 else -total
+
+
+@excess.register(TopKAlpha)
+def _(loss, values, count, floor):
+    many, over = above(values, count, 0.0, floor) if np.isfinite(floor) else (np.float64(count), 0.0)
+    if many < loss.k:
+        return 0.0 if loss.k * floor + over <= 0.0 else np.nan
+    if loss.smoothing == 0.0:
+        return max(top_sum(values, count, loss.k)[0], 0.0) / loss.k
+    found = level(TopK(loss.k, loss.smoothing, 0.0), values, count, UNKNOWN)
+    return smoothed(loss, values, count, found) if found.cap == 0.0 or found.shift + found.t >= floor else np.nan
+
+
+@ceiling.register(TopKAlpha)
+def _(loss, values, count, cap):
+    """sum_j min(a_j, c) - k c is concave in c and zero at c = 0: Newton from the right finds its other root."""
+    if count < loss.k:
+        return 0.0
+    c = 0.0
+    for j in range(count):
+        c = max(c, values[j])
+    while c > 0.0:
+        over, rest, total = 0, 0.0, 0.0
+        for j in range(count):
+            over += values[j] > c
+            total += min(values[j], c)
+            rest += values[j] if values[j] <= c else 0.0
+        if total >= loss.k * c or over >= loss.k:
+            break
+        new = rest / (loss.k - over)
+        if new >= c:  # the root, up to rounding
+            break
+        c = new
+    return c
+
+
+@row_value.register(TopKAlpha)
+def _(loss, i, scores):
+    return value_of(loss, i, scores)
+
+
+@row_step.register(TopKAlpha)
+def _(loss, i, curvature, scores, duals, change, calm):
+    return best_row(loss, i, curvature, scores, duals, change, calm)
+
+
+@row_prefetch.register(TopKAlpha)
+def _(loss, i):
+    lanes.prefetch(loss.label, i)
+    lanes.prefetch(loss.cap, i)
+
+
+@row_extrapolate.register(TopKAlpha)
+def _(loss, i, duals, before, t, change):
+    return extrapolated(loss, i, duals, before, t, change)
+
+
+@row_repair.register(TopKAlpha)
+def _(loss, i, duals, out):
+    return repaired(loss, i, duals, out)
