@@ -149,11 +149,9 @@ def filled(values, count, cap, radius, last):
         many, total, beyond, rest = above_both(values, count, top, t, t + cap)
         steps += 1
         excess, slope = total - rest - radius, many - beyond
-        if slope == 0.0 and abs(excess) <= ROUNDING * radius:
-            return Level(t, cap, top, steps, True)
         new = t + excess / slope if slope > 0.0 else np.inf
-        if newton and many == lately and beyond == lately_beyond:
-            return Level(new, cap, top, steps, True)
+        if (newton and many == lately and beyond == lately_beyond) or abs(excess) <= ROUNDING * radius:
+            return Level(new if slope > 0.0 else t, cap, top, steps, True)
         if excess >= 0.0:
             low = t
         else:
@@ -193,10 +191,9 @@ def cone(values, count, k, bias, last):
         many, total = above(values, count, 0.0, t)
         steps += 1
         excess, slope = total - rest - k * (u - t), k - beyond + rate * (many - k)
-        if excess == 0.0 or (slope <= 0.0 and abs(excess) <= ROUNDING * total):
-            return Level(t, u - t, 0.0, steps, False)
         new = u + excess / slope if slope > 0.0 else np.inf
-        if newton and many == lately and beyond == lately_beyond:
+        if (newton and many == lately and beyond == lately_beyond) or abs(excess) <= ROUNDING * total:
+            new = new if slope > 0.0 else u
             t += rate * (new - u)
             return Level(t, new - t, 0.0, steps, False)
         if excess > 0.0:
@@ -231,7 +228,7 @@ def boxed(values, count, cap, radius, bias, last):
             steps += 1
         excess = bias * (total - rest) - t
         new = t + excess / (1.0 + bias * (many - beyond))
-        if newton and many == lately and beyond == lately_beyond:
+        if (newton and many == lately and beyond == lately_beyond) or abs(excess) <= ROUNDING * t:
             return Level(new, cap, 0.0, steps, False)
         if excess >= 0.0:
             low = t

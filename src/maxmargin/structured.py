@@ -6,9 +6,7 @@
 with p_i a distribution over the outputs of sample i; both depend on it through its statistics only.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,13 +16,9 @@ from .jit import Interpreted
 from .problem import Evaluated
 from .structures.base import n_samples, new_room, weight_shape
 from .structures.passes import combine, risk
+from .threads import in_threads, pieces
 
 PIECES = 64  # the samples are evaluated in this many pieces, so that sums do not depend on the number of threads
-
-
-def pieces(n: int, count: int = PIECES) -> list[tuple[int, int]]:
-    bounds = np.linspace(0, n, min(n, count) + 1).astype(int).tolist()
-    return list(pairwise(bounds))
 
 
 @dataclass(frozen=True)
@@ -44,14 +38,12 @@ class StructuredProblem:
 
     def primal(self, W: np.ndarray, n_jobs: int = 1) -> float:
         """P(W) by a full pass with the exact oracle."""
-        parts = pieces(self.n_examples)
-        if n_jobs <= 1 or isinstance(self.data, Interpreted):
-            room = new_room(self.data)
-            total = sum(risk(self.data, self.cap, W, room, *part) for part in parts)
-        else:
-            with ThreadPoolExecutor(n_jobs) as pool:
-                total = sum(pool.map(lambda part: risk(self.data, self.cap, W, new_room(self.data), *part), parts))
-        return 0.5 * float(np.vdot(W, W)) + float(total)
+        jobs = 1 if isinstance(self.data, Interpreted) else n_jobs
+
+        def work(part: tuple[int, int]) -> float:
+            return risk(self.data, self.cap, W, new_room(self.data), *part)
+
+        return 0.5 * float(np.vdot(W, W)) + float(sum(in_threads(work, pieces(self.n_examples, PIECES), jobs)))
 
     def feasible(self, W: np.ndarray) -> np.ndarray:
         return W

@@ -1,6 +1,5 @@
 """`StructuredSVM`: max-margin learning of any structure."""
 
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from ..callbacks import with_callbacks
 from ..result import Result
 from ..solvers import NAMES, resolve
 from ..solvers.points import dual_coefficients, fits
-from ..structured import StructuredProblem, pieces
+from ..structured import StructuredProblem
 from ..structures.base import Structure, fresh
 from .common import Certified
 
@@ -183,19 +182,14 @@ class StructuredSVM(Certified):
     def predict(self, X):
         """The best output of each sample: a list, or an array where outputs are single labels."""
         check_is_fitted(self)
-        count = _count("X", X)
-        parts = [X[start:stop] for start, stop in pieces(count, effective_n_jobs(self.n_jobs))] if count else []
-        if len(parts) > 1:
-            with ThreadPoolExecutor(len(parts)) as pool:
-                found = list(pool.map(lambda part: self.structure_.decode_all(self.w_, part), parts))
-        else:
-            found = [self.structure_.decode_all(self.w_, part) for part in parts]
-        return self.structure_.outputs([output for part in found for output in part])
+        _count("X", X)
+        return self.structure_.as_predictions(self.structure_.decode_all(self.w_, X, effective_n_jobs(self.n_jobs)))
 
     def score(self, X, y, sample_weight=None) -> float:
         """How good predictions are: the share of right labels; for a structure in plain Python, minus the mean loss."""
-        if len(X) != len(y):
-            raise ValueError(f"X has {len(X)} samples, y has {len(y)}.")
+        check_is_fitted(self)
+        if _count("X", X) != _count("y", y):
+            raise ValueError(f"X has {_count('X', X)} samples, y has {_count('y', y)}.")
         return self.structure_.score_outputs(y, self.predict(X), sample_weight)
 
     # ---- how ----------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from ..levels import Level, above, level, top_sum
 NEVER = -1e30  # the margin of an unused lane: no class is there
 SHORT = 1e-11  # a radius below this part of the largest entry is lost in rounding
 LOWER = 3  # times that more classes are put aside before all of them are
+SLACK = 0.25  # part of the cap by which classes may be below the level of the last visit's and are still put aside
 FULL = 1.0 - 1e-6  # part of the cap from which on a row counts as full
 
 
@@ -95,7 +96,7 @@ def value_of(loss, i, scores):
     many, total = 0, -1.0  # class y, which has h = 1, is counted too
     for j in range(loss.classes):
         h = np.float64(row[j]) + offset
-        many += h > 0.0
+        many += 1 if h > 0.0 else 0
         total += max(h, 0.0)
     if many <= 1:
         return 0.0
@@ -117,11 +118,16 @@ def put_support_aside(loss, i, curvature, scores, duals):
     y = np.int64(loss.label[i])
     truth, held = np.float64(scores.flat[0, y]), np.float64(duals.flat[i, y])
     count, linear, square = 0, 0.0, 0.0
-    width, zero = scores.lanes.shape[2], lanes.zeros_like(scores.lanes)
-    for b in range(scores.lanes.shape[1]):
-        lanes.store(scores.lanes, 0, b, lanes.add(lanes.load(scores.lanes, 0, b), lanes.load(loss.margin.lanes, 0, b)))
-        if lanes.largest(lanes.subtract(zero, lanes.load(duals.lanes, i, b))) > 0:
-            for j in range(b * width, (b + 1) * width):
+    blocks, width, zero = scores.lanes.shape[1], scores.lanes.shape[2], lanes.zeros_like(scores.lanes)
+    for b in range(0, blocks, 2):
+        c = min(b + 1, blocks - 1)  # two at a time, the last one perhaps twice
+        one = lanes.add(lanes.load(scores.lanes, 0, b), lanes.load(loss.margin.lanes, 0, b))
+        two = lanes.add(lanes.load(scores.lanes, 0, c), lanes.load(loss.margin.lanes, 0, c))
+        lanes.store(scores.lanes, 0, b, one)
+        lanes.store(scores.lanes, 0, c, two)
+        one, two = lanes.subtract(zero, lanes.load(duals.lanes, i, b)), lanes.subtract(zero, lanes.load(duals.lanes, i, c))
+        if lanes.largest(lanes.maximum(one, two)) > 0:
+            for j in range(b * width, (c + 1) * width):
                 a = -np.float64(duals.flat[i, j])
                 if a > 0.0:
                     h = np.float64(scores.flat[0, j]) - truth
@@ -138,10 +144,11 @@ def put_more_aside(loss, i, scores, duals, visit):
     """Behind the first `count`, put those classes without a dual aside that have h > floor; returns how many there are then."""
     count, floor, truth, push = visit
     index, entry, plain = loss.aside
-    bound, width = scores.flat.dtype.type(truth + floor), scores.lanes.shape[2]
-    for b in range(scores.lanes.shape[1]):
-        if lanes.largest(lanes.load(scores.lanes, 0, b)) >= bound:
-            for j in range(b * width, min((b + 1) * width, loss.classes)):
+    bound, blocks, width = scores.flat.dtype.type(truth + floor), scores.lanes.shape[1], scores.lanes.shape[2]
+    for b in range(0, blocks, 2):
+        c = min(b + 1, blocks - 1)
+        if lanes.largest(lanes.maximum(lanes.load(scores.lanes, 0, b), lanes.load(scores.lanes, 0, c))) >= bound:
+            for j in range(b * width, min((c + 1) * width, loss.classes)):
                 if scores.flat[0, j] >= bound and duals.flat[i, j] >= 0:
                     h = np.float64(scores.flat[0, j]) - truth
                     index[count], entry[count], plain[count] = j, h + push, h
@@ -193,7 +200,7 @@ def best_row(loss, i, curvature, scores, duals, change, calm):
     # More and more classes are put aside, until it is certain that the others have no part in the loss and in the best row.
     shape = shape_of(loss, radius, curvature / whole if whole > 0.0 else 0.0)
     found = first_level(loss, shape, first, held >= FULL * cap)
-    short, floor = False, found.shift + found.t - push
+    short, floor = False, found.shift + found.t - SLACK * found.cap - push
     for attempt in range(LOWER + 2):
         if attempt > LOWER or not np.isfinite(floor):
             floor = -np.inf
@@ -220,8 +227,9 @@ def best_row(loss, i, curvature, scores, duals, change, calm):
     if short:
         corner(loss, count, cap)
     else:
+        scale = 1.0 / whole
         for r in range(count):
-            entry[r] = max(0.0, min(entry[r] - found.shift - found.t, found.cap)) / whole
+            entry[r] = scale * max(0.0, min(entry[r] - found.shift - found.t, found.cap))
     zero = lanes.zeros_like(change.lanes)
     for b in range(change.lanes.shape[1]):
         lanes.store(change.lanes, 0, b, zero)

@@ -9,13 +9,11 @@ the best one on the line, or fixed. Temperature zero is Frank-Wolfe (its directi
 is exponentiated gradient; which oracle is asked depends on the kind of points (`structures.base.direct`).
 """
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 
 from ..jit import Interpreted, kernel
-from ..structured import pieces
 from ..structures.base import blend, copied, direct, interior, measure, new_room, prepare, push, step_towards, vertices
+from ..threads import in_threads, pieces
 from .schedule import settle
 from .structured_run import StructuredRun
 
@@ -107,11 +105,7 @@ class Batch(Linearization):
             scratch = room, self.shares, changes[k], *parts[k]
             return batch_pass(self.points, others, problem.data, self.W, problem.cap, self.temperature, scratch)
 
-        if len(parts) == 1:
-            gain = work(0)
-        else:
-            with ThreadPoolExecutor(jobs) as pool:
-                gain = sum(pool.map(work, range(len(parts))))
+        gain = sum(in_threads(work, range(len(parts)), jobs))
         change = sum(changes[1:], start=changes[0])
         square = float(np.vdot(change, change))
         gamma = self.step if self.step >= 0.0 else min(self.longest, max(gain, 0.0) / square) if square > 0.0 else 0.0

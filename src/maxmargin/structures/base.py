@@ -72,11 +72,11 @@ class Structure(BaseEstimator):
         """`w_`, a vector, from the weights as solvers hold them."""
         return W.copy()
 
-    def decode_all(self, w, X) -> list:
-        """The best output of each sample."""
+    def decode_all(self, w, X, n_jobs: int = 1) -> list:
+        """The best output of each sample; plain Python uses one thread."""
         return [self.decode(w, x) for x in X]
 
-    def outputs(self, found: list) -> Any:
+    def as_predictions(self, found: list) -> Any:
         """Predictions as a user gets them."""
         return found
 

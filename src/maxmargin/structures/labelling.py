@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from .. import lanes
 from ..data.rows import rows
 from ..data.validate import checked_matrix
+from ..threads import in_threads, pieces
 from .base import Structure, interior, marginals_of, new_room, points_of
 from .graphs import NEVER, Graphs, node_grams
 from .passes import one_direction, worst_all
@@ -279,19 +280,25 @@ class Labelling(Structure):
     def decode(self, w, x):
         return self.decode_all(w, [x])[0]
 
-    def decode_all(self, w, X) -> list:
+    def decode_all(self, w, X, n_jobs: int = 1) -> list:
         """The best output of each sample."""
-        return self._worst_all(w, X, None)
+        return self._worst_all(w, X, None, n_jobs)
 
     def loss_augmented_decode(self, w, x, y_true):
         return self._worst_all(w, [x], [y_true])[0]
 
-    def _worst_all(self, w, X, y) -> list:
+    def _worst_all(self, w, X, y, n_jobs: int = 1) -> list:
         if hasattr(X, "__len__") and not sp.issparse(X) and len(X) == 0:
             return []
         data = self.encode(X, y)
         start, codes = data.graphs.start, np.zeros(data.graphs.label.size, np.int32)
-        worst_all(data, self.unflatten(w), new_room(data), codes)
+        W, parts = self.unflatten(w), pieces(start.size - 1, n_jobs)
+
+        def work(part: tuple[int, int]) -> None:
+            first, last = part
+            worst_all(data, W, new_room(data), codes[start[first] : start[last]], first, last)
+
+        in_threads(work, parts, n_jobs)
         found = np.empty(codes.size, np.int64)
         found[data.graphs.order + np.repeat(start[:-1], np.diff(start))] = codes
         return self._outputs(self.labels_[found], start)

@@ -103,7 +103,7 @@ class Multiclass(Labelling):
     def _outputs(self, labels, start):
         return labels.tolist()
 
-    def outputs(self, found):
+    def as_predictions(self, found):
         return _label_array(found) if found else np.zeros(0, self.labels_.dtype)
 
     def every_output(self, y, most):

@@ -18,10 +18,10 @@ from .base import (
 
 
 @kernel
-def worst_all(data, W, room, codes):
-    """The best output of each sample, loss included where true outputs are known; codes one after another."""
+def worst_all(data, W, room, codes, start, stop):
+    """The best outputs of the samples start ... stop - 1, loss included where true outputs are known; codes one after another."""
     at = 0
-    for i in range(data.graphs.sample.shape[0] - 1):
+    for i in range(start, stop):
         size = length(data, i)
         prepare(data, i, W, room)
         worst(data, i, room, codes[at : at + size])
