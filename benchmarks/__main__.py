@@ -11,7 +11,7 @@ from .workloads import COMPARED, SETS, Workload
 
 LAMS = (1e-3, 1e-4)
 QUICK_ROWS = 1_000
-PARTS = ("curves", "accuracy")
+PARTS = ("accuracy", "passes", "curves")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -58,6 +58,8 @@ def sequence_models(chosen: argparse.Namespace, args: argparse.Namespace, report
     limit, repeat = args.limit or (2.0 if args.quick else 60.0), args.repeat or (1 if args.quick else 3)
     if "accuracy" in chosen.part:
         tagging.run(report, chosen.workload, args.quick)
+    if "passes" in chosen.part and "ocr" in chosen.workload:
+        structured.passes(report, args.quick)
     if "curves" in chosen.part:
         structured.run(report, chosen.workload, lams, structured.Options(chosen.solver, args.quick, limit, repeat))
 

@@ -18,6 +18,7 @@ from maxmargin.data import rows
 from maxmargin.jit import kernel
 from maxmargin.structured import StructuredProblem
 from maxmargin.structures.base import new_room, prepare, worst
+from maxmargin.structures.graphs import PLACE
 
 from .report import figure, table
 from .traces import EACH, begin
@@ -39,29 +40,32 @@ def viterbi_pass(data, W, room, n):
 
 
 @kernel
-def sum_product_pass(graphs, W, belief, joint, inverse):
+def sum_product_pass(samples, W, weights, belief, joint, inverse):
     """Node marginals (into `belief`) and pair marginals (into `joint`) of each chain at this inverse temperature.
 
-    A chain's nodes are stored from its end: node p - 1 follows node p in the sequence.
+    A chain's nodes are stored from its end: node p - 1 follows node p in the sequence. `weights` are the number of labels and
+    the first row of pair weights.
     """
-    g, K, blocks, zero = graphs, graphs.labels, W.shape[1], lanes.zeros_like(W)
+    X, starts, label, place, cost = samples
+    K, pairs = weights
+    blocks, zero = W.shape[1], lanes.zeros_like(W)
     one, total = lanes.shift(zero, 1.0), 0.0
-    for i in range(g.start.size - 1):
-        start, size = g.start[i], g.start[i + 1] - g.start[i]
+    for i in range(starts.size - 1):
+        start, size = starts[i], starts[i + 1] - starts[i]
         for p in range(size):
-            rows.scores(g.X, start + p, W, belief.lanes[p : p + 1])
-            ends = g.place[start + p]
+            rows.scores(X, start + p, W, belief.lanes[p : p + 1])
+            ends = place[start + p]
             for b in range(blocks):
-                score = lanes.add(lanes.load(belief.lanes, p, b), lanes.load(g.cost.lanes, g.label[start + p], b))
+                score = lanes.add(lanes.load(belief.lanes, p, b), lanes.load(cost.lanes, label[start + p], b))
                 for bit in range(2):
                     if ends >> bit & 1:
-                        score = lanes.add(score, lanes.load(W, rows.last_column(g.X) + 1 + bit, b))
+                        score = lanes.add(score, lanes.load(W, rows.last_column(X) + 1 + bit, b))
                 lanes.store(belief.lanes, p, b, lanes.fma(zero, inverse, score))
         for p in range(size - 1, 0, -1):  # joint = p(node | the one that follows it)
             for b in range(blocks):
                 highest = lanes.shift(zero, -np.inf)
                 for k in range(K):
-                    mark = lanes.shift(lanes.fma(zero, inverse, lanes.load(W, g.pairs + k, b)), belief.flat[p, k])
+                    mark = lanes.shift(lanes.fma(zero, inverse, lanes.load(W, pairs + k, b)), belief.flat[p, k])
                     lanes.store(joint.lanes, p * K + k, b, mark)
                     highest = lanes.maximum(highest, mark)
                 mass = zero
@@ -97,6 +101,20 @@ def sum_product_pass(graphs, W, belief, joint, inverse):
     return total
 
 
+class SumProduct:
+    """The bare pass on these samples, with memory of its own; what it reads of them lies in plain arrays."""
+
+    def __init__(self, data: Any) -> None:
+        g = data.graphs
+        longest = int(np.max(np.diff(g.start)))
+        self.samples = g.X, *(np.ascontiguousarray(array) for array in (g.start, g.label, g.node[:, PLACE])), g.cost
+        self.weights = g.labels, g.pairs
+        self.belief, self.joint = (lanes.zeros_table(count, g.labels, np.float64) for count in (longest, longest * g.labels))
+
+    def run(self, W: np.ndarray) -> float:
+        return sum_product_pass(self.samples, W, self.weights, self.belief, self.joint, 1.0 / TEMPERATURE)
+
+
 def seconds_of(work: Callable[[], Any]) -> float:
     start = time.process_time()
     work()
@@ -106,9 +124,7 @@ def seconds_of(work: Callable[[], Any]) -> float:
 def described(problem: StructuredProblem) -> tuple[str, list[str]]:
     """A table of passes over their floors, and the verdicts."""
     data, n = problem.data, problem.n_examples
-    longest, K = int(np.max(np.diff(data.graphs.start))), data.graphs.labels
-    belief, joint = (lanes.zeros_table(size, K, np.float64) for size in (longest, longest * K))
-    room = new_room(data)
+    bare, room = SumProduct(data), new_room(data)
     runs = {
         "FrankWolfe, plain": begin(mm.FrankWolfe(steps="plain", **EACH), problem, 1e-3),
         "PartialLinearization": begin(mm.PartialLinearization(TEMPERATURE, **EACH), problem, 1e-3),
@@ -119,7 +135,7 @@ def described(problem: StructuredProblem) -> tuple[str, list[str]]:
     W = runs["FrankWolfe, plain"].W
     work: dict[str, Callable[[], Any]] = {
         "bare Viterbi": lambda: viterbi_pass(data, W, room, n),
-        "bare sum-product": lambda: sum_product_pass(data.graphs, W, belief, joint, 1.0 / TEMPERATURE),
+        "bare sum-product": lambda: bare.run(W),
     }
     work |= {name: (lambda run=run: run.advance(lambda: False)) for name, run in runs.items()}  # type: ignore[misc]
     for one in work.values():
@@ -151,16 +167,18 @@ def same_sums(problem: StructuredProblem) -> float:
     """How far the bare sum-product's node marginals of the last sample are from the library's: the floor does the same work."""
     data, i = problem.data, problem.n_examples - 1
     size, K = int(data.graphs.start[i + 1] - data.graphs.start[i]), data.graphs.labels
-    longest = int(np.max(np.diff(data.graphs.start)))
-    belief, joint = (lanes.zeros_table(count, K, np.float64) for count in (longest, longest * K))
     uniform = mm.PartialLinearization(TEMPERATURE, step=1.0, **EACH)
     run = begin(uniform, StructuredProblem(data, problem.cap), 1e-3)
     nodes = run.points.node.flat
     nodes[:, :K] = 1.0 / K
     run.points.edge.flat[:, :K] = 1.0 / K**2
+    other = begin(mm.FrankWolfe(steps="plain", **EACH), problem, 1e-3)  # for weights that are not zero
+    other.advance(lambda: False)
+    run.W[...] = other.W
     W = run.W.copy()
     run.plan.order[:1] = i
     run.visit((0, 0, 1), -np.inf)
-    sum_product_pass(data.graphs, W, belief, joint, 1.0 / TEMPERATURE)
+    bare = SumProduct(data)
+    bare.run(W)
     mine = nodes[data.graphs.start[i] : data.graphs.start[i] + size, :K]
-    return float(np.max(np.abs(mine - belief.flat[:size, :K])))
+    return float(np.max(np.abs(mine - bare.belief.flat[:size, :K])))
