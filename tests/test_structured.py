@@ -446,8 +446,9 @@ def test_limits_and_messages():
     with pytest.warns(ConvergenceWarning, match="max_iter=2 passes.*target was tol=1e-12"):
         model = mm.StructuredSVM(Chain(), tol=1e-12, max_iter=2).fit(X, y)
     assert not model.certificate_.converged and model.n_iter_ == 2
+    X, y = longer(400)
     with pytest.warns(ConvergenceWarning, match="max_time"):
-        mm.StructuredSVM(Chain(), tol=1e-15, max_time=0.05).fit(X, y)
+        mm.StructuredSVM(Chain(), C=100.0, tol=1e-12, max_time=0.02).fit(X, y)
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ def _(points, data, i, room, temperature):
 
 @jitable
 def send_up(points, data, i, room, p, inverse):
-    """joint[e] = p(child | parent); the message is added to the parent's belief."""
+    """joint[e] is proportional to p(child | parent), with the factor in `other`; the message is added to the parent's belief."""
     g, belief, joint = graphs(data), room.belief, room.joint
     start, _, first, _ = spread_of(data, i)
     K, e, parent = g.labels, data.tree[start + p, UP], data.tree[start + p, PARENT]
@@ -168,10 +168,7 @@ def send_up(points, data, i, room, p, inverse):
             mark = lanes.exp(lanes.subtract(lanes.load(room.rows.lanes, joint + out + k, b), highest))
             lanes.store(room.rows.lanes, joint + out + k, b, mark)
             mass = lanes.add(mass, mark)
-        share = lanes.divide(one, mass)
-        for k in range(K):
-            mark = lanes.multiply(lanes.load(room.rows.lanes, joint + out + k, b), share)
-            lanes.store(room.rows.lanes, joint + out + k, b, mark)
+        lanes.store(room.rows.lanes, room.other + p, b, lanes.divide(one, mass))
         message = lanes.add(highest, lanes.log(mass))
         lanes.increase(room.rows.lanes, belief + parent, b, message)
 
@@ -198,21 +195,26 @@ def normalise(room, p, K):
 @jitable
 def send_down(data, i, room, p):
     """joint[e] = p(child | parent) p(parent); its sums are the child's marginals and it is counted with its kind of edge."""
-    g, joint, belief = graphs(data), room.joint, room.belief
+    g, table, joint, belief, above = graphs(data), room.rows.lanes, room.joint, room.belief, room.other + p
     start, _, first, _ = spread_of(data, i)
     e, parent = data.tree[start + p, UP], data.tree[start + p, PARENT]
-    out, blocks = e * g.labels, room.rows.lanes.shape[1]
+    out, blocks, to = e * g.labels, table.shape[1], room.pairs + g.edge[first + e, KIND] * g.labels
+    straight = not data.turned[first + e]
+    for b in range(blocks):
+        lanes.store(table, above, b, lanes.multiply(lanes.load(table, belief + parent, b), lanes.load(table, above, b)))
     for k in range(room.rows.flat.shape[1]):
         room.rows.flat[belief + p, k] = 0.0
     for k in range(g.labels):
-        mass = lanes.zeros_like(room.rows.lanes)
+        mass = lanes.zeros_like(table)
         for b in range(blocks):
-            above = lanes.load(room.rows.lanes, belief + parent, b)
-            mark = lanes.multiply(lanes.load(room.rows.lanes, joint + out + k, b), above)
-            lanes.store(room.rows.lanes, joint + out + k, b, mark)
+            mark = lanes.multiply(lanes.load(table, joint + out + k, b), lanes.load(table, above, b))
+            lanes.store(table, joint + out + k, b, mark)
             mass = lanes.add(mass, mark)
+            if straight:
+                lanes.increase(table, to + k, b, mark)
         room.rows.flat[belief + p, k] = lanes.total(mass)
-    count_pairs(data, first + e, room.rows, joint + out, 1.0, room)
+    if not straight:
+        count_pairs(data, first + e, room.rows, joint + out, 1.0, room)
 
 
 @jitable
