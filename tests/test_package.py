@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
@@ -79,7 +80,9 @@ def measured(program: str, **environment) -> dict:
 def test_public_names():
     assert sorted(mm.__all__) == list(mm.__all__) and len(set(mm.__all__)) == len(mm.__all__)
     for name in mm.__all__:
-        assert getattr(mm, name).__module__.startswith("maxmargin.") and getattr(mm, name).__doc__
+        thing = getattr(mm, name)
+        home = thing.__name__ if isinstance(thing, ModuleType) else thing.__module__
+        assert home.startswith("maxmargin.") and thing.__doc__
     assert {"SVMClassifier", "SVMRegressor", "DualCoordinate", "ExplicitProblem", "solve", "Progress"} <= set(mm.__all__)
     assert {"Certificate", "History", "Record", "Result"} <= set(mm.__all__)
 
