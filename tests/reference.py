@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
+import sorting
 
 PRECISION = 1e-9  # what the convex solver is asked for
 
@@ -229,6 +230,60 @@ class Multiclass(Reference):
 
 
 @dataclass(frozen=True)
+class TopK(Reference):
+    """h_j = 1 + z_j - z_y for j != y: max(0, mean of the k largest h), or the mean of the k largest max(0, h); y = 0..K-1.
+
+    Smoothed, it is the infimal convolution with ||.||^2 / (2 smoothing). Duals are rows that sum to zero, positive only at y.
+    """
+
+    k: int
+    beta: bool
+    smoothing: float
+
+    @property
+    def others(self) -> np.ndarray:
+        K = len(self.quadratic.mean)
+        return np.array([[j for j in range(K) if j != y] for y in self.y])
+
+    def losses(self, scores):
+        own = scores[np.arange(len(self.y)), self.y]
+        h = 1.0 + np.take_along_axis(scores, self.others, axis=1) - own[:, None]
+        if self.smoothing > 0.0:
+            project = sorting.box if self.beta else sorting.topk
+            p = np.array([project(row / self.smoothing, self.k, 1.0, 0.0) for row in h])
+            return np.sum(p * h, axis=1) - 0.5 * self.smoothing * np.sum(p * p, axis=1)
+        falling = np.sort(np.maximum(h, 0.0) if self.beta else h, axis=1)[:, ::-1]
+        return np.maximum(falling[:, : self.k].mean(axis=1), 0.0)
+
+    def loss_expressions(self, scores):
+        found = []
+        for i, others in enumerate(self.others):
+            h, penalty = 1.0 + scores[i, others] - scores[i, self.y[i]], 0.0
+            if self.smoothing > 0.0:
+                near = cp.Variable(len(others))
+                h, penalty = near, cp.sum_squares(h - near) / (2.0 * self.smoothing)
+            mean = cp.sum_largest(cp.pos(h) if self.beta else h, self.k) / self.k
+            found.append(cp.pos(mean) + penalty)
+        return cp.hstack(found)
+
+    def masses(self, duals: np.ndarray) -> np.ndarray:
+        return -np.take_along_axis(duals, self.others, axis=1)
+
+    def reward(self, duals):
+        a = self.masses(duals)
+        square = np.divide(np.sum(a * a, axis=1), self.cap, out=np.zeros(len(a)), where=self.cap > 0.0)
+        return float(a.sum() - 0.5 * self.smoothing * square.sum())
+
+    def infeasibility(self, duals):
+        a = self.masses(duals)
+        mass = np.array([fsum(row) for row in a])
+        most = (self.cap if self.beta else mass) / self.k
+        total = np.array([abs(fsum(row)) for row in duals])
+        errors = [np.max(-a), np.max(a - most[:, None] * (1.0 + 1e-14)), np.max(mass - self.cap * (1.0 + 1e-15))]
+        return float(max(*errors, np.max(total - 1e-14 * mass)))
+
+
+@dataclass(frozen=True)
 class Grouped(Reference):
     """max(0, max_j margin_j - z_j) over the rows of an example; y names the example of each row, 0..len(cap)-1."""
 
@@ -266,6 +321,9 @@ def reference(estimator, X, y, sample_weight=None) -> Reference:
         weight = weight * np.array([class_weight.get(name, 1.0) for name in names.tolist()])[label]
     elif class_weight == "balanced":  # counted with the weights: a weight of two is the sample twice
         weight = weight * (weight.sum() / (K * np.bincount(label, weight)))[label]
+    if "k" in params:
+        beta, k = params["loss"] == "topk_beta", params["k"]
+        return TopK(X, label, params["C"] * weight, quadratic(K, d, **params), k, beta, params["smoothing"])
     cost = params["cost"]
     if isinstance(cost, dict):
         cost = [[0.0 if a == b else cost[a][b] for b in names.tolist()] for a in names.tolist()]

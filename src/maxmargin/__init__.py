@@ -1,10 +1,11 @@
 """Max-margin models, each with a certificate: a primal value, a dual value and the gap between them, computed."""
 
-from . import structures
+from . import projections, structures
 from .callbacks import Progress
 from .estimators.classifier import SVMClassifier
 from .estimators.regressor import SVMRegressor
 from .estimators.structured import StructuredSVM
+from .estimators.topk import TopKSVMClassifier
 from .explicit import ExplicitProblem
 from .result import Certificate, History, Record, Result
 from .solve import solve
@@ -29,7 +30,9 @@ __all__ = [
     "Structure",
     "StructureError",
     "StructuredSVM",
+    "TopKSVMClassifier",
     "check_structure",
+    "projections",
     "solve",
     "structures",
 ]

@@ -72,10 +72,14 @@ class LinearSVM(Certified):
         Cs = np.asarray(Cs, dtype=np.float64)
         if Cs.ndim != 1 or not np.all(np.isfinite(Cs)) or np.any(Cs <= 0):
             raise ValueError("Cs must be a list of finite numbers > 0.")
+        return self._path(X, y, sample_weight, [{"C": float(C)} for C in Cs])
+
+    def _path(self, X, y, sample_weight, settings: list[dict[str, Any]]) -> list:
+        """Fitted copies, one for each setting of parameters, each started from the one before it."""
         fitted: list[LinearSVM] = []
         last = None
-        for C in Cs:
-            estimator = clone(self).set_params(C=float(C))
+        for setting in settings:
+            estimator = clone(self).set_params(**setting)
             if hasattr(self, "_skl_callbacks"):
                 estimator.set_callbacks(*self._skl_callbacks)
             last = with_callbacks(type(estimator)._fit)(estimator, X, y, sample_weight, last)

@@ -161,18 +161,22 @@ class SVMClassifier(ClassifierMixin, LinearSVM):
         return {}
 
     def _checked_target(self, y, sample_weight):
+        label, factors = self._checked_labels(y, sample_weight)
+        if len(self.classes_) > 2 and self.loss != "hinge":
+            raise ValueError(f"loss={self.loss!r} is for two classes; y has {len(self.classes_)}. Use loss='hinge'.")
+        return label, _cost_matrix(self.cost, self.classes_), factors
+
+    def _checked_labels(self, y, sample_weight) -> tuple[np.ndarray, np.ndarray]:
+        """The number of each sample's class, and the factors of the classes."""
         check_classification_targets(y)
         y = column_or_1d(y, warn=True)
         self.classes_, label = np.unique(y, return_inverse=True)
-        count = len(self.classes_)
-        if count < 2:
+        if len(self.classes_) < 2:
             raise ValueError(
                 "This solver needs samples of at least 2 classes in the data, but the data contains only one class: "
                 f"{self.classes_[0]!r}"
             )
-        if count > 2 and self.loss != "hinge":
-            raise ValueError(f"loss={self.loss!r} is for two classes; y has {count}. Use loss='hinge'.")
-        return label.astype(np.int64), _cost_matrix(self.cost, self.classes_), self._class_factors(y, label, sample_weight)
+        return label.astype(np.int64), self._class_factors(y, label, sample_weight)
 
     def _class_factors(self, y, label, sample_weight) -> np.ndarray:
         """The factor of `class_weight` on each class."""

@@ -1,14 +1,11 @@
 """`TopKSVMClassifier`: linear multiclass classification, judged by whether the truth is among k guesses."""
 
 from numbers import Integral, Real
-from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d
+from sklearn.utils.validation import _check_sample_weight, column_or_1d
 
-from ..callbacks import with_callbacks
 from ..losses.topk_alpha import topk_alpha
 from ..losses.topk_beta import topk_beta
 from ..problem import BlockProblem, TopKProblem
@@ -19,9 +16,9 @@ FORMS = {"topk_alpha": topk_alpha, "topk_beta": topk_beta}
 
 
 class TopKSVMClassifier(SVMClassifier):
-    """Linear top-k support vector machine with a certificate: for many overlapping classes, where the truth must be among k guesses.
+    """Linear top-k support vector machine with a certificate: for many classes, where the truth must be among k guesses.
 
-    Minimises 1/2 ||w||^2 + C sum_i s_i loss_i(w). With h_j = 1 + <w_j, x> - <w_y, x> for the classes j other than the true class y,
+    Minimises 1/2 ||w||^2 + C sum_i s_i loss_i(w). With h_j = 1 + <w_j, x> - <w_y, x> for the classes j other than the true y,
 
         "topk_alpha":  max(0, mean of the k largest h_j)
         "topk_beta":   mean of the k largest max(0, h_j)
@@ -38,8 +35,8 @@ class TopKSVMClassifier(SVMClassifier):
     loss : {"topk_alpha", "topk_beta"}, default="topk_alpha"
         See above. beta is the larger of the two.
     smoothing : float, default=0.0
-        The loss is max_p <p, h> over a set of p; this subtracts smoothing/2 ||p||^2 there. The smoothed loss is below the plain one by
-        at most smoothing / (2 k), has a Lipschitz continuous gradient, and is solved in fewer passes.
+        The loss is max_p <p, h> over a set of p; this subtracts smoothing/2 ||p||^2 there. The smoothed loss is below the plain
+        one by at most smoothing / (2 k), has a Lipschitz continuous gradient, and is solved in fewer passes.
     class_weight, positive, prior_mean, prior_scale, prior_covariance, tol, max_iter, max_time, fit_intercept, intercept_scaling,
     warm_start, keep_duals, random_state, n_jobs, verbose, dtype
         As for `SVMClassifier`.
@@ -102,30 +99,27 @@ class TopKSVMClassifier(SVMClassifier):
         verbose=0,
         dtype=None,
     ):
-        super().__init__(
-            C,
-            loss=loss,
-            class_weight=class_weight,
-            positive=positive,
-            prior_mean=prior_mean,
-            prior_scale=prior_scale,
-            prior_covariance=prior_covariance,
-            tol=tol,
-            max_iter=max_iter,
-            max_time=max_time,
-            fit_intercept=fit_intercept,
-            intercept_scaling=intercept_scaling,
-            solver=solver,
-            warm_start=warm_start,
-            keep_duals=keep_duals,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            verbose=verbose,
-            dtype=dtype,
-        )
-        del self.cost  # costs do not apply
+        self.C = C
         self.k = k
+        self.loss = loss
         self.smoothing = smoothing
+        self.class_weight = class_weight
+        self.positive = positive
+        self.prior_mean = prior_mean
+        self.prior_scale = prior_scale
+        self.prior_covariance = prior_covariance
+        self.tol = tol
+        self.max_iter = max_iter
+        self.max_time = max_time
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.solver = solver
+        self.warm_start = warm_start
+        self.keep_duals = keep_duals
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.dtype = dtype
 
     def decision_function(self, X) -> np.ndarray:
         """Scores, (n_samples, n_classes); for two classes (n_samples,), positive for `classes_[1]`."""
@@ -141,10 +135,8 @@ class TopKSVMClassifier(SVMClassifier):
             raise ValueError(f"k must be an integer, got {k!r}.")
         if not 1 <= int(k) <= count:
             raise ValueError(f"k must be between 1 and the {count} classes of the model, got {k}.")
-        best = np.argpartition(-scores, int(k) - 1, axis=1)[:, : int(k)] if k < count else np.tile(np.arange(count), (len(scores), 1))
-        best = np.sort(best, axis=1)  # ties go to the first class, as in `predict`
-        order = np.argsort(-np.take_along_axis(scores, best, axis=1), axis=1, kind="stable")
-        return self.classes_[np.take_along_axis(best, order, axis=1)]
+        best = np.argsort(-scores, axis=1, kind="stable")[:, : int(k)]  # ties go to the first class, as in `predict`
+        return self.classes_[best]
 
     def score_topk(self, X, y, k=None, sample_weight=None) -> float:
         """The part of the samples whose class is among the k best; `score` is that of k = 1, as in scikit-learn.
@@ -166,24 +158,14 @@ class TopKSVMClassifier(SVMClassifier):
             _check_k(k)
         return self._path(X, y, sample_weight, [{"k": k} for k in ks])
 
-    def _path(self, X, y, sample_weight, settings: list[dict[str, Any]]) -> list:
-        fitted, last = [], None
-        for setting in settings:
-            estimator = clone(self).set_params(**setting)
-            if hasattr(self, "_skl_callbacks"):
-                estimator.set_callbacks(*self._skl_callbacks)
-            last = with_callbacks(type(estimator)._fit)(estimator, X, y, sample_weight, last)
-            fitted.append(estimator)
-        return fitted
-
     def _checked_target(self, y, sample_weight):
         _check_k(self.k)
-        label, _, factors = self._checked_labels(y, sample_weight)
+        label, factors = self._checked_labels(y, sample_weight)
         count = len(self.classes_)
         if self.k >= count:
             raise ValueError(
-                f"k={self.k} guesses among the {count} classes in y leave nothing to learn: k must be below the number of classes. "
-                f"(A fold of a cross-validation may have fewer classes than the whole.)"
+                f"k={self.k} guesses among the {count} classes in y leave nothing to learn: k must be below the number of "
+                "classes (a fold of a cross-validation may have fewer classes than the whole)."
             )
         return label, factors
 

@@ -33,7 +33,7 @@ def clip(loss, i, dual):
 
 @generic
 def row_value(loss, i, scores):
-    """The loss of example i, weighted, at a row of scores."""
+    """The loss of example i, weighted, at a row of scores. May overwrite them."""
 
 
 @generic

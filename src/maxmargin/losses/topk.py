@@ -22,6 +22,7 @@ from ..levels import Level, above, level, top_sum
 NEVER = -1e30  # the margin of an unused lane: no class is there
 SHORT = 1e-11  # a radius below this part of the largest entry is lost in rounding
 LOWER = 3  # times that more classes are put aside before all of them are
+BEYOND = 1.0 + 1e-9  # keeps a bound on the safe side of rounding
 SLACK = 0.25  # part of the cap by which classes may be below the level of the last visit's and are still put aside
 FULL = 1.0 - 1e-6  # part of the cap from which on a row counts as full
 
@@ -93,18 +94,18 @@ def value_of(loss, i, scores):
     """The loss of example i, weighted. Overwrites the scores: the h that matter are put first, and no other room is needed."""
     row, y = scores.flat[0], np.int64(loss.label[i])
     offset = 1.0 - np.float64(row[y])
-    many, total = 0, -1.0  # class y, which has h = 1, is counted too
+    many, total, row[y] = 0, 0.0, NEVER
     for j in range(loss.classes):
-        h = np.float64(row[j]) + offset
+        h = np.float64(row.dtype.type(np.float64(row[j]) + offset))  # as it will be stored
         many += 1 if h > 0.0 else 0
         total += max(h, 0.0)
-    if many <= 1:
+    if many == 0:
         return 0.0
-    floor, count = floor_of(loss, many - 1, total), 0
+    floor, count = floor_of(loss, many, total), 0
     for j in range(loss.classes):
-        h = np.float64(row[j]) + offset
+        h = np.float64(row.dtype.type(np.float64(row[j]) + offset))  # as it will be stored
         row[count] = h
-        count += int(h > floor and j != y)
+        count += 1 if h > floor else 0
     return loss.cap[i] * excess(loss, row, count, floor)
 
 
@@ -209,7 +210,7 @@ def best_row(loss, i, curvature, scores, duals, change, calm):
         for r in range(count):
             total += max(plain[r], 0.0)
             top = max(top, entry[r])
-        lower = -total if attempt == 0 and first == 0 else floor - 2.0 * max(top - push - floor, 1e-3 * top)
+        lower = -BEYOND * total if attempt == 0 and first == 0 else floor - 2.0 * max(top - push - floor, 1e-3 * top)
         share = cap * excess(loss, plain, count, floor) - linear + 0.5 * start
         if np.isnan(share):
             floor = min(lower, floor)

@@ -8,9 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import lanes
-from ..levels import ROUNDING, UNKNOWN, TopK, above, level, top_sum
+from ..levels import UNKNOWN, TopK, above, level, top_sum
 from .base import row_extrapolate, row_prefetch, row_repair, row_step, row_value
 from .topk import (
+    BEYOND,
     Aside,
     best_row,
     ceiling,
@@ -49,14 +50,14 @@ def _(loss, radius, bias):
 
 @floor_of.register(TopKAlpha)
 def _(loss, many, total):
-    return 0.0 if many >= loss.k and loss.smoothing == 0.0 else -total
+    return 0.0 if many >= loss.k and loss.smoothing == 0.0 else -BEYOND * total
 
 
 @excess.register(TopKAlpha)
 def _(loss, values, count, floor):
     many, over = above(values, count, 0.0, floor) if np.isfinite(floor) else (np.float64(count), 0.0)
     if many < loss.k:
-        return 0.0 if loss.k * floor + over <= ROUNDING * over else np.nan
+        return 0.0 if loss.k * floor + over <= 0.0 else np.nan
     if loss.smoothing == 0.0:
         return max(top_sum(values, count, loss.k)[0], 0.0) / loss.k
     found = level(TopK(loss.k, loss.smoothing, 0.0), values, count, UNKNOWN)
