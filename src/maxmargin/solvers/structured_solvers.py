@@ -141,13 +141,13 @@ class FrankWolfe(StructuredSolver):
     cache : float in [0, 1], default=0.5
         An output met before is used instead of a call of the oracle if it promises this part of what the last call did; 0
         always calls. Not for plain steps.
-    sampling : {"rest", "permutation", "uniform", "gap"}, default="rest"
+    sampling : {"rest", "permutation", "uniform", "gap"}, default="gap"
         See PartialLinearization.
     average : bool, default=True
         Offer an average of the weights for the certificate.
     """
 
-    def __init__(self, block=True, steps="pairwise", step="optimal", *, cache=0.5, sampling="rest", average=True):
+    def __init__(self, block=True, steps="pairwise", step="optimal", *, cache=0.5, sampling="gap", average=True):
         self.block = block
         self.steps = steps
         self.step = step
