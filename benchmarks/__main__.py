@@ -1,9 +1,9 @@
-"""The command line: python -m benchmarks (fit | scaling | startup | structured | all) [options]"""
+"""The command line: python -m benchmarks (fit | scaling | startup | structured | topk | all) [options]"""
 
 import argparse
 from pathlib import Path
 
-from . import fit, scaling, sequences, startup, structured, tagging, traces
+from . import fit, scaling, sequences, startup, structured, tagging, topk, traces
 from .objectives import LOSSES
 from .report import RESULTS, Report
 from .solvers import SOLVERS
@@ -47,6 +47,10 @@ def parser() -> argparse.ArgumentParser:
     kinds = list(traces.SOLVERS)
     chains.add_argument("--solver", nargs="+", choices=kinds, default=kinds, metavar="NAME", help=", ".join(kinds))
     chains.add_argument("--part", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART", help=", ".join(PARTS))
+    guesses = commands.add_parser("topk", parents=[common], help="top-k projections, training and accuracy")
+    guesses.add_argument(
+        "--part", nargs="+", choices=topk.PARTS, default=list(topk.PARTS), metavar="PART", help=", ".join(topk.PARTS)
+    )
     whole = commands.add_parser("all", parents=[common], help="everything")
     whole.set_defaults(workload=list(COMPARED), loss=list(LOSSES), lam=None, solver=names)
     return top
@@ -75,6 +79,8 @@ def main() -> None:
         scaling.run(report, args.quick, repeat, limit)
     if args.command in ("structured", "all"):
         sequence_models(args if args.command == "structured" else parser().parse_args(["structured"]), args, report)
+    if args.command in ("topk", "all"):
+        topk.run(report, args.part if args.command == "topk" else topk.PARTS, args.quick, repeat, limit)
     if args.command in ("fit", "all"):
         chosen = [Workload(name, QUICK_ROWS if args.quick else None) for name in args.workload]
         everything = parser().parse_args(["all"])

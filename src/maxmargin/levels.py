@@ -136,6 +136,16 @@ def inside(new, low, high, steps):
     return low < new < high and steps % OFTEN != 0
 
 
+@jitable
+def lifted(values, count, shift, u):
+    """The smallest of values - shift above u. Where no entry lies between t and u, both may be raised by as much, and z stays."""
+    least = np.inf
+    for j in range(count):
+        x = np.float64(values[j]) - shift
+        least = x if u < x < least else least
+    return least
+
+
 @jitable_call
 def filled(values, count, cap, radius, last):
     """The level at which sum_j clip(a_j - shift - t, 0, cap) is the radius, with the largest entry as shift."""
@@ -151,7 +161,7 @@ def filled(values, count, cap, radius, last):
         excess, slope = total - rest - radius, many - beyond
         new = t + excess / slope if slope > 0.0 else np.inf
         if (newton and many == lately and beyond == lately_beyond) or abs(excess) <= ROUNDING * radius:
-            return Level(new if slope > 0.0 else t, cap, top, steps, True)
+            return Level(new if slope > 0.0 else lifted(values, count, top, t + cap) - cap, cap, top, steps, True)
         if excess >= 0.0:
             low = t
         else:
@@ -164,26 +174,36 @@ def filled(values, count, cap, radius, last):
         t = new
 
 
+@jitable
+def apex(t, u, top, steps):
+    """The level between t and u, or z = 0 where they crossed."""
+    return Level(t, u - t, 0.0, steps, False) if u > t else Level(top, 0.0, 0.0, steps, False)
+
+
 @jitable_call
 def cone(values, count, k, bias, last):
     """The level on the cone 0 <= z_j <= s / k; its cap is s / k.
 
     The unknown is u = t + s / k, with t(u) = (bias k u - S(u) / k) / (1 + bias k). S(t) - S(u) is above k (u - t) for small u and
-    below it for large ones. z = 0 where the k largest sum to nothing positive.
+    below it for large ones. z = 0 where the k largest sum to nothing positive: then no root has u > t, so a guess needs no such
+    test beforehand.
     """
     smallest, top = extent(values, count)
-    largest, u = top_sum(values, count, k) if count >= k else (0.0, top)
-    if largest <= 0.0:
+    u = last.shift + last.t + last.cap
+    if count < k or top <= 0.0:
         return Level(top, 0.0, 0.0, 0, False)
+    if not np.isfinite(u):
+        largest, u = top_sum(values, count, k)
+        if largest <= 0.0:
+            return Level(top, 0.0, 0.0, 0, False)
     factor, steps, newton = 1.0 + bias * k, 0, False
     _, positive = above(values, count, 0.0, 0.0)
     high = max(top, positive * factor / k)
     if bias > 0.0:  # t never exceeds the largest entry
         high = min(high, max(top * factor / (bias * k), top))
     low, high = smallest - top, high * (1.0 + ROUNDING)
-    guess = last.shift + last.t + last.cap
-    if low < guess < high:
-        u = guess
+    if not low < u < high:
+        u = top
     lately, lately_beyond = -1.0, -1.0
     while True:
         beyond, rest = above(values, count, 0.0, u)
@@ -195,7 +215,9 @@ def cone(values, count, k, bias, last):
         if (newton and many == lately and beyond == lately_beyond) or abs(excess) <= ROUNDING * total:
             new = new if slope > 0.0 else u
             t += rate * (new - u)
-            return Level(t, new - t, 0.0, steps, False)
+            if many == beyond:
+                t, new = t + (lifted(values, count, 0.0, new) - new), lifted(values, count, 0.0, new)
+            return apex(t, new, top, steps)
         if excess > 0.0:
             low = u
         else:
@@ -204,7 +226,7 @@ def cone(values, count, k, bias, last):
         if not newton:
             new = 0.5 * low + 0.5 * high
             if not low < new < high:
-                return Level(t, u - t, 0.0, steps, False)
+                return apex(t, u, top, steps)
         u = new
 
 

@@ -21,8 +21,9 @@ from .jit import kernel
 from .levels import UNKNOWN, Box, Cone, Knapsack, Level, TopK, least, level
 
 LINE = 16  # entries looked at together
-SAMPLE = 1024  # lines in a sample
-LONG = 4 * LINE * SAMPLE  # from here on a sample is taken
+SAMPLE = 1024  # lines in a sample at the most
+PART = 8  # and one line in so many at the most
+LONG = 1 << 13  # from here on a sample is taken
 MANY = 0.25  # part of the sample above the level from which on nothing is put aside
 FEW = 16  # a set whose projection has more than one entry in so many of the sample needs the whole vector
 TRIES = 3
@@ -145,9 +146,9 @@ def drop(aside, count, bound):
 def put_aside(shape, a: np.ndarray):
     """(values, index), how many, and their level: all entries of a long vector that matter. None where those are too many."""
     lines = a[: a.size - a.size % LINE].reshape(-1, LINE // lanes.width(a.dtype), lanes.width(a.dtype))
-    if least(shape) * FEW > LINE * SAMPLE:
+    sample = lines[:: max(PART, len(lines) // SAMPLE)].astype(np.float64).ravel()
+    if least(shape) * FEW > sample.size:
         return None
-    sample = lines[:: len(lines) // SAMPLE][:SAMPLE].astype(np.float64).ravel()
     found = UNKNOWN
     for size in (sample.size // 16, sample.size):
         found = Level(*find(shape, sample, size, found))

@@ -21,6 +21,7 @@ from ..levels import Level, above, level, top_sum
 
 NEVER = -1e30  # the margin of an unused lane: no class is there
 SHORT = 1e-11  # a radius below this part of the largest entry is lost in rounding
+FEW = 64  # up to so many classes all are put aside
 LOWER = 3  # times that more classes are put aside before all of them are
 BEYOND = 1.0 + 1e-9  # keeps a bound on the safe side of rounding
 SLACK = 0.25  # part of the cap by which classes may be below the level of the last visit's and are still put aside
@@ -159,9 +160,11 @@ def put_more_aside(loss, i, scores, duals, visit):
 
 @jitable
 def first_level(loss, shape, count, full):
-    """The level of the classes that had duals; where there were none, where the loss begins."""
+    """The level of the classes that had duals; where there were none, where the loss begins; unknown where classes are few."""
+    if loss.classes <= FEW:
+        return Level(np.nan, np.nan, 0.0, 0, full)
     if count == 0:
-        return Level(0.0, 0.0, 0.0, 0, False)
+        return Level(0.0, np.nan, 0.0, 0, False)
     return level(shape, loss.aside.entry, count, Level(np.nan, np.nan, 0.0, 0, full))
 
 
@@ -187,7 +190,7 @@ def corner(loss, count, cap):
 @jitable_call
 def best_row(loss, i, curvature, scores, duals, change, calm):
     """`row_step` of both losses."""
-    index, entry, plain = loss.aside
+    _, entry, plain = loss.aside
     y, cap = np.int64(loss.label[i]), loss.cap[i]
     if cap == 0.0:
         return 0.0, False, 0.0
@@ -201,9 +204,11 @@ def best_row(loss, i, curvature, scores, duals, change, calm):
     # More and more classes are put aside, until it is certain that the others have no part in the loss and in the best row.
     shape = shape_of(loss, radius, curvature / whole if whole > 0.0 else 0.0)
     found = first_level(loss, shape, first, held >= FULL * cap)
-    short, floor = False, found.shift + found.t - SLACK * found.cap - push
+    short, floor = False, found.shift + found.t - push
+    if first > 0:
+        floor -= SLACK * found.cap
     for attempt in range(LOWER + 2):
-        if attempt > LOWER or not np.isfinite(floor):
+        if attempt > LOWER or not np.isfinite(floor):  # all classes
             floor = -np.inf
         count = put_more_aside(loss, i, scores, duals, (first, max(floor, 0.5 * NEVER - truth), truth, push))
         total, top = 0.0, 0.0
@@ -231,20 +236,29 @@ def best_row(loss, i, curvature, scores, duals, change, calm):
         scale = 1.0 / whole
         for r in range(count):
             entry[r] = scale * max(0.0, min(entry[r] - found.shift - found.t, found.cap))
-    zero = lanes.zeros_like(change.lanes)
+    mass, end = put_row(loss, i, count, duals, change)
+    return share, True, mass - held - 0.5 * (soft * end - start)
+
+
+@jitable_call
+def put_row(loss, i, count, duals, change):
+    """Put what is aside in place of the duals and the difference into `change`; returns the sum and ||a||^2."""
+    which, entry, _ = loss.aside
+    y, zero = np.int64(loss.label[i]), lanes.zeros_like(change.lanes)
     for b in range(change.lanes.shape[1]):
         lanes.store(change.lanes, 0, b, zero)
-    mass, end = 0.0, 0.0
+    mass, square = 0.0, 0.0
     for r in range(count):
-        a, j = entry[r], index[r]
+        a, j = entry[r], which[r]
         old = duals.flat[i, j]
         duals.flat[i, j] = -a
         change.flat[0, j] = duals.flat[i, j] - old
         mass += a
-        end += a * a
+        square += a * a
+    held = duals.flat[i, y]
     duals.flat[i, y] = mass
-    change.flat[0, y] = duals.flat[i, y] - change.flat.dtype.type(held)
-    return share, True, mass - held - 0.5 * (soft * end - start)
+    change.flat[0, y] = duals.flat[i, y] - held
+    return mass, square
 
 
 @jitable
