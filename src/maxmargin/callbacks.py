@@ -39,7 +39,7 @@ except ImportError:  # scikit-learn before 1.9
     def _Named(name):  # noqa: N802 - an object whose type has this name
         return type(name, (), {})()
 
-    class CallbackSupportMixin:  # type: ignore[no-redef]
+    class CallbackSupportMixin:  # type: ignore[no-redef]  # the import above has failed
         """`set_callbacks` as scikit-learn 1.9 has it."""
 
         def set_callbacks(self, *callbacks):

@@ -49,7 +49,7 @@ def generic(stub: Callable, options: dict[str, Any] = INLINED) -> Any:
         found = function.dispatch(cls)
         return None if found is stub else found  # None lets numba name the missing implementation
 
-    choose.__signature__ = signature(stub)  # type: ignore[attr-defined]
+    choose.__signature__ = signature(stub)  # type: ignore[attr-defined]  # numba reads it from there
     overload(function, jit_options=options)(choose)
     return function
 
@@ -128,5 +128,5 @@ def kernel(function: Callable) -> Callable:
         return chosen[found](*args)
 
     call.__name__, call.__doc__ = function.__name__, function.__doc__
-    call.cached, call.fresh, call.plain = cached, fresh, function  # type: ignore[attr-defined]
+    call.cached, call.fresh, call.plain = cached, fresh, function  # type: ignore[attr-defined]  # for the tests
     return call
