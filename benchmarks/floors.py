@@ -137,7 +137,7 @@ def described(problem: StructuredProblem) -> tuple[str, list[str]]:
         "bare Viterbi": lambda: viterbi_pass(data, W, room, n),
         "bare sum-product": lambda: bare.run(W),
     }
-    work |= {name: (lambda run=run: run.advance(lambda: False)) for name, run in runs.items()}  # type: ignore[misc]
+    work |= {name: (lambda run=run: run.advance(lambda: False)) for name, run in runs.items()}  # type: ignore[misc]  # a bound default
     for one in work.values():
         one()
     times: dict[str, list[float]] = {name: [] for name in work}

@@ -66,7 +66,7 @@ Sentence = list[tuple[str, str, str]]  # word, part of speech, chunk tag
 def conll_sentences(part: str) -> list[Sentence]:
     with lzma.open(path("conll2000", f"{part}.txt.xz"), "rt", encoding="latin-1") as file:
         blocks = file.read().strip().split("\n\n")
-    return [[tuple(line.split()) for line in block.splitlines()] for block in blocks]  # type: ignore[misc]
+    return [[tuple(line.split()) for line in block.splitlines()] for block in blocks]  # type: ignore[misc]  # three words a line
 
 
 def shape(word: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from threadpoolctl import threadpool_limits  # type: ignore
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # it ships no types
 
 import maxmargin as mm
 from maxmargin.structured import StructuredProblem
@@ -175,7 +175,7 @@ def for_scale(setting: Setting) -> list[str]:
     quoted = "; ".join(f"{name} {a:g} s and {'never' if b is None else f'{b:g} s'}" for name, (a, b) in QUOTED.items())
     lines.append(f"Quoted, not run here: wall time of another day: {quoted}.")
     for k, part in enumerate(("1%", "0.1%")):
-        bound = min(times[k] for times in QUOTED.values() if times[k] is not None) / FASTER  # type: ignore[type-var,operator]
+        bound = min(seconds for times in QUOTED.values() if (seconds := times[k]) is not None) / FASTER
         mine = ours[DEFAULT, k]
         state = "holds" if mine is not None and mine <= bound else "FAILS"
         lines.append(f"A third of the best quoted time to {part} ({bound:.2g} s): {state}.")

@@ -1,6 +1,7 @@
 """Partial linearization and its two ends, Frank-Wolfe and exponentiated gradient, as users name them."""
 
 import sys
+from abc import abstractmethod
 from numbers import Real
 
 import numpy as np
@@ -74,8 +75,9 @@ class StructuredSolver(BaseEstimator):
         """What a run of this solver ends with and can start from: "marginals", "mixtures" or "sets"."""
         return "marginals"
 
+    @abstractmethod
     def _run(self, problem: StructuredProblem, points, options: Options):
-        raise NotImplementedError
+        """A run on this problem from these points; None: from the solver's own start."""
 
 
 class PartialLinearization(StructuredSolver):

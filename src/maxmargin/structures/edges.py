@@ -1,5 +1,7 @@
 """Structures whose edges are given: once for all samples, or with each sample."""
 
+from abc import abstractmethod
+
 import numpy as np
 
 from .graphs import Graphs
@@ -40,9 +42,9 @@ class Edged(Labelling):
         check_edges(size, edges, which)
         return self._arrange(size, edges, kinds, which)
 
+    @abstractmethod
     def _arrange(self, size: int, edges: np.ndarray, kinds: np.ndarray, which: str) -> Layout:
         """The layout of a graph whose edges are in order."""
-        raise NotImplementedError
 
     def _assemble(self, graphs: Graphs, layouts: list[Layout]):
         return forest(graphs, layouts)

@@ -1,5 +1,6 @@
 """The Python face of structures whose samples are graphs: reading samples, mapping labels, laying out weights."""
 
+from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import chain, product
 from numbers import Integral
@@ -41,21 +42,21 @@ class Labelling(Structure):
 
     # ---- what a subclass says -----------------------------------------------------------------------------
 
+    @abstractmethod
     def _parts(self, x, which: str) -> tuple[Any, np.ndarray, np.ndarray]:
         """Node features, edges (m, 2) and their kinds (m,), of a sample; `which` names it in messages."""
-        raise NotImplementedError
 
     def _count_kinds(self, kinds: list[np.ndarray]) -> int:
         """How many kinds of edges there are, from those of each training sample."""
         return 0
 
+    @abstractmethod
     def _layout(self, size: int, edges: np.ndarray, kinds: np.ndarray, which: str) -> Layout:
         """Called once for samples of one shape."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _assemble(self, graphs: Graphs, layouts: list[Layout]):
         """The encoded samples."""
-        raise NotImplementedError
 
     # ---- what is learned before the weights ---------------------------------------------------------------
 
