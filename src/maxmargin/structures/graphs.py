@@ -364,6 +364,12 @@ def negate_rows(table, start, count, difference, at):
 
 @withdraw.register(Mixtures)
 def _(points, data, i, room):
+    withdraw_statistics(points, data, i, room)
+
+
+@jitable
+def withdraw_statistics(points, data, i, room):
+    """For points that keep node marginals and pair marginals summed by kind."""
     start, size, _, count = spread_of(data, i)
     withdraw_rows(points.node, start, size, room.rows, room.node)
     if count > 0:

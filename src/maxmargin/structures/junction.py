@@ -34,7 +34,7 @@ from .graphs import (
     spread_of,
     turn,
     wipe,
-    withdraw_rows,
+    withdraw_statistics,
 )
 from .labelling import starts
 
@@ -296,11 +296,7 @@ def sum_edge(room, at, count, stride, K):
 
 @withdraw.register(CliqueMarginals)
 def _(points, data, i, room):
-    start, size, _, count = spread_of(data, i)
-    withdraw_rows(points.node, start, size, room.rows, room.node)
-    if count > 0:
-        size = graphs(data).kinds * graphs(data).labels
-        withdraw_rows(points.pair, i * size, size, room.rows, room.pairs)
+    withdraw_statistics(points, data, i, room)
 
 
 @step_towards.register(CliqueMarginals)
