@@ -2,6 +2,7 @@
 
 from . import projections, structures
 from .callbacks import Progress
+from .data.sources import Source, SourceChangedError, open_source
 from .estimators.classifier import SVMClassifier
 from .estimators.regressor import SVMRegressor
 from .estimators.structured import StructuredSVM
@@ -27,11 +28,14 @@ __all__ = [
     "Result",
     "SVMClassifier",
     "SVMRegressor",
+    "Source",
+    "SourceChangedError",
     "Structure",
     "StructureError",
     "StructuredSVM",
     "TopKSVMClassifier",
     "check_structure",
+    "open_source",
     "projections",
     "solve",
     "structures",
