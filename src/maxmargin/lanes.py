@@ -12,6 +12,7 @@ instructions.
 """
 
 import math
+import platform
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from .jit import jitable
 
 BYTES = 32
 LINE = 64  # bytes of a cache line
+ARM = platform.machine().lower() in ("aarch64", "arm64")
 FARTHEST_EXPONENT = 708.0  # e to this power is still a normal number, and so is its inverse
 
 
@@ -167,6 +169,11 @@ def shift(vector, x):
 def maximum(vector, other):
     """the larger of the two, lane by lane"""
     return np.maximum(vector, other)
+
+
+def clamp(vector, low, high):
+    """the nearest to the vector between low and high, lane by lane"""
+    return np.minimum(np.maximum(vector, low), high)
 
 
 def where_negative(vector, chosen):
@@ -340,6 +347,19 @@ def _(typing, vector, other):
         return builder.select(builder.fcmp_ordered(">", args[0], args[1]), args[0], args[1])
 
     return vector(vector, other), emit
+
+
+@_instruction(clamp)
+def _(typing, vector, low, high):
+    def emit(context, builder, signature, args):
+        kind, (x, least, most) = args[0].type, args
+        if ARM:  # one instruction each there, where a comparison and a selection are two; elsewhere it is the other way round
+            x = _call(builder, "llvm.maxnum", vector, kind, [x, least])
+            return _call(builder, "llvm.minnum", vector, kind, [x, most])
+        x = builder.select(builder.fcmp_ordered(">", x, least), x, least)
+        return builder.select(builder.fcmp_ordered("<", x, most), x, most)
+
+    return vector(vector, low, high), emit
 
 
 @_instruction(where_negative)

@@ -62,6 +62,7 @@ class DualCoordinate(BaseEstimator):
         run = begin(problem, duals, budget.tol, seed, dtype, self.momentum, self.average and average)
         if weights is not None and weights.shape == problem.weight_shape:
             run.hint = weights
+        run.n_jobs = budget.n_jobs  # for runs that work on several labels at once
         return solve(run, budget, history)
 
 
