@@ -23,6 +23,7 @@ PIECE = 512  # columns of a piece: it stays in the cache of a core from the prod
 BLOCK = 128  # rows computed at a time
 FEW = 16  # samples that a user's function is asked for at a time where only the diagonal is wanted
 SPARSE_BELOW = 0.15  # dense data with fewer non-zeros than this are cheaper through their columns
+MEGABYTE = 1 << 20
 SYMMETRIC = 1e-8  # difference between K and its transpose, relative to the largest entry, that passes for rounding
 
 
@@ -234,6 +235,106 @@ def called(function: Callable, left, right) -> np.ndarray:
     return found.astype(np.float64, copy=False)
 
 
+def function_of(kernel, gamma: float, degree: int, coef0: float):
+    """The built-in kernel of this name with these parameters; a user's function and "precomputed" as they are."""
+    if callable(kernel) or kernel == "precomputed":
+        return kernel
+    powers = float(degree).is_integer() and coef0 >= 0.0
+    made = {
+        "linear": Linear(),
+        "rbf": RBF(float(gamma)),
+        "poly": Poly(float(gamma), int(degree), float(coef0), powers),
+        "sigmoid": Sigmoid(float(gamma), float(coef0)),
+    }
+    if kernel not in made:
+        raise ValueError(f"kernel must be 'precomputed', a function or one of {', '.join(map(repr, made))}; got {kernel!r}.")
+    return made[kernel]
+
+
+def gamma_of(gamma, X) -> float:
+    """gamma as in SVC: "scale" is 1 / (features * variance of X), "auto" is 1 / features."""
+    if isinstance(gamma, str) and gamma in ("scale", "auto"):
+        variance = 1.0
+        if gamma == "scale":
+            mean = X.mean(dtype=np.float64)
+            square = (X.multiply(X) if sp.issparse(X) else np.square(X)).mean(dtype=np.float64)
+            variance = square - mean**2 if sp.issparse(X) else X.var(dtype=np.float64)
+        return 1.0 / (X.shape[1] * variance) if variance > 0.0 else 1.0
+    if isinstance(gamma, str) or not np.isfinite(gamma) or gamma <= 0.0:
+        raise ValueError(f"gamma must be 'scale', 'auto' or a finite number > 0; got {gamma!r}.")
+    return float(gamma)
+
+
+def gram_of(function, X) -> Gram:
+    """The kernel matrix of the samples X, or the matrix X itself where it is precomputed."""
+    if isinstance(function, str):
+        gram: Gram = PrecomputedGram(checked_square(X))
+    elif isinstance(function, tuple):
+        gram = FunctionGram(function, X)
+    else:
+        gram = CallableGram(function, X)
+    diagonal = gram.diagonal()
+    if np.any(bad := ~(diagonal >= 0.0)):
+        i = int(np.flatnonzero(bad)[0])
+        raise ValueError(f"The kernel of sample {i} with itself is {diagonal[i]:g}; it must be >= 0, or there is no such feature space.")
+    return gram
+
+
+def checked_square(K) -> np.ndarray:
+    """A precomputed kernel matrix: dense, square and symmetric."""
+    if sp.issparse(K):
+        raise ValueError("A precomputed kernel matrix must be dense.")
+    if K.ndim != 2 or K.shape[0] != K.shape[1]:
+        raise ValueError(f"A precomputed kernel matrix must be square, one row and one column a sample; its shape is {K.shape}.")
+    allowed = SYMMETRIC * (float(np.abs(K).max()) if K.size else 0.0) * (1.0 if K.dtype == np.float64 else 1e4)
+    for start in range(0, K.shape[0], PIECE):
+        rows, columns = K[start : start + PIECE], K[:, start : start + PIECE].T
+        apart = np.abs(rows - columns)
+        if apart.max() > allowed:
+            i, j = np.unravel_index(int(apart.argmax()), apart.shape)
+            i += start
+            raise ValueError(f"A precomputed kernel matrix must be symmetric; entry ({i}, {j}) is {K[i, j]:g}, ({j}, {i}) is {K[j, i]:g}.")
+    return K
+
+
+def cross(function, X, support, norms: np.ndarray) -> np.ndarray:
+    """Kernel values between new samples and support samples with these squared norms; a built-in or a user's function."""
+    if not isinstance(function, tuple):
+        return called(function, X, support)
+    width = lanes.width(np.float64)
+    room = lanes.aligned((X.shape[0], -(-support.shape[0] // width) * width), np.float64)
+    products = X.astype(np.float64) @ support.astype(np.float64, copy=False).T
+    room[:, : support.shape[0]] = products.toarray() if sp.issparse(products) else products
+    right = lanes.pack(norms[None], np.float64)
+    finish(function, room.reshape(X.shape[0], -1, width), squared_norms(X), right)
+    return room[:, : support.shape[0]]
+
+
+def indefinite(rows: "Rows", steps: int = 20) -> float:
+    """How negative the kernel matrix between the rows in memory is shown to be, relative to its size; 0 where it is not.
+
+    By Lanczos' method: its values lie between the extreme eigenvalues, so a negative one proves a negative eigenvalue.
+    """
+    here = np.flatnonzero(rows.held())
+    vectors, factors = [], np.zeros((1, rows.gram.n))
+    v = np.random.default_rng(0).standard_normal(here.size)
+    image = np.zeros((here.size, 0))
+    for _ in range(min(steps, here.size)):
+        for _ in range(2):
+            for other in vectors:
+                v -= (other @ v) * other
+        if (size := np.linalg.norm(v)) <= 1e-10:
+            break
+        vectors.append(v / size)
+        factors[0, here] = vectors[-1]
+        v = rows.product(factors, here)[0, here]
+        image = np.column_stack([image, v])
+    if not vectors:
+        return 0.0
+    values = np.linalg.eigvalsh((small := np.array(vectors) @ image) + small.T) / 2.0
+    return max(0.0, -float(values[0]) / max(abs(float(values[-1])), 1e-300) - 1e-10)
+
+
 class Rows:
     """Rows of a kernel matrix within a number of bytes; to make room, those that were asked for longest ago go first."""
 
@@ -242,7 +343,14 @@ class Rows:
         self.gram = gram
         self.computed = 0  # entries of the matrix, for those who want to know
         self.whole = isinstance(gram, PrecomputedGram)
-        self.capacity = gram.n if self.whole else min(gram.n, room // (8 * gram.n))
+        fitting = room // (8 * gram.n)
+        self.step = max(1, min(BLOCK, fitting // 16))  # rows at a time: while they are computed they take up room twice more
+        self.capacity = gram.n if self.whole else min(gram.n, fitting - 2 * self.step)
+        if self.capacity < 1:
+            raise ValueError(
+                f"cache_size is too small: rows of the kernel matrix for {gram.n} samples take {8 * gram.n / MEGABYTE:.3g} MB each, "
+                "and at least four must fit."
+            )
         self.slot = np.arange(gram.n) if self.whole else np.full(gram.n, -1)
         self.owner = self.slot.copy() if self.whole else np.full(self.capacity, -1)
         # An empty table takes up memory only as it is written.
@@ -259,8 +367,8 @@ class Rows:
         gone = self.owner[places]
         self.slot[gone[gone >= 0]] = -1
         self.owner[places], self.used[places] = -1, self.now
-        for start in range(0, missing.size, BLOCK):
-            self._compute(missing[start : start + BLOCK], places[start : start + BLOCK])
+        for start in range(0, missing.size, self.step):
+            self._compute(missing[start : start + self.step], places[start : start + self.step])
         return self.slot[wanted]
 
     def _compute(self, block: np.ndarray, places: np.ndarray) -> None:
@@ -281,8 +389,9 @@ class Rows:
             spread[:, np.setdiff1d(np.arange(last), self.slot[samples])] = 0.0
             return spread @ self.table[:last]
         result = np.zeros((factors.shape[0], self.gram.n))
-        for start in range(0, samples.size, BLOCK):
-            block = samples[start : start + BLOCK]
+        size = min(self.step, self.capacity)
+        for start in range(0, samples.size, size):
+            block = samples[start : start + size]
             result += factors[:, block] @ self.table[self.need(block)].astype(np.float64, copy=False)
         return result
 

@@ -22,18 +22,19 @@ import numpy as np
 from .. import lanes
 from ..jit import generic, jitable, kernel
 from ..kernel_problem import KernelMultilabelProblem, Point, total_reward
-from ..kernels import BLOCK, Rows
+from ..kernels import BLOCK, Rows, indefinite
 from ..losses.base import reward, value
 from ..losses.hinge import Hinge
 from ..losses.squared_hinge import SquaredHinge
+from ..result import TINY
 from ..threads import in_threads
 from .ascent import Options
 from .dual_coordinate import begin
 
 COPY = 0.125  # part of the memory that copies may take
 FIRST, GROWTH = 0.25, 4  # part of the samples in the first round, and how much more of them each time
-INNER = 0.02  # part of a label's gap that a round leaves
-GOAL = 0.3  # part of the target below which nothing is gained by going on within a round
+REST = 0.02, 0.5  # the least and the most that a round may leave of the gap of a copy
+GOAL = 0.3  # a label is done when its gap is below this part of its share of the target
 PATIENCE = 30  # steps a sample of a copy at the most
 LOOK = 64  # steps between two looks at the gap of a copy
 HUGE = 1e30  # stands for infinity where a product with zero must be zero
@@ -202,8 +203,8 @@ def sweep(part, i, s, j, t):
 
 
 @kernel
-def optimise(part, source, target, steps):
-    """SMO on a copy until its gap is below target; returns the number of steps. moved: by how much each dual moved."""
+def optimise(part, source, rest, steps):
+    """SMO on a copy until its gap is this part of what it was; returns the number of steps. moved: by how much each dual moved."""
     count = source.near.size
     for p in range(count):
         part.moved[p], part.ready[p] = 0.0, False
@@ -213,10 +214,10 @@ def optimise(part, source, target, steps):
     matrix = part.matrix.reshape(part.matrix.shape[0], -1)
     width = GROUP * part.slope.shape[2]
     i, j, s, t, free = 0, 0, 0.0, 0.0, False
-    first = -1.0
+    first, target = -1.0, rest * part_gap(slope, low, high, weight)
     for step in range(steps):
         best, found = sweep(part, i, s, j, t)
-        if step % LOOK == 0 and part_gap(slope, low, high, weight) <= target:
+        if step % LOOK == LOOK - 1 and part_gap(slope, low, high, weight) <= target:
             return step
         if first < 0.0:
             first = best
@@ -348,6 +349,13 @@ class KernelAscent:
         row = self.curvature[label], self.near[label], self.gains[label]
         return survey(self.problem.loss, label, self.duals, self.scores, *row)
 
+    @property
+    def rest(self) -> np.ndarray:
+        """What a round should leave of the gap of each label, as a part of it; one where the label is done."""
+        goal = GOAL * self.options.tol * abs(self.dual) / self.problem.n_labels
+        wanted = goal / np.maximum(self.gaps, TINY)
+        return np.where(wanted >= 1.0, 1.0, np.clip(wanted, *REST))
+
     def look(self) -> None:
         """Gaps and gains of all labels."""
         self.gaps = np.array([self.survey(label) for label in range(self.problem.n_labels)])
@@ -377,16 +385,18 @@ class KernelAscent:
         at = np.zeros(chosen.size, np.int64)
         at[chosen] = places
         change = np.zeros((batch.size, chosen.size))
-        goal = GOAL * self.options.tol * abs(self.dual) / self.problem.n_labels
 
         def work(k: int) -> int:
-            return self.climb(batch[k], chosen, at, max(INNER * self.gaps[batch[k]], goal), change[k])
+            return self.climb(batch[k], chosen, at, self.rest[batch[k]], change[k])
 
         self.steps += sum(in_threads(work, range(batch.size), self.n_jobs))
         self.add(batch, change)
 
     def choose(self, batch: np.ndarray) -> np.ndarray:
-        """Whose rows to work on: all that are near in some label, as far as memory and the round allow."""
+        """Whose rows to work on: all that are near in some label, as far as memory and the round allow.
+
+        Where not all can be, half of them are new: those that gain most; the rest answer them."""
+        batch = batch[self.rest[batch] < 1.0]
         near = self.near[batch].any(axis=0)
         limit = min(self.rows.capacity, self.allowed)
         if np.count_nonzero(near) <= limit:
@@ -396,17 +406,17 @@ class KernelAscent:
         ranked = self.order[np.argsort(-gain[self.order], kind="stable")]
         ranked = ranked[near[ranked]]
         held = self.rows.held()[ranked]
-        fresh = ranked[~held][: limit if not held.any() else limit // 2]
+        fresh = ranked[~held][: limit if not held.any() else max(1, limit // 2)]
         chosen[fresh] = True
         chosen[ranked[held][: limit - fresh.size]] = True
         return chosen
 
-    def climb(self, label: int, chosen: np.ndarray, at: np.ndarray, target: float, change: np.ndarray) -> int:
+    def climb(self, label: int, chosen: np.ndarray, at: np.ndarray, rest: float, change: np.ndarray) -> int:
         """SMO for one label on its samples among the chosen."""
         problem, curvature = self.problem, self.curvature[label]
         if self.flat[label]:
             settle(problem.loss, label, self.duals, self.scores, curvature, change)
-        near = np.flatnonzero(self.near[label] & chosen)
+        near = np.flatnonzero(self.near[label] & chosen) if rest < 1.0 else np.empty(0, np.int64)
         if near.size > self.most:
             near = np.sort(near[np.argsort(-self.gains[label, near], kind="stable")[: self.most]])
         if near.size == 0:
@@ -416,7 +426,7 @@ class KernelAscent:
         copy_part(problem.loss, label, self.duals, self.scores, curvature, near, part, scale)
         factor = float(problem.correlation[label, label])
         source = Source(self.rows.table, at[near], near.view(np.uint64), scale, factor, problem.bias**2)
-        steps = optimise(part, source, target, PATIENCE * near.size)
+        steps = optimise(part, source, rest, PATIENCE * near.size)
         put_back(problem.loss, label, self.duals, part, near, scale, change)
         self.desks.put(desk)
         return steps
@@ -427,6 +437,12 @@ class KernelAscent:
         moved = np.flatnonzero(change.any(axis=0))
         total = self.rows.product(change, moved) + self.problem.bias**2 * change.sum(axis=1)[:, None]
         self.scores += self.problem.correlation[:, batch] @ total
+
+    def doubt(self) -> str | None:
+        """Why the dual value may be no lower bound: the kernel is not positive semidefinite."""
+        if self.problem.gram.definite or indefinite(self.rows) == 0.0:
+            return None
+        return "The kernel matrix is not positive semidefinite, so the dual value is no lower bound and the gap proves nothing."
 
     def accelerate(self) -> None:
         """Nothing to do between rounds."""
