@@ -69,7 +69,7 @@ def blocks(classes: int, dtype) -> int:
 
 def convert(array: np.ndarray, dtype) -> np.ndarray:
     """An aligned copy in another dtype; a lane array gets the other dtype's width."""
-    shape = array.shape if array.ndim != 3 else (array.shape[0], -1, width(dtype))
+    shape = array.shape if array.ndim < 3 else (*array.shape[:-2], -1, width(dtype))
     result = aligned(array.shape, dtype)
     result[...] = array
     return result.reshape(shape)
@@ -167,6 +167,11 @@ def shift(vector, x):
 def maximum(vector, other):
     """the larger of the two, lane by lane"""
     return np.maximum(vector, other)
+
+
+def minimum(vector, other):
+    """the smaller of the two, lane by lane"""
+    return np.minimum(vector, other)
 
 
 def where_negative(vector, chosen):
@@ -334,12 +339,18 @@ _instruction(multiply)(_lanewise("fmul"))
 _instruction(divide)(_lanewise("fdiv"))
 
 
-@_instruction(maximum)
-def _(typing, vector, other):
-    def emit(context, builder, signature, args):
-        return builder.select(builder.fcmp_ordered(">", args[0], args[1]), args[0], args[1])
+def _chosen(comparison):
+    def typer(typing, vector, other):
+        def emit(context, builder, signature, args):
+            return builder.select(builder.fcmp_ordered(comparison, args[0], args[1]), args[0], args[1])
 
-    return vector(vector, other), emit
+        return vector(vector, other), emit
+
+    return typer
+
+
+_instruction(maximum)(_chosen(">"))
+_instruction(minimum)(_chosen("<"))
 
 
 @_instruction(where_negative)
