@@ -58,7 +58,7 @@ class LabelGroup(RowProblem):
         if self.R is None:
             return part
         R, pull = lanes.table(lanes.pack(self.R, dtype)), lanes.zeros_table(1, self.n_classes, dtype)
-        return Coupled(part, R, pull)
+        return Coupled(part, R, pull, lanes.zeros_table(1, 1, dtype))
 
 
 @dataclass(frozen=True)
@@ -110,9 +110,7 @@ class MultilabelProblem:
         if R is not None and np.array_equal(R, np.eye(len(columns))):
             R = None
         weight, margin = self.weight[columns], self.margin[columns]
-        return LabelGroup(
-            self.X, self.cap, columns, self.labels.packed(columns), weight, margin, self.kind, self.curvature, R
-        )
+        return LabelGroup(self.X, self.cap, columns, self.labels.packed(columns), weight, margin, self.kind, self.curvature, R)
 
     def primal_at_zero(self) -> np.ndarray:
         """The loss of each label without any weights."""

@@ -29,6 +29,8 @@ class Regularizer:
     variance: np.ndarray | None = None
     lower: np.ndarray | None = None
 
+    slack = 0.1  # part of the estimated gap by which an extrapolation may lower the dual value
+
     def start(self, shape) -> np.ndarray:
         """v with all duals at zero."""
         return np.zeros(shape) if self.mean is None else self.mean.copy()
@@ -95,6 +97,7 @@ class Coupling:
     R: np.ndarray  # (labels, labels)
 
     mean = variance = lower = None  # there is no other prior beside it
+    slack = 0.0  # labels pull at each other: the gap, estimated while they do, says little
 
     def start(self, shape) -> np.ndarray:
         return np.zeros(shape)

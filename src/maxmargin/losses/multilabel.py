@@ -21,6 +21,7 @@ from ..jit import generic, jitable
 from .base import row_extrapolate, row_prefetch, row_repair, row_step, row_value
 
 BYTE = 8  # labels
+SWEEPS = 2  # over the labels of an example that are coupled: one more saves passes where they pull hard
 FLAT = 1e-30  # stands for a curvature of zero: the step then ends at a bound
 
 
@@ -37,7 +38,9 @@ class Labels(NamedTuple):
     scale: lanes.Table  # (1, labels): how much a label's own score moves, in units of ||x_i||^2
 
 
-def labels(present: np.ndarray, known: np.ndarray, cap: np.ndarray, weight: np.ndarray, margin: np.ndarray, scale, dtype) -> Labels:
+def labels(
+    present: np.ndarray, known: np.ndarray, cap: np.ndarray, weight: np.ndarray, margin: np.ndarray, scale, dtype
+) -> Labels:
     """Labels for iterations in this dtype; `weight` and `margin` are (labels, 2), absent and present; `scale` is (labels,)."""
     bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
 
@@ -200,65 +203,83 @@ def serve(kind) -> None:
 class Coupled(NamedTuple):
     """A loss whose labels move each other's scores."""
 
-    loss: Any
+    each: Any  # the loss of a label
     R: lanes.Table  # (labels, labels)
     pull: lanes.Table  # room for a row: the change of the duals times R
+    step: lanes.Table  # room for a vector
 
 
 @row_value.register(Coupled)
-def _(coupled, i, scores):
-    return value_of(coupled.loss, i, scores)
+def _(loss, i, scores):
+    return value_of(loss.each, i, scores)
 
 
 @row_prefetch.register(Coupled)
-def _(coupled, i):
-    prefetch_of(coupled.loss, i)
+def _(loss, i):
+    prefetch_of(loss.each, i)
 
 
 @row_extrapolate.register(Coupled)
-def _(coupled, i, duals, before, t, change):
-    return extrapolate_of(coupled.loss, i, duals, before, t, change)
+def _(loss, i, duals, before, t, change):
+    return extrapolate_of(loss.each, i, duals, before, t, change)
 
 
 @row_repair.register(Coupled)
-def _(coupled, i, duals, out):
-    return repair_of(coupled.loss, i, duals, out)
+def _(loss, i, duals, out):
+    return repair_of(loss.each, i, duals, out)
 
 
 @row_step.register(Coupled)
-def _(coupled, i, curvature, scores, duals, change, calm):
-    loss, R, pull = coupled
-    share = share_of(loss, i, scores, duals)
+def _(loss, i, curvature, scores, duals, change, calm):
+    each, _, pull, _ = loss
+    share = share_of(each, i, scores, duals)
     if share <= calm:
         return share, False, 0.0
-    part, zero, gain = loss.labels, lanes.zeros_like(scores.lanes), 0.0
-    blocks, width = part.signs.lanes.shape[1], part.signs.lanes.shape[2]
+    part, zero, moved = each.labels, lanes.zeros_like(scores.lanes), True
     for b in range(pull.lanes.shape[1]):
         lanes.store(pull.lanes, 0, b, zero)
-        lanes.store(change.lanes, 0, b, zero)
+        lanes.store(change.lanes, 0, b, lanes.load(duals.lanes, i, b))
+    sweeps = 0
+    while moved and sweeps < SWEEPS:
+        moved = sweep(loss, i, curvature, scores, duals)
+        sweeps += 1
+    gain, blocks = zero, part.signs.lanes.shape[1]
+    for byte in range(part.present.shape[1]):
+        for p in range(blocks):
+            b = byte * blocks + p
+            sign, cap, margin = asked(part, i, byte, p)
+            new, before = lanes.load(duals.lanes, i, b), lanes.load(change.lanes, 0, b)
+            lanes.store(change.lanes, 0, b, lanes.subtract(new, before))
+            a, was = lanes.multiply(sign, new), lanes.multiply(sign, before)
+            gain = lanes.add(gain, lanes.multiply(margin, lanes.subtract(a, was)))
+            gain = lanes.subtract(gain, lanes.subtract(lane_cost(each, a, cap), lane_cost(each, was, cap)))
+    return share, True, np.float64(lanes.total(gain))
+
+
+@jitable
+def sweep(loss, i, curvature, scores, duals):
+    """One exact step for each label in turn; returns whether any of them moved."""
+    each, R, pull, step = loss
+    part, moved = each.labels, False
+    blocks, width = part.signs.lanes.shape[1], part.signs.lanes.shape[2]
     for byte in range(part.present.shape[1]):
         for p in range(blocks):
             b = byte * blocks + p
             sign, cap, margin = asked(part, i, byte, p)
             curvatures = curve(part, curvature, b)
-            before = lanes.load(duals.lanes, i, b)
             for k in range(width):
                 held = lanes.load(duals.lanes, i, b)
                 score = lanes.fma(lanes.load(scores.lanes, 0, b), curvature, lanes.load(pull.lanes, 0, b))
                 slope = lanes.subtract(margin, lanes.multiply(sign, score))
-                new = lane_best(loss, lanes.multiply(sign, held), slope, curvatures, cap)
+                new = lane_best(each, lanes.multiply(sign, held), slope, curvatures, cap)
                 move = lanes.subtract(lanes.multiply(sign, new), held)
                 if lanes.magnitude(move) == 0:
                     break
-                lanes.store(change.lanes, 0, b, move)
-                t = change.flat[0, b * width + k]
+                lanes.store(step.lanes, 0, 0, move)
+                t, j = step.flat[0, k], b * width + k
                 if t != 0:
-                    duals.flat[i, b * width + k] += t
+                    moved = True
+                    duals.flat[i, j] += t
                     for c in range(pull.lanes.shape[1]):
-                        lanes.store(pull.lanes, 0, c, lanes.fma(lanes.load(pull.lanes, 0, c), t, lanes.load(R.lanes, b * width + k, c)))
-            new = lanes.load(duals.lanes, i, b)
-            lanes.store(change.lanes, 0, b, lanes.subtract(new, before))
-            a, was = lanes.multiply(sign, new), lanes.multiply(sign, before)
-            gained = lanes.multiply(margin, lanes.subtract(a, was))
-            gain += np.float64(lanes.total(lanes.subtract(gained, lanes.subtract(lane_cost(loss, a, cap), lane_cost(loss, was, cap)))))
-    return share, True, gain
+                        lanes.store(pull.lanes, 0, c, lanes.fma(lanes.load(pull.lanes, 0, c), t, lanes.load(R.lanes, j, c)))
+    return moved

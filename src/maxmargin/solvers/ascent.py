@@ -33,7 +33,6 @@ from .schedule import gather, prefetch, resting, schedule, settle, visited
 
 CACHED = 1 << 17  # weights up to this many stay in a core's own cache
 AHEAD = 2  # visits by which an example is asked for before its turn: random order defeats the processor's own guess
-SLACK = 0.1
 WALKS = 16  # walks along the fence during a pass
 START = 5  # passes before the first extrapolation: an easy problem is solved by then
 FARTHEST = 0.9  # the longest extrapolation, in units of the last change
@@ -335,7 +334,7 @@ class Accelerated(Ascent):
         gain = self.reach(t)
         dual = self.reward + gain + dual_part(self.other)
         self.before_v[...] = unclipped(self.space)
-        if dual >= self.dual - SLACK * self.gap:
+        if dual >= self.dual - self.problem.regularizer.slack * self.gap:
             self.reward, self.dual = self.reward + gain, dual
             self.space, self.other = self.other, self.space
         else:

@@ -50,7 +50,9 @@ class Page(History):
         self.ledger.note(self.group, record)
 
 
-def solve_groups(solver, problem: MultilabelProblem, budget: Budget, history: History, *, seed, duals, weights, average) -> Result:
+def solve_groups(
+    solver, problem: MultilabelProblem, budget: Budget, history: History, *, seed, duals, weights, average
+) -> Result:
     """Solve each group to the relative gap of the budget; `duals` and `weights` are a hot start."""
     groups, at_zero = problem.groups, problem.primal_at_zero()
     ledger = Ledger(np.array([at_zero[columns].sum() for columns in groups]), history)
