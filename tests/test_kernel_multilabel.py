@@ -6,9 +6,13 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel, sigmoid_kernel
+from sklearn.model_selection import GridSearchCV
 from sklearn.svm import LinearSVC
 
+import maxmargin as mm
 from maxmargin import DualCoordinate
 from maxmargin.kernel_problem import KernelMultilabelProblem, Point
 from maxmargin.kernels import FunctionGram, Rows, checked_square, cross, function_of, gamma_of, gram_of, squared_norms
@@ -304,3 +308,80 @@ def test_gamma_is_that_of_svc():
     assert gamma_of("auto", X) == 1.0 / X.shape[1]
     assert gamma_of("scale", np.ones((3, 2))) == 1.0
     assert gamma_of(2, X) == 2.0
+
+
+# ---- the estimator -----------------------------------------------------------------------------------------------------
+
+
+def table(n=120, labels=4, seed=0):
+    X, Y = data(n, 5, labels, seed)
+    return X, (Y > 0).astype(int)
+
+
+def test_estimator_predicts_from_the_support():
+    """Scores of the training samples are R B (K + scaling^2); new samples, sparse ones and pieces alike."""
+    X, Y = table()
+    R = np.full((4, 4), 0.3) + 0.7 * np.eye(4)
+    model = mm.MultilabelSVMClassifier(C=2.0, kernel="rbf", gamma=GAMMA, label_prior=R, intercept_scaling=0.5, tol=1e-5).fit(X, Y)
+    assert model.certificate_.converged and not hasattr(model, "coef_")
+    expected = (rbf_kernel(X, gamma=GAMMA) + 0.25) @ model.dual_coef_ @ R
+    assert np.allclose(model.decision_function(X), expected, atol=1e-9)
+    assert np.array_equal(model.predict(X), (expected > 0).astype(int))
+    assert np.array_equal(model.support_, np.flatnonzero(model.dual_coef_.any(axis=1)))
+    new = np.random.default_rng(3).standard_normal((9, 5))
+    assert np.allclose(model.decision_function(new), (rbf_kernel(new, X, gamma=GAMMA) + 0.25) @ model.dual_coef_ @ R, atol=1e-9)
+    sparse = clone(model).fit(sp.csr_matrix(X), sp.csr_matrix(Y))
+    assert np.allclose(sparse.decision_function(sp.csr_matrix(new)), model.decision_function(new), atol=1e-3)
+    K, cross_K = rbf_kernel(X, gamma=GAMMA), rbf_kernel(new, X, gamma=GAMMA)
+    given_K = clone(model).set_params(kernel="precomputed").fit(K, Y)
+    assert np.allclose(given_K.decision_function(cross_K), model.decision_function(new), atol=1e-3)
+    function = clone(model).set_params(kernel=lambda A, B: rbf_kernel(A, B, gamma=GAMMA)).fit(X, Y)
+    assert np.allclose(function.decision_function(new), model.decision_function(new), atol=1e-3)
+
+
+def test_estimator_equals_the_linear_one_on_a_linear_kernel():
+    X, Y = table()
+    Z = Y.astype(float)
+    Z[::7, 1] = np.nan
+    weight = np.random.default_rng(0).uniform(0.5, 2.0, len(X))
+    for loss in LOSSES:
+        settings = dict(C=0.3, loss=loss, label_weight="balanced", cost=[1.0, 2.0, 0.5, 1.0], tol=1e-6, random_state=0)
+        linear = mm.MultilabelSVMClassifier(**settings).fit(X, Z, sample_weight=weight)
+        kernel = mm.MultilabelSVMClassifier(kernel="poly", degree=1, gamma=1.0, **settings).fit(X, Z, sample_weight=weight)
+        assert kernel.certificate_.primal == pytest.approx(linear.certificate_.primal, rel=2e-6)
+        assert np.allclose(kernel.intercept_, linear.intercept_, atol=1e-2)
+
+
+def test_estimator_warm_start_path_and_other_kernels():
+    X, Y = table()
+    model = mm.MultilabelSVMClassifier(kernel="rbf", warm_start=True, tol=1e-4).fit(X, Y)
+    assert model.fit(X, Y).n_iter_ == 0
+    model.set_params(kernel="linear").fit(X, Y)
+    assert hasattr(model, "coef_") and not hasattr(model, "support_")
+    assert model.set_params(kernel="rbf").fit(X, Y).certificate_.converged
+    path = mm.MultilabelSVMClassifier(kernel="rbf").regularization_path(X, Y, [0.1, 1.0, 10.0])
+    assert [fitted.C for fitted in path] == [0.1, 1.0, 10.0] and all(fitted.certificate_.converged for fitted in path)
+    search = GridSearchCV(mm.MultilabelSVMClassifier(kernel="precomputed", tol=1e-2), {"C": [0.1, 1.0]}, cv=2)
+    assert search.fit(rbf_kernel(X, gamma=GAMMA), Y).best_score_ > 0.2
+
+
+@pytest.mark.parametrize(
+    ("settings", "X", "sentence"),
+    [
+        ({"kernel": "rbf", "gamma": 0.0}, None, "gamma"),
+        ({"kernel": "rbf", "cache_size": 1e-6}, None, "cache_size is too small"),
+        ({"kernel": "precomputed"}, np.ones((120, 3)), "must be square"),
+        ({"kernel": lambda A, B: np.ones((2, 2))}, None, "returned shape"),
+    ],
+)
+def test_estimator_refuses(settings, X, sentence):
+    own, Y = table()
+    with pytest.raises(ValueError, match=sentence):
+        mm.MultilabelSVMClassifier(**settings).fit(own if X is None else X, Y)
+
+
+def test_estimator_warns_where_the_kernel_is_no_kernel():
+    X, Y = table()
+    with pytest.warns(ConvergenceWarning, match="not positive semidefinite"):
+        model = mm.MultilabelSVMClassifier(kernel="sigmoid", gamma=2.0).fit(X, Y)
+    assert not model.certificate_.verified and model.predict(X).shape == Y.shape

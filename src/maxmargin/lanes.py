@@ -71,7 +71,7 @@ def blocks(classes: int, dtype) -> int:
 
 def convert(array: np.ndarray, dtype) -> np.ndarray:
     """An aligned copy in another dtype; a lane array gets the other dtype's width."""
-    shape = array.shape if array.ndim != 3 else (array.shape[0], -1, width(dtype))
+    shape = array.shape if array.ndim < 3 else (*array.shape[:-2], -1, width(dtype))
     result = aligned(array.shape, dtype)
     result[...] = array
     return result.reshape(shape)
@@ -174,6 +174,11 @@ def maximum(vector, other):
 def clamp(vector, low, high):
     """the nearest to the vector between low and high, lane by lane"""
     return np.minimum(np.maximum(vector, low), high)
+
+
+def minimum(vector, other):
+    """the smaller of the two, lane by lane"""
+    return np.minimum(vector, other)
 
 
 def where_negative(vector, chosen):
@@ -341,12 +346,18 @@ _instruction(multiply)(_lanewise("fmul"))
 _instruction(divide)(_lanewise("fdiv"))
 
 
-@_instruction(maximum)
-def _(typing, vector, other):
-    def emit(context, builder, signature, args):
-        return builder.select(builder.fcmp_ordered(">", args[0], args[1]), args[0], args[1])
+def _chosen(comparison):
+    def typer(typing, vector, other):
+        def emit(context, builder, signature, args):
+            return builder.select(builder.fcmp_ordered(comparison, args[0], args[1]), args[0], args[1])
 
-    return vector(vector, other), emit
+        return vector(vector, other), emit
+
+    return typer
+
+
+_instruction(maximum)(_chosen(">"))
+_instruction(minimum)(_chosen("<"))
 
 
 @_instruction(clamp)

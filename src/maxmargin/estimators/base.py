@@ -69,12 +69,15 @@ class LinearSVM(Certified):
 
         Go from small to large C: there the old duals stay feasible and near.
         """
+        return self._path(X, y, sample_weight, self._settings(Cs))
+
+    def _settings(self, Cs) -> list[dict[str, Any]]:
         Cs = np.asarray(Cs, dtype=np.float64)
         if Cs.ndim != 1 or not np.all(np.isfinite(Cs)) or np.any(Cs <= 0):
             raise ValueError("Cs must be a list of finite numbers > 0.")
-        return self._path(X, y, sample_weight, [{"C": float(C)} for C in Cs])
+        return [{"C": float(C)} for C in Cs]
 
-    def _path(self, X, y, sample_weight, settings: list[dict[str, Any]]) -> list:
+    def _path(self, X, y, sample_weight, settings: list[dict[str, Any]], **more) -> list:
         """Fitted copies, one for each setting of parameters, each started from the one before it."""
         fitted: list[LinearSVM] = []
         last = None
@@ -82,7 +85,7 @@ class LinearSVM(Certified):
             estimator = clone(self).set_params(**setting)
             if hasattr(self, "_skl_callbacks"):
                 estimator.set_callbacks(*self._skl_callbacks)
-            last = with_callbacks(type(estimator)._fit)(estimator, X, y, sample_weight, last)
+            last = with_callbacks(type(estimator)._fit)(estimator, X, y, sample_weight, last, **more)
             fitted.append(estimator)
         return fitted
 
@@ -114,13 +117,17 @@ class LinearSVM(Certified):
     # ---- data ---------------------------------------------------------------------------------------------
 
     def _checked_data(self, X, y):
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=self._dtypes(), order="C", accept_large_sparse=True, **self._target_checks()
+        )
+        return checked_matrix(X), y
+
+    def _dtypes(self):
+        """What X may be, the first one otherwise."""
         dtype = [np.float64, np.float32] if self.dtype is None else np.dtype(self.dtype)
         if self.dtype is not None and dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ValueError(f"dtype must be None, float32 or float64; got {self.dtype!r}.")
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=dtype, order="C", accept_large_sparse=True, **self._target_checks()
-        )
-        return checked_matrix(X), y
+        return dtype
 
     def _checked_weight(self, sample_weight, X) -> np.ndarray:
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)

@@ -28,12 +28,11 @@ from ..jit import kernel
 from ..losses.base import clip, reward, row_extrapolate, row_prefetch, row_step, step, value
 from ..losses.nonnegative import NonNegative, NonNegativeRow
 from ..problem import RowProblem, ScalarProblem
-from ..regularizer import extrapolate, like, move, move_row, quadratic, unclipped
+from ..regularizer import averaged, extrapolate, like, move, move_row, quadratic, unclipped
 from .schedule import gather, prefetch, resting, schedule, settle, visited
 
 CACHED = 1 << 17  # weights up to this many stay in a core's own cache
 AHEAD = 2  # visits by which an example is asked for before its turn: random order defeats the processor's own guess
-SLACK = 0.1
 WALKS = 16  # walks along the fence during a pass
 START = 5  # passes before the first extrapolation: an easy problem is solved by then
 FARTHEST = 0.9  # the longest extrapolation, in units of the last change
@@ -215,7 +214,7 @@ class Ascent(ABC):
             self.walls = self.put_walls(self.problem.fence.count)
         v = self.problem.regularizer.start(self.problem.weight_shape)
         self.space = self.problem.regularizer.space(v, dtype)
-        self.mean_sum = np.zeros_like(self.space.w)
+        self.mean_sum = np.zeros_like(averaged(self.space))
         self.mean_count, self.mean_next = 0, max(2, 2 * self.passes)
         self.dual = self.reward = 0.0
         self.exact_v = v
@@ -272,7 +271,7 @@ class Ascent(ABC):
             self.mean_next *= 2
             self.mean_count = 0
             self.mean_sum[...] = 0
-        accumulate(self.space.w, self.mean_sum)
+        accumulate(averaged(self.space), self.mean_sum)
         self.mean_count += 1
 
     def candidates(self) -> list[np.ndarray]:
@@ -282,7 +281,8 @@ class Ascent(ABC):
             found.append(self.problem.feasible(self.problem.regularizer.weights(self.hint)))
             self.hint = None
         if self.options.average and self.mean_count > 1:
-            found.append(self.problem.feasible(lanes.convert(self.mean_sum, np.float64) / self.mean_count))
+            mean = lanes.convert(self.mean_sum, np.float64) / self.mean_count
+            found.append(self.problem.feasible(self.problem.regularizer.mended(mean)))
         return found
 
     def wake(self) -> None:
@@ -334,7 +334,7 @@ class Accelerated(Ascent):
         gain = self.reach(t)
         dual = self.reward + gain + dual_part(self.other)
         self.before_v[...] = unclipped(self.space)
-        if dual >= self.dual - SLACK * self.gap:
+        if dual >= self.dual - self.problem.regularizer.slack * self.gap:
             self.reward, self.dual = self.reward + gain, dual
             self.space, self.other = self.other, self.space
         else:
