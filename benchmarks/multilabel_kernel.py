@@ -1,4 +1,4 @@
-"""Multi-label learning with an rbf kernel, beside one-vs-rest SVC: on the samples, and on a kernel matrix that is computed before.
+"""Multi-label learning with an rbf kernel, beside one-vs-rest SVC: on the samples, and on a matrix computed before.
 
 SVC is given the same C and gamma, its default tol, and as much memory for its cache. Its optimum is another one (its intercept is
 free), so nothing but time is compared. Ours is timed to a certified relative gap of 1e-3, the rows of the kernel matrix included;
@@ -88,8 +88,8 @@ def times(report: Report, quick: bool, repeat: int, plain: bool) -> None:
     lines = []
     text = (
         f"rbf kernel, gamma='scale', processor seconds of one thread, ours to a certified relative gap of {TOL:g} (median of "
-        f"{repeat}); at most a third of SVC's time on a precomputed matrix and a twentieth of its time without are asked for, with "
-        f"{MANY} labels or more and 2,000 to 5,000 samples. cache_size={CACHE:g} for all."
+        f"{repeat}); at most a third of SVC's time on a precomputed matrix and a twentieth of its time without are asked for, "
+        f"with {MANY} labels or more and 2,000 to 5,000 samples. cache_size={CACHE:g} for all."
     )
     for name, (load, sizes) in SETS.items():
         for size in sizes[:1] if quick else sizes:
@@ -105,7 +105,7 @@ def times(report: Report, quick: bool, repeat: int, plain: bool) -> None:
                 runs = [processor(lambda model=model, X=X, Y=Y: model.fit(X, Y)) for _ in range(repeat)]
                 own = median(seconds for seconds, _ in runs)
                 given, _ = processor(lambda X=X, Y=Y, C=C, gamma=gamma: precomputed(X, Y, C, gamma))
-                counts = Y.shape[1] >= MANY and 2_000 <= len(Y) <= 5_000
+                counts = Y.shape[1] >= MANY and len(Y) in range(2_000, 5_001)
                 cells = [figure(own), str(model.n_iter_), f"{model.certificate_.relative_gap:.1e}", figure(given)]
                 cells.append(verdict(own / given, PRECOMPUTED) if counts else figure(own / given))
                 if plain and len(Y) <= MOST and C == CS[0]:
@@ -132,7 +132,9 @@ def memory(report: Report, quick: bool) -> None:
         gap = f"{model.certificate_.relative_gap:.1e}"
         lines.append([f"{part:g}", figure(part * whole), figure(grown), figure(grown / tables), figure(seconds), gap])
     head = ["part of the matrix", "cache MB", "growth MB", "in tables of N x L", "s", "gap"]
-    text = f"Synthetic, {n} samples, {Y.shape[1]} labels; one table of 8 bytes a sample and label is {8 * Y.size / (1 << 20):.2g} MB."
+    text = (
+        f"Synthetic, {n} samples, {Y.shape[1]} labels; a table of 8 bytes a sample and label is {8 * Y.size / (1 << 20):.2g} MB."
+    )
     report.section("multilabel: kernel memory", "\n\n".join([text, table(head, lines)]))
 
 

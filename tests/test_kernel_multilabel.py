@@ -120,7 +120,9 @@ def test_kernels_are_scikit_learns():
     for name, peer in functions.items():
         function = function_of(name, 0.4, 2, 0.5)
         for given_X in (X, X.astype(np.float32), sp.csr_matrix(X)):
-            expected = peer(given_X.toarray() if sp.issparse(given_X) else given_X.astype(float), X.astype(given_X.dtype).astype(float))
+            expected = peer(
+                given_X.toarray() if sp.issparse(given_X) else given_X.astype(float), X.astype(given_X.dtype).astype(float)
+            )
             gram = FunctionGram(function, given_X)
             assert np.allclose(gram.rows(np.arange(30)), expected, rtol=1e-12, atol=1e-12)
             assert np.allclose(gram.block(np.array([3, 9]), np.array([1, 3, 20])), expected[np.ix_([3, 9], [1, 3, 20])])
@@ -204,7 +206,7 @@ def test_settled_samples_never_have_a_row():
     assert np.count_nonzero(run.rows.held()) < 1000
 
 
-def test_warm_start_after_a_change_of_C():
+def test_warm_start_after_another_c():
     X, Y = data(150, 4, 5)
     first = solved(problem_of(rbf(X), Y, C=1.0), 1e-4)
     for C in (2.0, 0.5):

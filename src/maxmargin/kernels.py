@@ -1,6 +1,7 @@
 """Kernel functions, and the rows of a kernel matrix: computed in blocks, kept as long as memory allows, always in float64.
 
-    linear  <x, z>      rbf  exp(-gamma ||x - z||^2)      poly  (gamma <x, z> + coef0)^degree      sigmoid  tanh(gamma <x, z> + coef0)
+    linear  <x, z>                          rbf      exp(-gamma ||x - z||^2)
+    poly    (gamma <x, z> + coef0)^degree   sigmoid  tanh(gamma <x, z> + coef0)
 
 The built-in kernels are functions of an inner product and two squared norms. Inner products of dense rows are matrix products of
 small pieces, which are converted to float64 piece by piece: a float32 X is neither copied as a whole nor trusted with sums. Inner
@@ -138,7 +139,7 @@ class Gram(ABC):
 
     @abstractmethod
     def block(self, wanted: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """K[wanted, others], in float64; a few wanted rows at a time."""
+        """K[wanted, others], in float64; a few wanted rows at a time, `others` in rising order."""
 
     @abstractmethod
     def diagonal(self) -> np.ndarray:
@@ -184,7 +185,9 @@ class FunctionGram(Gram):
         right = lanes.pack(self.norms[None, others], np.float64)
         finish(self.function, room.reshape(wanted.size, -1, width), self.norms[wanted], right)
         if isinstance(self.function, RBF):  # the distance of a sample to itself is not left to rounding
-            room[:, : others.size][wanted[:, None] == others] = 1.0
+            at = np.searchsorted(others, wanted)
+            both = np.flatnonzero(others[np.minimum(at, others.size - 1)] == wanted)
+            room[both, at[both]] = 1.0
         return room[:, : others.size]
 
 
@@ -276,7 +279,9 @@ def gram_of(function, X) -> Gram:
     diagonal = gram.diagonal()
     if np.any(bad := ~(diagonal >= 0.0)):
         i = int(np.flatnonzero(bad)[0])
-        raise ValueError(f"The kernel of sample {i} with itself is {diagonal[i]:g}; it must be >= 0, or there is no such feature space.")
+        raise ValueError(
+            f"The kernel of sample {i} with itself is {diagonal[i]:g}; it must be >= 0, or there is no such feature space."
+        )
     return gram
 
 
@@ -293,7 +298,9 @@ def checked_square(K) -> np.ndarray:
         if apart.max() > allowed:
             i, j = np.unravel_index(int(apart.argmax()), apart.shape)
             i += start
-            raise ValueError(f"A precomputed kernel matrix must be symmetric; entry ({i}, {j}) is {K[i, j]:g}, ({j}, {i}) is {K[j, i]:g}.")
+            raise ValueError(
+                f"A precomputed kernel matrix must be symmetric; entry ({i}, {j}) is {K[i, j]:g}, ({j}, {i}) is {K[j, i]:g}."
+            )
     return K
 
 
@@ -316,7 +323,8 @@ def indefinite(rows: "Rows", steps: int = 20) -> float:
     By Lanczos' method: its values lie between the extreme eigenvalues, so a negative one proves a negative eigenvalue.
     """
     here = np.flatnonzero(rows.held())
-    vectors, factors = [], np.zeros((1, rows.gram.n))
+    vectors: list[np.ndarray] = []
+    factors = np.zeros((1, rows.gram.n))
     v = np.random.default_rng(0).standard_normal(here.size)
     image = np.zeros((here.size, 0))
     for _ in range(min(steps, here.size)):
@@ -348,7 +356,7 @@ class Rows:
         self.capacity = gram.n if self.whole else min(gram.n, fitting - 2 * self.step)
         if self.capacity < 1:
             raise ValueError(
-                f"cache_size is too small: rows of the kernel matrix for {gram.n} samples take {8 * gram.n / MEGABYTE:.3g} MB each, "
+                f"cache_size is too small: a row of the kernel matrix for {gram.n} samples takes {8 * gram.n / MEGABYTE:.3g} MB, "
                 "and at least four must fit."
             )
         self.slot = np.arange(gram.n) if self.whole else np.full(gram.n, -1)

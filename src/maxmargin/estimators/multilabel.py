@@ -1,4 +1,4 @@
-"""`MultilabelSVMClassifier`: a model for each label, linear or with a kernel, coupled by what is known of labels that go together."""
+"""`MultilabelSVMClassifier`: a model for each label, linear or with a kernel, coupled by what is known of the labels."""
 
 from dataclasses import replace
 from numbers import Integral, Real

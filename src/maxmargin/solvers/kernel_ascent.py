@@ -1,11 +1,11 @@
 """Ascent on the dual of a kernel multi-label problem: SMO on the samples that matter, label by label, with delayed gradients.
 
-A round (Hariharan et al. 2012, Algorithm 2 in spirit) takes the labels in batches that the prior does not couple; with R = I that
-is all of them at once. For each label the samples that can gain or that lie inside their box are collected, the part of the
-kernel matrix between them is copied, scaled to a unit diagonal, and sequential minimal optimisation runs on the copy:
+A round (after Hariharan et al. 2012) takes the labels in batches that the prior does not couple; with R = I that is all of them
+at once. For each label the samples that can gain or that lie inside their box are collected, what the kernel matrix has
+between them is copied row by row as it is needed, scaled to a unit diagonal, and sequential minimal optimisation runs on the copy:
 
-    j = the sample with the largest second-order gain when i, the one moved before, answers:  curvature 1 - K_ij^2
-    both move to the best point of their plane within their boxes; the gradient is kept on the copy only
+    j = the sample whose own step gains most, by second order and within its box
+    j and i, the sample that moved before, go to the best point of their plane within their boxes (j alone if i is at a bound)
 
 Then the scores of all samples and labels are brought up to date with the duals in one matrix product. The copy and the gradient
 in it are float32: a round only proposes new duals. Duals, scores and certificates are float64, so rounding in one round is put
@@ -21,7 +21,7 @@ import numpy as np
 
 from .. import lanes
 from ..jit import generic, jitable, kernel
-from ..kernel_problem import KernelMultilabelProblem, Point, total_reward
+from ..kernel_problem import KernelMultilabelProblem, Point
 from ..kernels import BLOCK, Rows, indefinite
 from ..losses.base import reward, value
 from ..losses.hinge import Hinge
@@ -34,6 +34,7 @@ from .dual_coordinate import begin
 COPY = 0.125  # part of the memory that copies may take
 FIRST, GROWTH = 0.25, 4  # part of the samples in the first round, and how much more of them each time
 REST = 0.02, 0.5  # the least and the most that a round may leave of the gap of a copy
+SLACK = 0.08  # slopes so small may change their sign within a round: these samples take part
 GOAL = 0.3  # a label is done when its gap is below this part of its share of the target
 PATIENCE = 30  # steps a sample of a copy at the most
 LOOK = 64  # steps between two looks at the gap of a copy
@@ -76,8 +77,9 @@ def _(loss, k):
 
 
 @kernel
-def survey(loss, label, duals, scores, curvature, near, gains):
-    """The gap of one label. gains: of a step of each dual alone; near: whether it can gain, or go along inside its box."""
+def survey(loss, label, duals, scores, curvature, near, gains, slack):
+    """The gap of one label. gains: of a step of each dual alone; near: whether it can gain, go along inside its box, or
+    may soon do so."""
     n = curvature.size
     gap = 0.0
     for i in range(n):
@@ -93,7 +95,7 @@ def survey(loss, label, duals, scores, curvature, near, gains):
             d = high - b if slope > 0.0 else low - b if slope < 0.0 else 0.0
         gains[i] = d * (slope - 0.5 * d * h)
         gap += value(loss, k, s) - reward(loss, k, b) + b * s
-        near[i] = h > 0.0 and (gains[i] > 0.0 or low < b < high)
+        near[i] = h > 0.0 and (gains[i] > 0.0 or low < b < high or (low < high and abs(slope) < slack))
     return gap
 
 
@@ -113,7 +115,8 @@ def settle(loss, label, duals, scores, curvature, change):
 class Part(NamedTuple):
     """A label's problem on some samples in float32, scaled so that every curvature is one. Lane arrays but for the last two.
 
-    ready: whether the row of the matrix is there; slope: of the dual value; low, high: how far each dual may go yet; weight: of slope^2 in the gap of a squared loss
+    slope: of the dual value; low, high: how far each dual may go yet; weight: of slope^2 in the gap of a squared loss;
+    moved: by how much each dual has moved; ready: whether its row of the matrix is there
     """
 
     matrix: np.ndarray
@@ -129,7 +132,12 @@ class Part(NamedTuple):
 def copy_part(loss, label, duals, scores, curvature, near, part, scale):
     """Fill all of the part but its matrix, for the samples `near`."""
     n = curvature.size
-    slope, low, high, weight = part.slope[0].reshape(-1), part.low[0].reshape(-1), part.high[0].reshape(-1), part.weight[0].reshape(-1)
+    slope, low, high, weight = (
+        part.slope[0].reshape(-1),
+        part.low[0].reshape(-1),
+        part.high[0].reshape(-1),
+        part.weight[0].reshape(-1),
+    )
     for p in range(slope.size):
         slope[p], low[p], high[p], weight[p] = 0.0, 0.0, 0.0, 0.0
     for p in range(near.size):
@@ -204,13 +212,18 @@ def sweep(part, i, s, j, t):
 
 @kernel
 def optimise(part, source, rest, steps):
-    """SMO on a copy until its gap is this part of what it was; returns the number of steps. moved: by how much each dual moved."""
+    """SMO on a copy until its gap is this part of what it was; returns the number of steps."""
     count = source.near.size
     for p in range(count):
         part.moved[p], part.ready[p] = 0.0, False
     copy_row(source, 0, part.matrix.reshape(part.matrix.shape[0], -1))
     part.ready[0] = True
-    slope, low, high, weight = part.slope[0].reshape(-1), part.low[0].reshape(-1), part.high[0].reshape(-1), part.weight[0].reshape(-1)
+    slope, low, high, weight = (
+        part.slope[0].reshape(-1),
+        part.low[0].reshape(-1),
+        part.high[0].reshape(-1),
+        part.weight[0].reshape(-1),
+    )
     matrix = part.matrix.reshape(part.matrix.shape[0], -1)
     width = GROUP * part.slope.shape[2]
     i, j, s, t, free = 0, 0, 0.0, 0.0, False
@@ -290,7 +303,9 @@ class Desk:
         padded = -(-size // self.width) * self.width
         shape = -1, padded // lanes.width(np.float32), lanes.width(np.float32)
         vectors = [row[:padded].reshape(shape) for row in self.vectors]
-        return Part(self.matrix[: size * padded].reshape(shape), *vectors, self.moved[:size], self.ready[:size])
+        slope, low, high, weight = vectors
+        matrix = self.matrix[: size * padded].reshape(shape)
+        return Part(matrix, slope, low, high, weight, self.moved[:size], self.ready[:size])
 
 
 def batches(correlation: np.ndarray) -> list[np.ndarray]:
@@ -347,7 +362,7 @@ class KernelAscent:
 
     def survey(self, label: int) -> float:
         row = self.curvature[label], self.near[label], self.gains[label]
-        return survey(self.problem.loss, label, self.duals, self.scores, *row)
+        return survey(self.problem.loss, label, self.duals, self.scores, *row, SLACK if self.passes else 0.0)
 
     @property
     def rest(self) -> np.ndarray:
