@@ -108,7 +108,7 @@ def times(report: Report, quick: bool, repeat: int, plain: bool) -> None:
                 counts = Y.shape[1] >= MANY and len(Y) in range(2_000, 5_001)
                 cells = [figure(own), str(model.n_iter_), f"{model.certificate_.relative_gap:.1e}", figure(given)]
                 cells.append(verdict(own / given, PRECOMPUTED) if counts else figure(own / given))
-                if plain and len(Y) <= MOST and C == CS[0]:
+                if plain and len(Y) <= MOST and CS[0] == C:
                     alone, _ = processor(lambda X=X, Y=Y, C=C, gamma=gamma: one_vs_rest(X, Y, C=C, gamma=gamma))
                     cells += [figure(alone), verdict(own / alone, PLAIN) if counts else figure(own / alone)]
                 else:

@@ -2,7 +2,7 @@
 
 A round (after Hariharan et al. 2012) takes the labels in batches that the prior does not couple; with R = I that is all of them
 at once. For each label the samples that can gain or that lie inside their box are collected, what the kernel matrix has
-between them is copied row by row as it is needed, scaled to a unit diagonal, and sequential minimal optimisation runs on the copy:
+between them is copied row by row as needed, scaled to a unit diagonal, and sequential minimal optimisation runs on the copy:
 
     j = the sample whose own step gains most, by second order and within its box
     j and i, the sample that moved before, go to the best point of their plane within their boxes (j alone if i is at a bound)
@@ -34,7 +34,8 @@ from .dual_coordinate import begin
 COPY = 0.125  # part of the memory that copies may take
 FIRST, GROWTH = 0.25, 4  # part of the samples in the first round, and how much more of them each time
 REST = 0.02, 0.5  # the least and the most that a round may leave of the gap of a copy
-SLACK = 0.08  # slopes so small may change their sign within a round: these samples take part
+SLACK = 0.08  # slopes so small may change their sign within a round: these samples take part, if their rows are here
+FAR, SOON, NEAR = 0, 1, 2
 GOAL = 0.3  # a label is done when its gap is below this part of its share of the target
 PATIENCE = 30  # steps a sample of a copy at the most
 LOOK = 64  # steps between two looks at the gap of a copy
@@ -78,8 +79,8 @@ def _(loss, k):
 
 @kernel
 def survey(loss, label, duals, scores, curvature, near, gains, slack):
-    """The gap of one label. gains: of a step of each dual alone; near: whether it can gain, go along inside its box, or
-    may soon do so."""
+    """The gap of one label. gains: of a step of each dual alone; near: NEAR where it can gain or go along inside its
+    box, SOON where it may do so before long."""
     n = curvature.size
     gap = 0.0
     for i in range(n):
@@ -95,7 +96,11 @@ def survey(loss, label, duals, scores, curvature, near, gains, slack):
             d = high - b if slope > 0.0 else low - b if slope < 0.0 else 0.0
         gains[i] = d * (slope - 0.5 * d * h)
         gap += value(loss, k, s) - reward(loss, k, b) + b * s
-        near[i] = h > 0.0 and (gains[i] > 0.0 or low < b < high or (low < high and abs(slope) < slack))
+        near[i] = FAR
+        if h > 0.0 and (gains[i] > 0.0 or low < b < high):
+            near[i] = NEAR
+        elif h > 0.0 and low < high and abs(slope) < slack:
+            near[i] = SOON
     return gap
 
 
@@ -337,7 +342,7 @@ class KernelAscent:
         diagonal = problem.gram.diagonal() + problem.bias**2
         self.curvature = np.maximum(np.diag(problem.correlation)[:, None] * diagonal, 0.0)
         self.flat = np.any(self.curvature <= 0.0, axis=1)
-        self.near, self.gains = np.zeros((labels, n), bool), np.zeros((labels, n))
+        self.near, self.gains = np.zeros((labels, n), np.uint8), np.zeros((labels, n))
         self.order = np.random.default_rng(options.seed).permutation(n)  # who comes first among equals
         self.duals = np.zeros((labels, n)) if duals is None else np.array(duals.T, order="C")
         self.scores = np.zeros((labels, n))
@@ -412,7 +417,8 @@ class KernelAscent:
 
         Where not all can be, half of them are new: those that gain most; the rest answer them."""
         batch = batch[self.rest[batch] < 1.0]
-        near = self.near[batch].any(axis=0)
+        held = self.rows.held()
+        near = np.any(self.near[batch] == NEAR, axis=0) | (np.any(self.near[batch] == SOON, axis=0) & held)
         limit = min(self.rows.capacity, self.allowed)
         if np.count_nonzero(near) <= limit:
             return near
@@ -420,7 +426,7 @@ class KernelAscent:
         chosen = np.zeros(near.size, bool)
         ranked = self.order[np.argsort(-gain[self.order], kind="stable")]
         ranked = ranked[near[ranked]]
-        held = self.rows.held()[ranked]
+        held = held[ranked]
         fresh = ranked[~held][: limit if not held.any() else max(1, limit // 2)]
         chosen[fresh] = True
         chosen[ranked[held][: limit - fresh.size]] = True
@@ -431,7 +437,7 @@ class KernelAscent:
         problem, curvature = self.problem, self.curvature[label]
         if self.flat[label]:
             settle(problem.loss, label, self.duals, self.scores, curvature, change)
-        near = np.flatnonzero(self.near[label] & chosen) if rest < 1.0 else np.empty(0, np.int64)
+        near = np.flatnonzero((self.near[label] != FAR) & chosen) if rest < 1.0 else np.empty(0, np.int64)
         if near.size > self.most:
             near = np.sort(near[np.argsort(-self.gains[label, near], kind="stable")[: self.most]])
         if near.size == 0:
