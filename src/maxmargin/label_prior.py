@@ -1,7 +1,7 @@
 """What is known beforehand of labels that go together: the matrix R of multi-label models, after Hariharan et al. (2012).
 
-"Correlation" is theirs: of labels +-1, not centred. R = sum_c p(c) y_c y_c' over the classes that a model will meet makes labels of
-classes never seen in training go together as they should.
+"Correlation" is theirs: of labels +-1, not centred. R = sum_c p(c) y_c y_c' over the classes that a model will meet makes
+labels of classes never seen in training go together as they should.
 """
 
 import numpy as np
@@ -75,8 +75,8 @@ def checked_prior(R, count: int) -> np.ndarray:
     size = np.abs(R).max()
     off = np.abs(R - R.T)
     if off.max() > SYMMETRIC * size:
-        l, k = np.unravel_index(off.argmax(), off.shape)
-        raise ValueError(f"label_prior must be symmetric; entry ({l}, {k}) is {R[l, k]:g} and entry ({k}, {l}) is {R[k, l]:g}.")
+        i, j = np.unravel_index(off.argmax(), off.shape)
+        raise ValueError(f"label_prior must be symmetric; entry ({i}, {j}) is {R[i, j]:g} and entry ({j}, {i}) is {R[j, i]:g}.")
     R = 0.5 * (R + R.T)
     lowest, highest = extremes(R)
     if lowest < -ROUNDING * max(highest, -lowest):

@@ -6,7 +6,6 @@ Labels that R does not connect are problems of their own, and values add up. The
 of R, or several small ones together, as many as make good use of vectors and caches.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -35,7 +34,7 @@ class LabelGroup(RowProblem):
     packed: tuple[np.ndarray, np.ndarray]
     weight: np.ndarray
     margin: np.ndarray
-    kind: Callable[..., Any]
+    kind: Any  # the class of the loss of a label
     squared_norms: np.ndarray
     R: np.ndarray | None = None  # None: the identity
     fence: None = None
@@ -73,7 +72,7 @@ class MultilabelProblem:
     cap: np.ndarray
     weight: np.ndarray
     margin: np.ndarray
-    kind: Callable[..., Any]
+    kind: Any
     R: np.ndarray | None = None
 
     @property

@@ -83,7 +83,7 @@ class Result:
     `oracle_calls` counts the calls of the max- or sum-oracle during the iterations of structured solvers; None elsewhere.
     """
 
-    w: np.ndarray
+    w: Any
     certificate: Certificate
     history: History
     message: str

@@ -30,7 +30,7 @@ class LabelColumns:
         return np.diff(self.present.indptr)
 
     def masses(self, weight: np.ndarray) -> np.ndarray:
-        """(labels, 2): the summed weight of the samples without and with each label; those of which it is missing count nowhere."""
+        """(labels, 2): the summed weight of the samples without and with each label, where it is known."""
         have = _sums(self.present, weight)
         unknown = 0.0 if self.missing is None else _sums(self.missing, weight)
         return np.column_stack([np.maximum(weight.sum() - unknown - have, 0.0), have])
@@ -66,7 +66,7 @@ class Checked(NamedTuple):
 
 
 def checked_labels(Y, mask=None) -> Checked:
-    """Indicators 0 and 1 of shape (samples, labels), dense (NaN: not known) or sparse; `mask` is True where a label is not known."""
+    """Indicators 0 and 1 of shape (samples, labels), dense (NaN: not known) or sparse; `mask` says which are not known."""
     if isinstance(Y, np.ma.MaskedArray):
         hidden = np.ma.getmaskarray(Y)
         mask, Y = (hidden if mask is None else hidden | np.asarray(mask, bool)), Y.filled(0)

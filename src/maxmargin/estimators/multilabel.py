@@ -20,15 +20,14 @@ from ..losses.multilabel_squared_hinge import MultilabelSquaredHinge
 from ..multilabel_problem import MultilabelProblem
 from ..result import Result
 from ..solvers import resolve
-from .base import SPARSE_BELOW, LinearSVM
+from .base import SPARSE_BELOW, LinearModel
 from .multilabel_kernel import KERNELS, keep_kernel, kernel_problem, started
 
 LOSSES = {"hinge": MultilabelHinge, "squared_hinge": MultilabelSquaredHinge}
 PIECE = 4096  # rows that are predicted at a time where labels are sparse
-PRIORS = ("positive", "prior_mean", "prior_scale", "prior_covariance")  # of the weights; here the prior is on labels
 
 
-class MultilabelSVMClassifier(ClassifierMixin, LinearSVM):
+class MultilabelSVMClassifier(ClassifierMixin, LinearModel):
     """Multi-label support vector machine with a prior on labels that go together (M3L), with a certificate.
 
     Minimises 1/2 tr(Z R^+ Z') + C sum_il s_i u_l loss(y_il z_l.x_i) over the weights z_l of the labels, y_il = +-1
@@ -53,10 +52,11 @@ class MultilabelSVMClassifier(ClassifierMixin, LinearSVM):
         R, symmetric and positive semidefinite: which labels go together, and which exclude each other. See
         `label_correlation` and `prior_from_signatures`.
     label_weight : "balanced" or array of shape (n_labels,) or (n_labels, 2), optional
-        Factors u_l on the losses of a label; two columns are for samples without and with it. "balanced" gives both the same mass.
+        Factors u_l on the losses of a label; two columns are for samples without and with it. "balanced" gives both the same
+        mass.
     cost : array of shape (n_labels,) or (n_labels, 2), optional
-        The margin a label must keep, 1 by default: what a wrong answer costs. Two columns: of a false alarm and of a miss. Any loss
-        that is a sum over the labels can be put this way; the default is the Hamming loss.
+        The margin a label must keep, 1 by default: what a wrong answer costs. Two columns: of a false alarm and of a miss. The
+        default is the Hamming loss.
     loss : {"hinge", "squared_hinge"}, default="hinge"
     tol, max_iter, max_time, fit_intercept, intercept_scaling, warm_start, random_state, verbose, dtype
         As for `SVMClassifier`. The intercept is a feature like others, coupled by R; with a kernel it is the constant
@@ -94,7 +94,7 @@ class MultilabelSVMClassifier(ClassifierMixin, LinearSVM):
     """
 
     _parameter_constraints = {
-        **{name: kinds for name, kinds in LinearSVM._parameter_constraints.items() if name not in PRIORS},
+        **LinearModel._parameter_constraints,
         "kernel": [StrOptions(KERNELS), callable],
         "gamma": [StrOptions({"scale", "auto"}), Interval(Real, 0.0, None, closed="neither")],
         "degree": [Interval(Integral, 1, None, closed="left")],
@@ -239,6 +239,9 @@ class MultilabelSVMClassifier(ClassifierMixin, LinearSVM):
             return kernel_problem(self, X, columns, self.C * weight, (factors, margin), R)
         data = rows(X, float(self.intercept_scaling) if self.fit_intercept else 0.0, SPARSE_BELOW["row"])
         return MultilabelProblem(data, columns, self.C * weight, factors, margin, LOSSES[self.loss], R)
+
+    def _most_passes(self, problem):
+        return self.max_iter * (1 if isinstance(problem, KernelMultilabelProblem) else len(problem.groups))
 
     def _label_factors(self, masses: np.ndarray) -> np.ndarray:
         """(labels, 2): the factors of samples without and with each label, whose masses are given."""

@@ -13,8 +13,8 @@ from ..label_prior import checked_probabilities, checked_signatures, prior_from_
 class ZeroShotClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Learns attributes from samples of some classes, and recognises other classes by their attributes.
 
-    A class is as good an answer as its signature y_c agrees with the scores z of the attributes: the class with the smallest hinge
-    loss sum_l max(0, 1 - y_cl z_l) is predicted, the loss that the attributes were learned with.
+    A class is as good an answer as its signature y_c agrees with the scores z of the attributes: the one with the smallest
+    hinge loss sum_l max(0, 1 - y_cl z_l) is predicted, the loss that the attributes were learned with.
 
     Parameters
     ----------

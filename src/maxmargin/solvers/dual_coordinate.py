@@ -22,8 +22,8 @@ COARSE = 1e-4  # and the smallest tol
 class DualCoordinate(BaseEstimator):
     """Exact block-coordinate ascent on the dual, with settled examples left alone and extrapolation between passes.
 
-    Serves binary, regression, multiclass, top-k, multi-label, explicit and structured problems; of the last, each sample keeps the outputs
-    met so far that matter.
+    Serves binary, regression, multiclass, top-k, multi-label, explicit and structured problems; of the last, each sample keeps
+    the outputs met so far that matter.
 
     Parameters
     ----------

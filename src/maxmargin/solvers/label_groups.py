@@ -113,7 +113,7 @@ def assembled(problem: MultilabelProblem, found: list[Result | None]) -> sp.csc_
     for which, result in zip(problem.groups, found, strict=True):
         if result is not None:
             for k, column in enumerate(which):
-                columns[column] = np.flatnonzero(result.duals[:, k])
+                columns[column] = np.flatnonzero(result.duals[:, k]).astype(np.int32)
                 values[column] = result.duals[columns[column], k]
-    indptr = np.cumsum([0, *(len(rows) for rows in columns)])
+    indptr = np.cumsum([0, *(len(rows) for rows in columns)])  # scipy widens the indices where this needs it
     return sp.csc_array((np.concatenate(values), np.concatenate(columns), indptr), shape=(n, count))
