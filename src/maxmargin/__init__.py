@@ -3,10 +3,13 @@
 from . import projections, structures
 from .callbacks import Progress
 from .estimators.classifier import SVMClassifier
+from .estimators.multilabel import MultilabelSVMClassifier
 from .estimators.regressor import SVMRegressor
 from .estimators.structured import StructuredSVM
 from .estimators.topk import TopKSVMClassifier
+from .estimators.zero_shot import ZeroShotClassifier
 from .explicit import ExplicitProblem
+from .label_prior import label_correlation, prior_from_signatures
 from .result import Certificate, History, Record, Result
 from .solve import solve
 from .solvers import DualCoordinate, ExponentiatedGradient, FrankWolfe, PartialLinearization
@@ -21,6 +24,7 @@ __all__ = [
     "ExponentiatedGradient",
     "FrankWolfe",
     "History",
+    "MultilabelSVMClassifier",
     "PartialLinearization",
     "Progress",
     "Record",
@@ -31,7 +35,10 @@ __all__ = [
     "StructureError",
     "StructuredSVM",
     "TopKSVMClassifier",
+    "ZeroShotClassifier",
     "check_structure",
+    "label_correlation",
+    "prior_from_signatures",
     "projections",
     "solve",
     "structures",

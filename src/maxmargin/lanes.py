@@ -12,6 +12,7 @@ instructions.
 """
 
 import math
+import platform
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from .jit import jitable
 
 BYTES = 32
 LINE = 64  # bytes of a cache line
+ARM = platform.machine().lower() in ("aarch64", "arm64")
 FARTHEST_EXPONENT = 708.0  # e to this power is still a normal number, and so is its inverse
 
 
@@ -70,7 +72,7 @@ def blocks(classes: int, dtype) -> int:
 
 def convert(array: np.ndarray, dtype) -> np.ndarray:
     """An aligned copy in another dtype; a lane array gets the other dtype's width."""
-    shape = array.shape if array.ndim != 3 else (array.shape[0], -1, width(dtype))
+    shape = array.shape if array.ndim < 3 else (*array.shape[:-2], -1, width(dtype))
     result = aligned(array.shape, dtype)
     result[...] = array
     return result.reshape(shape)
@@ -168,6 +170,16 @@ def shift(vector, x):
 def maximum(vector, other):
     """the larger of the two, lane by lane"""
     return np.maximum(vector, other)
+
+
+def clamp(vector, low, high):
+    """the nearest to the vector between low and high, lane by lane"""
+    return np.minimum(np.maximum(vector, low), high)
+
+
+def minimum(vector, other):
+    """the smaller of the two, lane by lane"""
+    return np.minimum(vector, other)
 
 
 def where_negative(vector, chosen):
@@ -335,12 +347,31 @@ _instruction(multiply)(_lanewise("fmul"))
 _instruction(divide)(_lanewise("fdiv"))
 
 
-@_instruction(maximum)
-def _(typing, vector, other):
-    def emit(context, builder, signature, args):
-        return builder.select(builder.fcmp_ordered(">", args[0], args[1]), args[0], args[1])
+def _chosen(comparison):
+    def typer(typing, vector, other):
+        def emit(context, builder, signature, args):
+            return builder.select(builder.fcmp_ordered(comparison, args[0], args[1]), args[0], args[1])
 
-    return vector(vector, other), emit
+        return vector(vector, other), emit
+
+    return typer
+
+
+_instruction(maximum)(_chosen(">"))
+_instruction(minimum)(_chosen("<"))
+
+
+@_instruction(clamp)
+def _(typing, vector, low, high):
+    def emit(context, builder, signature, args):
+        kind, (x, least, most) = args[0].type, args
+        if ARM:  # one instruction each there, where a comparison and a selection are two; elsewhere it is the other way round
+            x = _call(builder, "llvm.maxnum", vector, kind, [x, least])
+            return _call(builder, "llvm.minnum", vector, kind, [x, most])
+        x = builder.select(builder.fcmp_ordered(">", x, least), x, least)
+        return builder.select(builder.fcmp_ordered("<", x, most), x, most)
+
+    return vector(vector, low, high), emit
 
 
 @_instruction(where_negative)
