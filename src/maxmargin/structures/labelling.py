@@ -320,8 +320,7 @@ class Labelling(Structure):
         weight = np.ones(len(right)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         return float(weight @ right) / float(weight @ count)
 
-    def every_output(self, y, most: int) -> list | None:
-        """All outputs of a sample whose true output is y; None if there are more than `most`."""
+    def every_output(self, x, y, most):
         size = len(self._labels_of(y, 0))
         if len(self.labels_) ** size > most:
             return None
