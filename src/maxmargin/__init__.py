@@ -1,6 +1,6 @@
 """Max-margin models, each with a certificate: a primal value, a dual value and the gap between them, computed."""
 
-from . import projections, structures
+from . import datasets, projections, structures
 from .callbacks import Progress
 from .estimators.classifier import SVMClassifier
 from .estimators.regressor import SVMRegressor
@@ -32,6 +32,7 @@ __all__ = [
     "StructuredSVM",
     "TopKSVMClassifier",
     "check_structure",
+    "datasets",
     "projections",
     "solve",
     "structures",

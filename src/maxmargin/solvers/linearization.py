@@ -15,7 +15,7 @@ from ..jit import Interpreted, kernel
 from ..structures.base import blend, copied, direct, interior, measure, new_room, prepare, push, step_towards, vertices
 from ..threads import in_threads, pieces
 from .schedule import settle
-from .signed import shift, space_of, unclipped, weights_of
+from .signed import prepare_with, shift, space_of, unclipped
 from .structured_run import StructuredRun
 
 SPREAD = 0.01  # the marginal of a wrong label at the start
@@ -33,7 +33,7 @@ def block_pass(points, data, space, cap, plan, visit, scratch, setting):
     for k in range(start, stop):
         i = np.int64(plan.order[k])
         if cap[i] > 0.0:
-            prepare(data, i, weights_of(space), room)
+            prepare_with(space, data, i, room)
             direct(points, data, i, room, temperature[i])
             gain, square = measure(data, i, room)
             square *= cap[i]

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..jit import generic, generic_call
-from ..structures.base import push
+from ..jit import generic_call
+from ..structures.base import prepare, push
 
 
 class Signed(NamedTuple):
@@ -21,9 +21,10 @@ class Signed(NamedTuple):
     v: np.ndarray  # their values before the clip
 
 
-@generic
-def weights_of(space):
-    """The weights that scores use."""
+@generic_call
+def prepare_with(space, data, i, room):
+    """Compute what the oracles of sample i need of the weights. (Compiled code that counts no references cannot return an array
+    out of a tuple.)"""
 
 
 @generic_call
@@ -31,14 +32,14 @@ def shift(space, data, i, t, room):
     """weights += t * phi(x_i, difference)"""
 
 
-@weights_of.register(np.ndarray)
-def _(space):
-    return space
+@prepare_with.register(np.ndarray)
+def _(space, data, i, room):
+    prepare(data, i, space, room)
 
 
-@weights_of.register(Signed)
-def _(space):
-    return space.w
+@prepare_with.register(Signed)
+def _(space, data, i, room):
+    prepare(data, i, space.w, room)
 
 
 @shift.register(np.ndarray)
@@ -64,6 +65,11 @@ def space_of(v: np.ndarray, bound: np.ndarray) -> np.ndarray | Signed:
     before = flat[bound]
     flat[bound] = np.maximum(before, 0.0)
     return Signed(v, flat, bound, before)
+
+
+def weights_of(space: np.ndarray | Signed) -> np.ndarray:
+    """The weights that scores use."""
+    return space.w if isinstance(space, Signed) else space
 
 
 def unclipped(space: np.ndarray | Signed) -> np.ndarray:

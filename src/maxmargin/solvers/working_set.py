@@ -26,7 +26,6 @@ from ..structures.base import (
     length,
     loss_of,
     new_room,
-    prepare,
     push,
     score_of,
     tally,
@@ -36,7 +35,7 @@ from ..structures.base import (
 )
 from .dual_coordinate import begin as begin_run
 from .schedule import settle
-from .signed import shift, space_of, unclipped, weights_of
+from .signed import prepare_with, shift, space_of, unclipped
 from .structured_run import Options, StructuredRun
 
 START = 4  # outputs a sample has room for at first
@@ -269,7 +268,7 @@ def set_pass(sets, data, space, cap, plan, visit, scratch, method):
     for k in range(start, stop):
         i = np.int64(plan.order[k])
         if cap[i] > 0.0:
-            prepare(data, i, weights_of(space), room)
+            prepare_with(space, data, i, room)
             top, mean = survey(sets, data, i, room, h)
             share, place = cap[i] * (h[top] - mean), top
             if share <= trust * shares[i] or now >= asked[i] + patience(trust):  # the outputs met so far do not promise enough
