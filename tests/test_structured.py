@@ -6,6 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from enumerated import optimum, primal, tables
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -13,7 +14,6 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
 
 import maxmargin as mm
-from enumerated import optimum, primal, tables
 from maxmargin.solvers.linearization import Linearization
 from maxmargin.solvers.structured_run import Options
 from maxmargin.structured import StructuredProblem

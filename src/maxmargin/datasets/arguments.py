@@ -14,6 +14,6 @@ def whole(name: str, value, least: int = 1) -> int:
 
 def amount(name: str, value) -> float:
     """A finite number of at least 0."""
-    if not isinstance(value, Real) or isinstance(value, bool) or not np.isfinite(value) or value < 0:
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0.0 <= float(value) < np.inf:
         raise ValueError(f"{name} must be a finite number of at least 0; got {value!r}.")
     return float(value)

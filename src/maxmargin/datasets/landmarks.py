@@ -91,7 +91,8 @@ def _constellation(rows: int, columns: int, jitter: float, random) -> np.ndarray
 def _drawn(points: np.ndarray, rows: int, columns: int, random) -> np.ndarray:
     grid = np.stack(np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij"), axis=-1).astype(np.float64)
     centre, outer_left, inner_left, inner_right, outer_right, nose, mouth_left, mouth_right = points
-    size = np.linalg.norm(outer_right - outer_left) / 1.24
+    size = float(np.linalg.norm(outer_right - outer_left)) / 1.24
+    wing = np.full(2, 0.1 * size)
     image = 0.3 * _clouds(rows, columns, random)
     oval = np.hypot((grid[..., 0] - centre[0]) / (1.15 * size), (grid[..., 1] - centre[1]) / (0.9 * size))
     image += 1.0 / (1.0 + np.exp(8.0 * (oval - 1.0)))
@@ -100,7 +101,7 @@ def _drawn(points: np.ndarray, rows: int, columns: int, random) -> np.ndarray:
         image -= 0.7 * _stroke(grid, (outer + inner) / 2, (outer + inner) / 2, 0.11 * size)  # the iris
         image += 0.6 * _stroke(grid, inner, inner, 0.06 * size)  # the inner corner is bright
     image += 0.4 * _stroke(grid, centre, nose, 0.06 * size)
-    image -= 0.6 * _stroke(grid, nose + [0.1 * size, -0.1 * size], nose + [0.1 * size, 0.1 * size], 0.06 * size)
+    image -= 0.6 * _stroke(grid, nose + wing * [1, -1], nose + wing, 0.06 * size)  # the shadow below
     image -= 0.9 * _stroke(grid, mouth_left, mouth_right, 0.07 * size)
     slope = random.normal(scale=0.2, size=2) / [rows, columns]
     return random.uniform(0.6, 1.4) * image + (grid @ slope)

@@ -126,7 +126,8 @@ def _seen(plate: np.ndarray, scale: int, noise: float, random) -> np.ndarray:
     image = np.roll(plate, random.randint(-MARGIN * scale, MARGIN * scale + 1), axis=0)
     blur = random.uniform(0.0, 0.25)
     image = (1.0 - 2.0 * blur) * image + blur * (_moved(image, 1) + _moved(image, -1))
-    light = np.linspace(*random.uniform(0.6, 1.0, size=2), image.shape[1])
+    ends = random.uniform(0.6, 1.0, size=2)
+    light = np.linspace(ends[0], ends[1], image.shape[1])
     image = random.uniform(0.5, 1.0) * image * light + random.uniform(-0.2, 0.2) * light
     contrast = image.max() - image.min()
     image = image + contrast * noise * random.uniform(0.5, 1.5) * random.normal(size=image.shape)

@@ -35,8 +35,8 @@ class StructuredSVM(Certified):
     Parameters
     ----------
     structure : Structure
-        What the outputs are: `maxmargin.structures.Chain()`, `Tree`, `Graph`, `Multiclass`, `Segmentation`, `Parts`, or a subclass
-        of `Structure` of your own. It is copied, and carries its own biases.
+        What the outputs are: `maxmargin.structures.Chain()`, `Tree`, `Graph`, `Multiclass`, `Segmentation`, `Parts`, or a
+        subclass of `Structure` of your own. It is copied, and carries its own biases.
     C : float, default=1.0
         Weight of the losses against the regulariser. A mean form with parameter lam has C = 1 / (lam * n_samples).
     tol : float, default=1e-3

@@ -50,7 +50,7 @@ class StructuredRun(ABC):
         self.synchronise()
 
     @property
-    def W(self) -> np.ndarray:
+    def W(self) -> np.ndarray:  # noqa: N802 - a matrix, as everywhere
         """The weights as oracles see them."""
         return weights_of(self.space)
 

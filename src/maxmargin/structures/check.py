@@ -34,7 +34,8 @@ def check_structure(structure: Structure, X, y, *, w=None, outputs=None, random_
     w : array of shape (size,), optional
         Weights to test at. By default random ones are drawn, and zero weights are tried too.
     outputs : list, or callable x -> list, optional
-        All outputs, of every sample or of a given one. Not needed where the structure has `every_output`, as those of this package.
+        All outputs, of every sample or of a given one. Not needed where the structure has
+        `every_output`, as those of this package do.
     random_state : int, RandomState instance or None, default=0
     max_outputs : int, default=4096
         Samples with more outputs than this are not enumerated.

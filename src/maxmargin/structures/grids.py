@@ -55,6 +55,7 @@ from .base import (
 
 START, ROWS, COLUMNS = range(3)  # the columns of Grids.sample
 ORDER, PARENT = range(2)  # the columns of Grids.tree
+F, C, SLOPE, INVERSE = range(4)  # the rows of Room.line
 BENDS = 4  # weights of an edge: linear in rows and columns, quadratic in rows and columns
 
 
@@ -77,7 +78,7 @@ class Room(NamedTuple):
     cells: np.ndarray  # (3 parts, cells) scores, beliefs, the difference
     arrow: np.ndarray  # (2 parts, cells) where a child's best row lies, and its best column
     bend: np.ndarray  # (3 parts, BENDS) weights of edges, the difference, the output of `against`
-    line: np.ndarray  # (2, longest side) values along a line, and its points c_z
+    line: np.ndarray  # (4, longest side + 1) values along a line, its points c_z, slopes of the hull, 1 / n
     hull: np.ndarray  # (longest side,)
     row: np.ndarray  # a lane array of one row
     dense: np.ndarray  # twice the weights: features of a difference, zero between calls; those of the output of `against`
@@ -119,9 +120,15 @@ def _(data):
 def _(data) -> Room:
     P, shape, sides = n_parts(data), weight_shape(data), data.sample[:-1, ROWS:]
     cells, side = int(sides.prod(axis=1).max(initial=1)), int(sides.max(initial=1))
-    arrays = np.zeros((3 * P, cells)), np.zeros((2 * P, cells), np.int32), np.zeros((3 * P, BENDS)), np.zeros((2, side))
+    arrays = np.zeros((3 * P, cells)), np.zeros((2 * P, cells), np.int32), np.zeros((3 * P, BENDS)), new_line(side)
     row, dense = (lanes.aligned((count, *shape[1:]), np.float64) for count in (1, 2 * shape[0]))
     return Room(*arrays, np.zeros(side, np.int32), row, dense, np.zeros(P, np.int32), np.full(P + 1, -1, np.int32))
+
+
+def new_line(side: int) -> np.ndarray:
+    line = np.zeros((4, side + 1))
+    line[3, 1:] = 1.0 / np.arange(1, side + 1)
+    return line
 
 
 @jitable
@@ -251,25 +258,25 @@ def transform(room, P, child, high, wide):
 @jitable
 def follow(room, values, at, stride, size, linear, quadratic, arrow):
     """values[p] becomes max_z [ values[z] + linear (z - p) - quadratic (z - p)^2 ] along a line, arrow[p] that z."""
-    f, c, hull, count = room.line[0], room.line[1], room.hull, 0
+    line, hull, count = room.line, room.hull, 0
     for z in range(size):
-        f[z] = values[at + z * stride]
-        c[z] = f[z] + (linear - quadratic * z) * z
-        while count > 1:
-            a, b = hull[count - 2], hull[count - 1]
-            if (c[b] - c[a]) * (z - b) > (c[z] - c[b]) * (b - a):
+        line[F, z] = values[at + z * stride]
+        line[C, z] = line[F, z] + (linear - quadratic * z) * z
+        slope = np.inf
+        while count > 0:
+            slope = (line[C, z] - line[C, hull[count - 1]]) * line[INVERSE, z - hull[count - 1]]
+            if slope < line[SLOPE, count - 1]:
                 break
-            count -= 1  # b lies below the line from a to z
-        hull[count] = z
+            count -= 1  # the last point lies below the line from the one before it to this one
+        hull[count], line[SLOPE, count] = z, slope if count > 0 else np.inf
         count += 1
     k = 0
     for step in range(size):
         p = step if quadratic >= 0.0 else size - 1 - step
-        turn = 2.0 * quadratic * p
-        while k + 1 < count and c[hull[k + 1]] - c[hull[k]] + turn * (hull[k + 1] - hull[k]) > 0.0:
+        while k + 1 < count and line[SLOPE, k + 1] > -2.0 * quadratic * p:
             k += 1
         z = hull[k]
-        values[at + p * stride] = f[z] + (linear - quadratic * (z - p)) * (z - p)
+        values[at + p * stride] = line[F, z] + (linear - quadratic * (z - p)) * (z - p)
         arrow[at + p * stride] = z
 
 

@@ -80,7 +80,7 @@ class Labelling(Structure):
     def _learn_labels(self, y) -> None:
         given = getattr(self, self.count_name)
         if given is not None:
-            if not isinstance(given, Integral) or isinstance(given, bool) or given < 2:
+            if not is_count(given, 2):
                 raise ValueError(f"{self.count_name} must be an integer of at least 2; got {given!r}.")
             self.labels_ = np.arange(int(given))
         else:
@@ -333,6 +333,11 @@ def check_lists(X, y) -> None:
         raise ValueError(f"X has {len(X)} samples, y has {len(y)}.")
     if len(X) == 0:
         raise ValueError("There are no samples: X is empty.")
+
+
+def is_count(value, least: int = 1) -> bool:
+    """Whether a value is an integer of at least `least`."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
 def checked_cost(given, K: int) -> np.ndarray:

@@ -13,7 +13,7 @@ from ..threads import in_threads, pieces
 from .base import Structure, new_room, output_of, weight_shape
 from .edges import check_edges, edge_arrays
 from .grids import BENDS, Grids
-from .labelling import SPARSE_BELOW, check_finite, check_lists, floating, numeric, starts
+from .labelling import SPARSE_BELOW, check_finite, check_lists, floating, is_count, numeric, starts
 from .passes import worst_all
 
 
@@ -104,7 +104,7 @@ class Parts(Structure):
         given = self.window
         both = (given, given) if isinstance(given, Integral) else given
         fine = not isinstance(both, str) and hasattr(both, "__len__") and len(both) == 2
-        if not fine or not all(isinstance(side, Integral) and not isinstance(side, bool) and side >= 1 for side in both):
+        if not fine or not all(is_count(side) for side in both):
             raise ValueError(f"window must be an integer of at least 1, or a pair of them; got {given!r}.")
         return int(both[0]), int(both[1])
 
@@ -113,7 +113,7 @@ class Parts(Structure):
         if given is None:
             return
         fine = not isinstance(given, str) and hasattr(given, "__len__") and len(given) == 2
-        if not fine or not all(isinstance(part, Integral) and 0 <= part < self.n_parts_ for part in given):
+        if not fine or not all(is_count(part, 0) and part < self.n_parts_ for part in given):
             raise ValueError(f"reference must be a pair of parts, numbers from 0 to {self.n_parts_ - 1}; got {given!r}.")
 
     def _checked_unit(self, places: np.ndarray) -> float:
@@ -122,7 +122,7 @@ class Parts(Structure):
             moves = places[:, children] - places[:, self._tree[children, 1]]
             mean = float(np.sqrt(np.square(moves).sum(axis=2).mean())) if children.size else 0.0
             return mean if mean > 0 else 1.0
-        if not isinstance(self.unit, Real) or isinstance(self.unit, bool) or not np.isfinite(self.unit) or self.unit <= 0:
+        if not isinstance(self.unit, Real) or isinstance(self.unit, bool) or not 0.0 < float(self.unit) < np.inf:
             raise ValueError(f"unit must be a finite number > 0; got {self.unit!r}.")
         return float(self.unit)
 
@@ -158,7 +158,7 @@ class Parts(Structure):
     @staticmethod
     def _sparse_grid(x, which: str):
         fine = len(x) == 2 and hasattr(x[1], "__len__") and len(x[1]) == 2
-        if not fine or not all(isinstance(side, Integral) and side >= 0 for side in x[1]):
+        if not fine or not all(is_count(side, 0) for side in x[1]):
             raise ValueError(f"{which} must be a pair (matrix of cells, (rows, columns)) where it is a tuple.")
         cells, shape = numeric(x[0], which), (int(x[1][0]), int(x[1][1]))
         if cells.ndim != 2 or cells.shape[0] != shape[0] * shape[1]:

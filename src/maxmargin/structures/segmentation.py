@@ -10,7 +10,18 @@ from .. import lanes
 from ..data.rows import rows
 from ..threads import in_threads, pieces
 from .base import Structure, interior, marginals_of, new_room, points_of, weight_shape
-from .labelling import SPARSE_BELOW, _label_array, _shown, check_finite, check_lists, checked_cost, numeric, stacked, starts
+from .labelling import (
+    SPARSE_BELOW,
+    _label_array,
+    _shown,
+    check_finite,
+    check_lists,
+    checked_cost,
+    is_count,
+    numeric,
+    stacked,
+    starts,
+)
 from .passes import one_direction, worst_all
 from .segments import Segments
 
@@ -76,7 +87,7 @@ class Segmentation(Structure):
 
     def _read_widths(self) -> None:
         given = self.widths
-        if isinstance(given, str) or not isinstance(given, Mapping) and not hasattr(given, "__len__"):
+        if isinstance(given, str) or not (isinstance(given, Mapping) or hasattr(given, "__len__")):
             raise ValueError(f"widths must be a dictionary or a sequence, with the width of each label; got {given!r}.")
         named = dict(given) if isinstance(given, Mapping) else dict(enumerate(given))
         if len(named) < 2:
@@ -105,7 +116,7 @@ class Segmentation(Structure):
         if not hasattr(counts, "__len__") or len(counts) != len(named):
             raise ValueError(f"columns must be an integer, or one for each of the {len(named)} labels; got {self.columns!r}.")
         for label, count in zip(named, counts):
-            if not _positive(count):
+            if not is_count(count):
                 raise ValueError(f"columns must be integers of at least 1; the label {label!r} has {count!r}.")
         return [int(count) for count in counts]
 
@@ -161,7 +172,7 @@ class Segmentation(Structure):
             raise ValueError(f"{which} has the label {label!r}, which cannot be one: it is not hashable.") from None
         if not known:
             raise ValueError(f"{which} has the unknown label {label!r}; known are {_shown(self.labels_)}.")
-        if not _positive(width) or (label, width) not in self._number:
+        if not is_count(width) or (label, width) not in self._number:
             allowed = ", ".join(str(w) for name, w in self.pieces_ if name == label)
             raise ValueError(f"{which} has width {width!r}; segments of {label!r} are {allowed} wide.")
         return self._number[label, width]
@@ -241,7 +252,7 @@ class Segmentation(Structure):
 
     def _expected(self, line, segment: np.ndarray, pair: np.ndarray) -> np.ndarray:
         """phi of the mass of each segment (positions, pieces) and of transitions (K, K), in the order of `flatten`."""
-        parts = [np.asarray((line.T @ self._by_columns(segment))).T]
+        parts = [np.asarray(line.T @ self._by_columns(segment)).T]
         if self.bias:
             parts.append(segment.sum(axis=0))
         if self.transitions:
@@ -335,20 +346,16 @@ class Segmentation(Structure):
         return feature, loss / true.size if self.normalize_loss else loss
 
 
-def _positive(number) -> bool:
-    return isinstance(number, Integral) and not isinstance(number, bool) and number >= 1
-
-
 def _allowed(width, label) -> list[int]:
     """The widths that a user allows a label."""
     if isinstance(width, range):
         widths: list = list(width)
     elif hasattr(width, "__len__") and not isinstance(width, str) and len(width) == 2:
         least, most = width
-        widths = list(range(least, most + 1)) if _positive(least) and _positive(most) else [least, most]
+        widths = list(range(least, most + 1)) if is_count(least) and is_count(most) else [least, most]
     else:
         widths = [width]
-    bad = next((each for each in widths if not _positive(each)), None)
+    bad = next((each for each in widths if not is_count(each)), None)
     if bad is not None:
         raise ValueError(f"widths must be integers of at least 1; the label {label!r} has {bad!r}.")
     if not widths:

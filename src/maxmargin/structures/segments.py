@@ -87,7 +87,9 @@ class Room(NamedTuple):
     dense: lanes.Table  # twice the weights: features of a difference, zero between calls; those of the output of `against`
     segment: np.ndarray  # (3 T + 1, pieces) by first position: scores, difference, target; how often the output has the piece
     pair: np.ndarray  # (TARGET + T, contexts * K) transitions: see the names of the rows
-    belief: np.ndarray  # (3 T + 3, K) by position: begins, ends, summed losses
+    belief: np.ndarray  # (2 T + 2, K) by position: begins, summed losses
+    ends: lanes.Table  # (T + 1 + K, contexts) by position; then the transitions by [next label, context]
+    tail: np.ndarray  # the weights of pieces and transitions, or how a difference changes them
     code: np.ndarray
     other: np.ndarray  # (T + 1,) the code given to `against`; the last number is its sample, -1 for none
 
@@ -106,8 +108,7 @@ def _(data):
 def _(data):
     template = lanes.blocks(data.templates, np.float64)
     wide = template * lanes.width(np.float64)
-    transitions = data.contexts * n_labels(data) if data.contexts > 1 else 0
-    return data.tail - (-(data.bias * data.piece.shape[0] + transitions) // wide), template, lanes.width(np.float64)
+    return data.tail - (-n_tail(data) // wide), template, lanes.width(np.float64)
 
 
 @new_room.register(Segments)
@@ -115,14 +116,20 @@ def _(data) -> Room:
     shape, Q, T = weight_shape(data), data.piece.shape[0], int(np.max(np.diff(data.start), initial=1))
     table, dense = (lanes.table(lanes.aligned((count, *shape[1:]), np.float64)) for count in (2 * T, 2 * shape[0]))
     K = n_labels(data)
-    pair = np.zeros((TARGET + T, data.contexts * K))
-    other = np.full(T + 1, -1, np.int32)
-    return Room(table, dense, np.zeros((3 * T + 1, Q)), pair, np.zeros((3 * T + 3, K)), np.zeros(T, np.int32), other)
+    ends = lanes.zeros_table(T + 1 + K, data.contexts, np.float64)
+    arrays = np.zeros((3 * T + 1, Q)), np.zeros((TARGET + T, data.contexts * K)), np.zeros((2 * T + 2, K))
+    return Room(table, dense, *arrays, ends, np.zeros(n_tail(data)), np.zeros(T, np.int32), np.full(T + 1, -1, np.int32))
 
 
 @jitable
 def n_labels(data):
     return data.first.size - 1
+
+
+@jitable
+def n_tail(data):
+    """How many weights follow the templates."""
+    return data.bias * data.piece.shape[0] + (data.contexts * n_labels(data) if data.contexts > 1 else 0)
 
 
 @jitable
@@ -144,16 +151,25 @@ def possible(data, size, t, q):
 
 
 @jitable
-def tail(data, W, k):
-    """The k-th weight behind the templates."""
-    wide = W.shape[1] * W.shape[2]
-    return W[data.tail + k // wide, k % wide // W.shape[2], k % W.shape[2]]
+def read_tail(data, W, tail):
+    """tail = the weights that follow the templates, which fill row by row"""
+    k = 0
+    for r in range(data.tail, W.shape[0]):
+        for b in range(W.shape[1]):
+            for lane in range(min(W.shape[2], tail.size - k)):
+                tail[k + lane] = W[r, b, lane]
+            k = min(k + W.shape[2], tail.size)
 
 
 @jitable
-def increase_tail(data, W, k, x):
-    wide = W.shape[1] * W.shape[2]
-    W[data.tail + k // wide, k % wide // W.shape[2], k % W.shape[2]] += x
+def increase_tail(data, W, t, tail):
+    """Add t * tail to the weights that follow the templates."""
+    k = 0
+    for r in range(data.tail, W.shape[0]):
+        for b in range(W.shape[1]):
+            for lane in range(min(W.shape[2], tail.size - k)):
+                W[r, b, lane] += t * tail[k + lane]
+            k = min(k + W.shape[2], tail.size)
 
 
 # ---- scores ----------------------------------------------------------------------------------------------
@@ -175,19 +191,21 @@ def _(data, i, W, room):
     size, K = length(data, i), n_labels(data)
     for t in range(size):
         rows.scores(data.X, data.start[i] + t, W, room.rows.lanes[t : t + 1])
-    for q in range(data.piece.shape[0]):
-        width, at = data.piece[q, WIDTH], data.piece[q, COLUMNS]
-        bias = tail(data, W, q) if data.bias == 1 else 0.0
-        for t in range(size - width + 1):
+    read_tail(data, W, room.tail)
+    for t in range(size):  # position by position: the columns of all pieces lie in the same few rows
+        for q in range(data.piece.shape[0]):
             if possible(data, size, t, q):
-                total = bias
-                for j in range(width):
+                total, at = room.tail[q] if data.bias == 1 else 0.0, data.piece[q, COLUMNS]
+                for j in range(data.piece[q, WIDTH]):
                     total += room.rows.flat[t + j, data.column[at + j]]
                 room.segment[t, q] = total
     if data.contexts > 1:
-        for k in range(K * K):
-            room.pair[WEIGHTS, k] = tail(data, W, data.bias * data.piece.shape[0] + k)
-    losses = 2 * longest(room) + 2
+        first = data.bias * data.piece.shape[0]
+        for c in range(K):
+            for k in range(K):
+                room.pair[WEIGHTS, c * K + k] = room.tail[first + c * K + k]
+                room.ends.flat[longest(room) + 1 + k, c] = room.tail[first + c * K + k]
+    losses = longest(room) + 1
     for k in range(K):
         room.belief[losses, k] = 0.0
     for t in range(size):
@@ -199,27 +217,24 @@ def _(data, i, W, room):
 @jitable
 def worth(data, room, t, q):
     """Score and loss of piece q at t."""
-    losses, label = 2 * longest(room) + 2 + t, data.piece[q, NAME]
+    losses, label = longest(room) + 1 + t, data.piece[q, NAME]
     return room.segment[t, q] + (room.belief[losses + data.piece[q, WIDTH], label] - room.belief[losses, label])
 
 
 @worst.register(Segments)
 def _(data, i, room, code):
-    size, K, ends = length(data, i), n_labels(data), longest(room) + 1
-    for c in range(data.contexts):
-        room.belief[ends + size, c] = 0.0
+    size, K, table = length(data, i), n_labels(data), room.ends.lanes
+    for b in range(table.shape[1]):
+        lanes.store(table, size, b, lanes.zeros_like(table))
     for t in range(size - 1, -1, -1):
         if data.composable[t] == 1 and data.composable[size - t] == 1:
-            for c in range(data.contexts):
-                room.belief[ends + t, c] = -np.inf
             for k in range(K):
                 room.belief[t, k] = best_piece(data, room, size, t, k)[1]
-                for c in range(data.contexts):
-                    found = room.pair[WEIGHTS, c * K + k] + room.belief[t, k]
-                    room.belief[ends + t, c] = max(room.belief[ends + t, c], found)
-        else:
-            for c in range(data.contexts):
-                room.belief[ends + t, c] = -np.inf
+            for b in range(table.shape[1]):  # all contexts at once
+                found = lanes.shift(lanes.zeros_like(table), -np.inf)
+                for k in range(K):
+                    found = lanes.maximum(found, lanes.shift(lanes.load(table, longest(room) + 1 + k, b), room.belief[t, k]))
+                lanes.store(table, t, b, found)
     t, before, value = 0, -1, 0.0
     while t < size:
         chosen, highest = 0, -np.inf
@@ -241,10 +256,10 @@ def _(data, i, room, code):
 @jitable
 def best_piece(data, room, size, t, k):
     """The piece of label k that a best cut from t on begins with, and what that cut is worth; -1 if there is none."""
-    chosen, highest, ends = -1, -np.inf, longest(room) + 1
+    chosen, highest = -1, -np.inf
     for q in range(data.first[k], data.first[k + 1]):
         if possible(data, size, t, q):
-            found = worth(data, room, t, q) + room.belief[ends + t + data.piece[q, WIDTH], context(data, k)]
+            found = worth(data, room, t, q) + room.ends.flat[t + data.piece[q, WIDTH], context(data, k)]
             if found > highest:
                 chosen, highest = q, found
     return chosen, highest
@@ -279,7 +294,7 @@ def _(data, i, code):
 @diameter.register(Segments)
 def _(data, i):
     # Every position may change between two template columns, every segment between two pieces and two transitions.
-    norms, shortest = 0.0, data.piece[0, WIDTH]
+    norms, shortest = 0.0, length(data, i)
     for p in range(data.start[i], data.start[i + 1]):
         square = 0.0
         for k in range(rows.first(data.X, p), rows.last(data.X, p)):
@@ -415,10 +430,11 @@ def _(data, i, t, room, W):
         rows.update(data.X, data.start[i] + s, room.rows.lanes[T + s : T + s + 1], W)
     if data.bias == 1:
         for q in range(Q):
-            increase_tail(data, W, q, t * piece_total(data, i, room, q))
+            room.tail[q] = piece_total(data, i, room, q)
     if data.contexts > 1:
         for k in range(room.pair.shape[1]):
-            increase_tail(data, W, data.bias * Q + k, t * room.pair[CHANGE, k])
+            room.tail[data.bias * Q + k] = room.pair[CHANGE, k]
+    increase_tail(data, W, t, room.tail)
 
 
 @measure.register(Segments)
@@ -444,7 +460,7 @@ def _(data, i, room):
 def drained(data, i, room):
     """The squared norm of the features in the first half of `dense`, which become zero. A row that many positions share is
     counted once: it is zero when it is met again."""
-    entries, d, total = 0, rows.last_column(data.X), 0.0
+    entries, d, total = np.int64(0), rows.last_column(data.X), 0.0
     for p in range(data.start[i], data.start[i + 1]):
         entries += np.int64(rows.last(data.X, p)) - np.int64(rows.first(data.X, p))
     if entries >= d:
@@ -573,9 +589,9 @@ class SegmentMarginals(NamedTuple):
 def sweep_back(points, data, i, room, inverse, based):
     """Conditional probabilities of the Gibbs distribution of inverse * (score + loss), times the point if `based`: pieces given
     begins, transitions given ends, as targets. In log space; beliefs are the logarithms of what follows a state."""
-    size, K, T, ends, start = length(data, i), n_labels(data), longest(room), longest(room) + 1, data.start[i]
+    size, K, T, start = length(data, i), n_labels(data), longest(room), data.start[i]
     for c in range(data.contexts):
-        room.belief[ends + size, c] = 0.0
+        room.ends.flat[size, c] = 0.0
     for t in range(size - 1, -1, -1):
         if data.composable[t] == 1 and data.composable[size - t] == 1:
             for k in range(K):
@@ -588,7 +604,7 @@ def sweep_back(points, data, i, room, inverse, based):
                 for q in range(data.first[k], data.first[k + 1]):
                     room.segment[2 * T + t, q] = -np.inf
                     if possible(data, size, t, q):
-                        mark = room.belief[ends + t + data.piece[q, WIDTH], context(data, k)]
+                        mark = room.ends.flat[t + data.piece[q, WIDTH], context(data, k)]
                         if inverse > 0.0:
                             mark += inverse * worth(data, room, t, q)
                         if based:
@@ -612,7 +628,7 @@ def sweep_back(points, data, i, room, inverse, based):
                         mark += np.log(max(points.pair[start + t, c * K + k], FLOOR)) - shared
                     room.pair[TARGET + t, c * K + k] = mark
                     highest = max(highest, mark)
-                room.belief[ends + t, c] = normalised(room.pair, TARGET + t, c * K, c * K + K, highest)
+                room.ends.flat[t, c] = normalised(room.pair, TARGET + t, c * K, c * K + K, highest)
 
 
 @jitable
@@ -634,10 +650,10 @@ def normalised(table, row, first, last, highest):
 @jitable_call
 def sweep_forth(data, i, room):
     """Conditional targets become probabilities."""
-    size, K, T, ends = length(data, i), n_labels(data), longest(room), longest(room) + 1
+    size, K, T = length(data, i), n_labels(data), longest(room)
     for t in range(1, size + 1):
         for c in range(data.contexts):
-            room.belief[ends + t, c] = 0.0
+            room.ends.flat[t, c] = 0.0
     highest = room.belief[0, 0]
     for k in range(1, K):
         highest = max(highest, room.belief[0, k])
@@ -648,7 +664,7 @@ def sweep_forth(data, i, room):
             for k in range(K):
                 room.belief[t, k] = 0.0
             for k in range(data.contexts * K):
-                mass = room.pair[TARGET + t, k] * room.belief[ends + t, k // K] if fine else 0.0
+                mass = room.pair[TARGET + t, k] * room.ends.flat[t, k // K] if fine else 0.0
                 room.pair[TARGET + t, k] = mass
                 room.belief[t, k % K] += mass
         else:
@@ -659,7 +675,7 @@ def sweep_forth(data, i, room):
                 room.segment[2 * T + t, q] *= room.belief[t, data.piece[q, NAME]]
                 if possible(data, size, t, q):
                     to = context(data, data.piece[q, NAME])
-                    room.belief[ends + t + data.piece[q, WIDTH], to] += room.segment[2 * T + t, q]
+                    room.ends.flat[t + data.piece[q, WIDTH], to] += room.segment[2 * T + t, q]
             else:
                 room.segment[2 * T + t, q] = 0.0
 
