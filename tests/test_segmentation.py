@@ -233,6 +233,7 @@ def test_warm_start_and_path():
 # ---- plates -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.compiled
 def test_plates_are_read():
     X, y, widths = datasets.make_plates(120, alphabet="0123456789", noise=0.15, random_state=0)
     structure = Segmentation(widths, bias=False)

@@ -38,8 +38,8 @@ class Parts(Structure):
         Rows and columns of the templates, in cells; the part lies on cell window // 2. With 1 a part sees the features of its own
         cell only.
     unit : float, optional
-        How many cells displacements are measured in. By default the root mean square length of the edges of the training
-        samples, so that the features of springs are about 1.
+        How many cells displacements are measured in. By default the length of the longest edge in the training samples, so
+        that the features of springs are at most about 1.
     reference : (int, int), optional
         Divide the loss by the distance of these two parts in the true output (as that of the eyes), so that it does not depend on
         the size of what is seen. By default the loss is in cells.
@@ -120,8 +120,8 @@ class Parts(Structure):
         if self.unit is None:
             children = np.flatnonzero(self._tree[:, 1] >= 0)
             moves = places[:, children] - places[:, self._tree[children, 1]]
-            mean = float(np.sqrt(np.square(moves).sum(axis=2).mean())) if children.size else 0.0
-            return mean if mean > 0 else 1.0
+            longest = float(np.linalg.norm(moves, axis=2).max(initial=0.0))  # not a mean: repeated samples change nothing
+            return longest if longest > 0 else 1.0
         if not isinstance(self.unit, Real) or isinstance(self.unit, bool) or not 0.0 < float(self.unit) < np.inf:
             raise ValueError(f"unit must be a finite number > 0; got {self.unit!r}.")
         return float(self.unit)

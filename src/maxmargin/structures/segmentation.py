@@ -185,7 +185,7 @@ class Segmentation(Structure):
 
     def _cut(self, code: np.ndarray) -> list[tuple]:
         """The output of a code."""
-        return [(self.labels_.tolist()[self._index[label]], width) for label, width in (self.pieces_[q] for q in code[code >= 0])]
+        return [self.pieces_[q] for q in code[code >= 0]]
 
     def _named(self, found: list[int]) -> np.ndarray:
         """The label, as a number, of each position."""
