@@ -1,27 +1,17 @@
-"""The rival inside the same solver: the alpha form's step by sorting all classes, and what a step costs beside a whole visit."""
+"""The rival inside the same solver: the alpha form's step by sorting all classes; and what projections take of a run."""
 
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from maxmargin import lanes
 from maxmargin.jit import jitable, kernel
-from maxmargin.levels import UNKNOWN, Level, level
-from maxmargin.losses.base import row_extrapolate, row_repair, row_step, row_value
-from maxmargin.losses.topk import (
-    ceiling,
-    excess,
-    extrapolated,
-    floor_of,
-    parts,
-    put_more_aside,
-    put_row,
-    put_support_aside,
-    repaired,
-    value_of,
-)
-from maxmargin.losses.topk_alpha import TopKAlpha
+from maxmargin.levels import UNKNOWN, Level, TopK, level
+from maxmargin.losses.base import row_step
+from maxmargin.losses.topk import ceiling, excess, floor_of, parts, put_more_aside, put_row, put_support_aside, register, shape_of
+from maxmargin.losses.topk_alpha import TopKAlpha, topk_alpha
 from maxmargin.solvers.ascent import BlockAscent, Options
 
 FEW = 16  # pieces of so many entries are sorted by insertion
@@ -146,6 +136,7 @@ def topk_by_sort(label, cap, classes: int, k: int, smoothing: float, dtype) -> S
     return SortedAlpha(*parts(label, cap, classes, k, smoothing, True, dtype), sorted_cone(k, 1.0, classes))
 
 
+register(SortedAlpha)
 for generic in (floor_of, excess, ceiling):
     generic.register(SortedAlpha)(generic.dispatch(TopKAlpha))
 
@@ -169,21 +160,6 @@ def _(loss, i, curvature, scores, duals, change, calm):
     return share, True, mass - held
 
 
-@row_value.register(SortedAlpha)
-def _(loss, i, scores):
-    return value_of(loss, i, scores)
-
-
-@row_extrapolate.register(SortedAlpha)
-def _(loss, i, duals, before, t, change):
-    return extrapolated(loss, i, duals, before, t, change)
-
-
-@row_repair.register(SortedAlpha)
-def _(loss, i, duals, out):
-    return repaired(loss, i, duals, out)
-
-
 @kernel
 def all_newton(table, shape, steps):
     for i in range(table.shape[0]):
@@ -196,41 +172,60 @@ def all_sorted(table, shape):
         level(shape, table[i], table.shape[1], UNKNOWN)
 
 
-@kernel
-def all_steps(loss, curvature, saved, duals, scratch, order):
-    scores, change = scratch
-    for r in range(order.size):
-        for b in range(scores.lanes.shape[1]):
-            lanes.store(scores.lanes, 0, b, lanes.load(saved, r, b))
-        row_step(loss, order[r], curvature[order[r]], scores, duals, change, -np.inf)
+# ---- what the projection takes of a run --------------------------------------------------------------------
 
 
-def step_part(problem, passes: int = 8, most: int = 1000) -> float:
-    """The part of a visit that the step takes: its time on scores made beforehand, over that of whole visits."""
-    run = BlockAscent(problem, None, Options(1e-3, 0, np.float32))
-    for _ in range(passes if problem.n_examples <= 20_000 else 2):
-        run.advance(lambda: False)
-        run.accelerate()
-    order = np.random.default_rng(0).permutation(problem.n_examples)[:most]
-    X = problem.X
-    dense = np.zeros((order.size, run.space.w.shape[0]), np.float32)
-    for r, i in enumerate(order):
-        if hasattr(X, "indptr"):
-            at = slice(int(X.indptr[i]), int(X.indptr[i + 1]))
-            columns = (X.indices if hasattr(X, "indices") else X.columns)[at].astype(np.int64)
-            dense[r, columns] = X.values[at] if hasattr(X, "indices") else X.values[i, columns]
-        else:
-            dense[r, :-1] = X.values[i]
-        dense[r, -1] = X.bias
-    flat = dense @ run.space.w.reshape(dense.shape[1], -1)
-    saved = lanes.convert(flat.reshape(order.size, -1, lanes.width(np.float32)), np.float32)
-    scratch = run.scores, run.change
-    spare = lanes.table(lanes.convert(run.duals.lanes, np.float32))
-    all_steps(run.loss, run.curvature, saved, spare, scratch, order[:2])
-    begin = time.process_time()
-    all_steps(run.loss, run.curvature, saved, spare, scratch, order)
-    step = (time.process_time() - begin) / order.size
-    run.wake()
-    visits, begin = run.visits, time.process_time()
-    run.advance(lambda: False)
-    return step / ((time.process_time() - begin) / max(run.visits - visits, 1))
+class Twice(NamedTuple):
+    """A set whose projection is computed twice, to see what it costs."""
+
+    once: TopK
+
+
+class TwiceAlpha(NamedTuple):
+    label: np.ndarray
+    cap: np.ndarray
+    k: int
+    smoothing: float
+    classes: int
+    joint: bool
+    loose: float
+    margin: lanes.Table
+    aside: Any
+
+
+def topk_twice(label, cap, classes: int, k: int, smoothing: float, dtype) -> TwiceAlpha:
+    return TwiceAlpha(*parts(label, cap, classes, k, smoothing, True, dtype))
+
+
+register(TwiceAlpha)
+for generic in (floor_of, excess, ceiling):
+    generic.register(TwiceAlpha)(generic.dispatch(TopKAlpha))
+
+
+@shape_of.register(TwiceAlpha)
+def _(loss, radius, bias):
+    return Twice(TopK(loss.k, radius, bias))
+
+
+@level.register(Twice)
+def _(shape, values, count, last):
+    first = level(shape.once, values, count, last)
+    # The same again: what is not finite is no guess, so `last` is handed on in a way that a compiler cannot see through.
+    return level(shape.once, values, count, Level(last.t, last.cap, last.shift, first.steps, last.tight))
+
+
+def projection_part(problem: Callable[[Any], Any], passes: int, repeat: int = 3) -> float:
+    """The part of a run's first passes that Newton's projections take: as much longer it is with each of them computed twice."""
+
+    def run(form) -> float:
+        ascent = BlockAscent(problem(form), None, Options(1e-3, 0, np.float32))
+        begin = time.process_time()
+        for _ in range(passes):
+            ascent.advance(lambda: False)
+            ascent.accelerate()
+        return time.process_time() - begin
+
+    for form in (topk_alpha, topk_twice):  # compiles
+        run(form)
+    plain, twice = (min(run(form) for _ in range(repeat)) for form in (topk_alpha, topk_twice))
+    return (twice - plain) / plain

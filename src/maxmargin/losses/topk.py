@@ -18,6 +18,7 @@ import numpy as np
 from .. import lanes
 from ..jit import generic_call, jitable, jitable_call
 from ..levels import Level, above, level, top_sum
+from .base import row_extrapolate, row_prefetch, row_repair, row_step, row_value
 
 NEVER = -1e30  # the margin of an unused lane: no class is there
 SHORT = 1e-11  # a radius below this part of the largest entry is lost in rounding
@@ -344,3 +345,21 @@ def repaired(loss, i, duals, out):
         square += a * a
     out.flat[0, y] = total * shrink
     return total * shrink - (0.5 * loss.smoothing / cap * square if square > 0.0 else 0.0)
+
+
+# ---- as losses of rows -----------------------------------------------------------------------------------
+
+
+def ask_for(loss, i):
+    """`row_prefetch` of both losses."""
+    lanes.prefetch(loss.label, i)
+    lanes.prefetch(loss.cap, i)
+
+
+def register(kind: type) -> None:
+    """Make a class with the fields of `Parts` a loss of rows; what is its own are the four generic functions above."""
+    row_value.register(kind)(value_of)
+    row_step.register(kind)(best_row)
+    row_prefetch.register(kind)(ask_for)
+    row_extrapolate.register(kind)(extrapolated)
+    row_repair.register(kind)(repaired)

@@ -9,21 +9,7 @@ import numpy as np
 
 from .. import lanes
 from ..levels import UNKNOWN, TopK, above, level, top_sum
-from .base import row_extrapolate, row_prefetch, row_repair, row_step, row_value
-from .topk import (
-    BEYOND,
-    Aside,
-    best_row,
-    ceiling,
-    excess,
-    extrapolated,
-    floor_of,
-    parts,
-    repaired,
-    shape_of,
-    smoothed,
-    value_of,
-)
+from .topk import BEYOND, Aside, ceiling, excess, floor_of, parts, register, shape_of, smoothed
 
 
 class TopKAlpha(NamedTuple):
@@ -87,27 +73,4 @@ def _(loss, values, count, cap):
     return c
 
 
-@row_value.register(TopKAlpha)
-def _(loss, i, scores):
-    return value_of(loss, i, scores)
-
-
-@row_step.register(TopKAlpha)
-def _(loss, i, curvature, scores, duals, change, calm):
-    return best_row(loss, i, curvature, scores, duals, change, calm)
-
-
-@row_prefetch.register(TopKAlpha)
-def _(loss, i):
-    lanes.prefetch(loss.label, i)
-    lanes.prefetch(loss.cap, i)
-
-
-@row_extrapolate.register(TopKAlpha)
-def _(loss, i, duals, before, t, change):
-    return extrapolated(loss, i, duals, before, t, change)
-
-
-@row_repair.register(TopKAlpha)
-def _(loss, i, duals, out):
-    return repaired(loss, i, duals, out)
+register(TopKAlpha)

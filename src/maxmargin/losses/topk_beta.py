@@ -9,20 +9,7 @@ import numpy as np
 
 from .. import lanes
 from ..levels import UNKNOWN, Box, above, level, top_sum
-from .base import row_extrapolate, row_prefetch, row_repair, row_step, row_value
-from .topk import (
-    Aside,
-    best_row,
-    ceiling,
-    excess,
-    extrapolated,
-    floor_of,
-    parts,
-    repaired,
-    shape_of,
-    smoothed,
-    value_of,
-)
+from .topk import Aside, ceiling, excess, floor_of, parts, register, shape_of, smoothed
 
 
 class TopKBeta(NamedTuple):
@@ -71,27 +58,4 @@ def _(loss, values, count, cap):
     return cap / loss.k
 
 
-@row_value.register(TopKBeta)
-def _(loss, i, scores):
-    return value_of(loss, i, scores)
-
-
-@row_step.register(TopKBeta)
-def _(loss, i, curvature, scores, duals, change, calm):
-    return best_row(loss, i, curvature, scores, duals, change, calm)
-
-
-@row_prefetch.register(TopKBeta)
-def _(loss, i):
-    lanes.prefetch(loss.label, i)
-    lanes.prefetch(loss.cap, i)
-
-
-@row_extrapolate.register(TopKBeta)
-def _(loss, i, duals, before, t, change):
-    return extrapolated(loss, i, duals, before, t, change)
-
-
-@row_repair.register(TopKBeta)
-def _(loss, i, duals, out):
-    return repaired(loss, i, duals, out)
+register(TopKBeta)

@@ -7,8 +7,8 @@ duals are extrapolated along their last change (Nesterov's momentum, restarted w
     y = x + t (x - x_before),   t = m / (m + 3),   m = passes since the last restart
 
 each example brought back to its own constraints; the weights follow as v + t (v - v_before), corrected for the examples
-that had to be. The dual value is known exactly before the step is taken, so it never falls. On
-ill-conditioned problems this halves the number of visits.
+that had to be. The dual value is known exactly before the step is taken: a pass and the step after it together never lower
+it. On ill-conditioned problems this halves the number of visits and more.
 
 The primal value at w(x) fluctuates long after the dual has settled, therefore an average of the weights after each pass
 is offered as a second candidate for the certificate.
@@ -33,10 +33,9 @@ from .schedule import gather, prefetch, resting, schedule, settle, visited
 
 CACHED = 1 << 17  # weights up to this many stay in a core's own cache
 AHEAD = 2  # visits by which an example is asked for before its turn: random order defeats the processor's own guess
-SLACK = 0.1
 WALKS = 16  # walks along the fence during a pass
 START = 5  # passes before the first extrapolation: an easy problem is solved by then
-FARTHEST = 0.9  # the longest extrapolation, in units of the last change
+FARTHEST = 0.95  # the longest extrapolation, in units of the last change
 CALM = 0.1  # an example rests when its share of the gap is below this part of the average share the target allows
 
 
@@ -217,7 +216,7 @@ class Ascent(ABC):
         self.space = self.problem.regularizer.space(v, dtype)
         self.mean_sum = np.zeros_like(self.space.w)
         self.mean_count, self.mean_next = 0, max(2, 2 * self.passes)
-        self.dual = self.reward = 0.0
+        self.dual = self.floor = self.reward = 0.0
         self.exact_v = v
         self.synchronise()
 
@@ -231,6 +230,7 @@ class Ascent(ABC):
 
     def advance(self, stop: Callable[[], bool]) -> float:
         """One pass; returns the sum of the shares of the gap that it met (an estimate: the weights moved meanwhile)."""
+        self.floor = self.dual
         count = gather(self.plan, self.passes)
         level = CALM * self.options.tol * abs(self.dual) / max(self.problem.n_examples, 1)
         gap, piece = 0.0, self.piece
@@ -249,7 +249,6 @@ class Ascent(ABC):
         self.dual = self.reward + dual_part(self.space)
         self.add_to_average()
         self.passes += 1
-        self.gap = gap
         return gap
 
     def refine(self) -> None:
@@ -334,7 +333,7 @@ class Accelerated(Ascent):
         gain = self.reach(t)
         dual = self.reward + gain + dual_part(self.other)
         self.before_v[...] = unclipped(self.space)
-        if dual >= self.dual - SLACK * self.gap:
+        if dual >= self.floor:  # it may cost what the pass gained, never more: else many small losses add up
             self.reward, self.dual = self.reward + gain, dual
             self.space, self.other = self.other, self.space
         else:

@@ -41,7 +41,6 @@ from .structured_run import Options, StructuredRun
 START = 4  # outputs a sample has room for at first
 CALM_START = 5  # passes before the first extrapolation: an easy problem is solved by then
 FARTHEST = 0.9  # the longest extrapolation, in units of the last change
-SLACK = 0.1  # by what part of the gap seen in a pass an extrapolation may lower the dual value
 PATIENCE = 10  # passes for which the outputs met so far may do instead of the oracle
 TRUST = 0.5  # part of the last oracle's promise that an output met before must hold to be used instead
 DUST = 1e-15  # mass below this is rounding
@@ -260,11 +259,11 @@ def _(method, sets, i, h, cap, found):
 
 @kernel
 def set_pass(sets, data, space, cap, plan, visit, scratch, method):
-    """Visit plan.order[start:stop]; returns by how much the dual value rose, the part of the gap that was seen on the way,
-    and how often the oracle was asked."""
+    """Visit plan.order[start:stop]; returns by how much the dual value rose and how often the
+    oracle was asked."""
     now, start, stop = visit
     room, shares, asked, h, before, level, trust = scratch
-    rise, seen, calls = 0.0, 0.0, 0
+    rise, calls = 0.0, 0
     for k in range(start, stop):
         i = np.int64(plan.order[k])
         if cap[i] > 0.0:
@@ -282,12 +281,11 @@ def set_pass(sets, data, space, cap, plan, visit, scratch, method):
                     place = insert(data, sets, i, room, now)
                 if place >= 0:
                     rise += work_on(sets, data, i, space, cap[i], (room, h, before, place, now), method)
-            seen += share
             settle(plan, i, now, share <= level)
         else:
             shares[i] = 0.0
             settle(plan, i, now, True)
-    return rise, seen, calls
+    return rise, calls
 
 
 @jitable
@@ -449,7 +447,7 @@ class WorkingSets(StructuredRun):
 
     def __init__(self, problem, points, options: Options, method, *, trust: float = 0.0, momentum: bool = False):
         self.method, self.trust, self.momentum = method, trust, momentum
-        self.memory, self.seen = 0, 0.0
+        self.memory, self.floor = 0, 0.0
         self.reached, self.asked = np.empty(problem.n_examples), np.zeros(problem.n_examples, np.int64)
         self.sizes = truths(problem.data)[1]
         super().__init__(problem, None if points is None else refresh(copied(points), problem.data), options)
@@ -465,13 +463,12 @@ class WorkingSets(StructuredRun):
     def visit(self, visit, level):
         scratch = self.room, self.shares, self.asked, self.h, self.before, level, self.trust
         problem = self.problem
-        rise, seen, calls = set_pass(self.points, problem.data, self.space, problem.cap, self.plan, visit, scratch, self.method)
-        self.seen += seen
+        rise, calls = set_pass(self.points, problem.data, self.space, problem.cap, self.plan, visit, scratch, self.method)
         self.calls += calls
         return rise
 
     def advance(self, stop):
-        self.seen = 0.0
+        self.floor = self.dual
         estimate = super().advance(stop)
         if self.points.sample[:, CROWDED].any():
             self.points = grown(self.points, self.sizes)
@@ -494,7 +491,7 @@ class WorkingSets(StructuredRun):
         reward += reach(self.points, self.problem.data, ahead, self.problem.cap, self.room, self.reached, t)
         clipped = self.problem.feasible(ahead)
         dual = reward - 0.5 * float(np.vdot(clipped, clipped))
-        accept = bool(dual >= self.dual - SLACK * self.seen)
+        accept = bool(dual >= self.floor)  # as in `ascent`
         commit(self.points, self.reached, accept)
         self.before_pass = now
         if accept:
