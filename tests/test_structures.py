@@ -110,7 +110,7 @@ def found(request):
     given = CASES[request.param]()
     lists = []
     for x, y in zip(given.X, given.y, strict=True):
-        outputs = given.structure.every_output(y, 10_000)
+        outputs = given.structure.every_output(x, y, 10_000)
         features = np.array([given.structure.joint_feature(x, output) for output in outputs])
         lists.append((outputs, features, np.array([given.structure.loss(y, output) for output in outputs])))
     return given, lists
@@ -471,7 +471,7 @@ def test_any_small_graph(K, size, data):
     x, y = (rng.normal(size=(size, 1)), edges, rng.integers(0, 2, len(edges))), rng.integers(0, K, size)
     s = Graph(K)
     w = rng.normal(size=s.size([x], [y]))
-    outputs = s.every_output(y, 1000)
+    outputs = s.every_output(None, y, 1000)
     features = np.array([s.joint_feature(x, output) for output in outputs])
     values = features @ w + np.array([s.loss(y, output) for output in outputs])
     assert outputs[(features @ w).argmax()] == s.decode(w, x).tolist()

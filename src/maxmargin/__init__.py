@@ -1,6 +1,6 @@
 """Max-margin models, each with a certificate: a primal value, a dual value and the gap between them, computed."""
 
-from . import projections, structures
+from . import datasets, projections, structures
 from .callbacks import Progress
 from .estimators.classifier import SVMClassifier
 from .estimators.multilabel import MultilabelSVMClassifier
@@ -37,6 +37,7 @@ __all__ = [
     "TopKSVMClassifier",
     "ZeroShotClassifier",
     "check_structure",
+    "datasets",
     "label_correlation",
     "prior_from_signatures",
     "projections",

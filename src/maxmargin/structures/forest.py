@@ -11,7 +11,18 @@ import numpy as np
 
 from .. import lanes
 from ..jit import jitable
-from .base import direct, expected_loss, interior, marginals_of, new_room, points_of, step_towards, withdraw, worst
+from .base import (
+    direct,
+    expected_loss,
+    interior,
+    marginals_of,
+    new_room,
+    points_of,
+    statistics_of,
+    step_towards,
+    withdraw,
+    worst,
+)
 from .graphs import (
     FLOOR,
     KIND,
@@ -22,6 +33,7 @@ from .graphs import (
     new_tables,
     node_loss,
     node_points,
+    node_statistics,
     register,
     spread_of,
     turn,
@@ -267,6 +279,11 @@ def _(points, data, i, gamma, room):
 @expected_loss.register(TreeMarginals)
 def _(points, data, i):
     return node_loss(points.node, data, i)
+
+
+@statistics_of.register(TreeMarginals)
+def _(points, data, i, weight):
+    return node_statistics(points, data, i, weight)
 
 
 @interior.register(Forest)
