@@ -1,13 +1,16 @@
 """Max-margin models, each with a certificate: a primal value, a dual value and the gap between them, computed."""
 
-from . import projections, structures
+from . import datasets, projections, structures
 from .callbacks import Progress
 from .data.sources import Source, SourceChangedError, open_source
 from .estimators.classifier import SVMClassifier
+from .estimators.multilabel import MultilabelSVMClassifier
 from .estimators.regressor import SVMRegressor
 from .estimators.structured import StructuredSVM
 from .estimators.topk import TopKSVMClassifier
+from .estimators.zero_shot import ZeroShotClassifier
 from .explicit import ExplicitProblem
+from .label_prior import label_correlation, prior_from_signatures
 from .result import Certificate, History, Record, Result
 from .solve import solve
 from .solvers import DualCoordinate, ExponentiatedGradient, FrankWolfe, PartialLinearization
@@ -22,6 +25,7 @@ __all__ = [
     "ExponentiatedGradient",
     "FrankWolfe",
     "History",
+    "MultilabelSVMClassifier",
     "PartialLinearization",
     "Progress",
     "Record",
@@ -34,8 +38,12 @@ __all__ = [
     "StructureError",
     "StructuredSVM",
     "TopKSVMClassifier",
+    "ZeroShotClassifier",
     "check_structure",
+    "datasets",
+    "label_correlation",
     "open_source",
+    "prior_from_signatures",
     "projections",
     "solve",
     "structures",

@@ -17,7 +17,8 @@ class Certificate:
     dual : the dual objective at the stored dual variables, a lower bound on the optimum
     gap, relative_gap : primal - dual, and that divided by |primal|
     converged : relative_gap <= tol was reached
-    verified : the primal value covers every example (always so for data in memory)
+    verified : the primal value covers every example (always so for data in memory), and the problem is convex (a kernel may be
+        found not to be positive semidefinite: then the values are those of a stationary point and prove nothing)
     message : how the run ended, in a sentence
     """
 
@@ -82,7 +83,7 @@ class Result:
     `oracle_calls` counts the calls of the max- or sum-oracle during the iterations of structured solvers; None elsewhere.
     """
 
-    w: np.ndarray
+    w: Any
     certificate: Certificate
     history: History
     message: str

@@ -21,8 +21,8 @@ from .common import Certified
 SPARSE_BELOW = {"scalar": 0.2, "row": 0.6}  # dense rows with fewer non-zeros than this are read by an index of them
 
 
-class LinearSVM(Certified):
-    """A linear max-margin model with a certificate. Subclasses say what the problem is and what the weights mean."""
+class LinearModel(Certified):
+    """A linear max-margin model with a certificate. Subclasses say how the problem is made and solved."""
 
     _parameter_constraints: dict[str, Any] = {
         "C": [Interval(Real, 0.0, None, closed="neither")],
@@ -31,10 +31,6 @@ class LinearSVM(Certified):
         "max_time": [Interval(Real, 0.0, None, closed="neither"), None],
         "fit_intercept": ["boolean"],
         "intercept_scaling": [Interval(Real, 0.0, None, closed="neither")],
-        "positive": ["boolean", "array-like"],
-        "prior_mean": ["array-like", Real, None],
-        "prior_scale": ["array-like", Real, None],
-        "prior_covariance": ["array-like", None],
         "solver": [StrOptions(set(NAMES)), BaseEstimator],
         "warm_start": ["boolean"],
         "keep_duals": ["boolean"],
@@ -69,58 +65,34 @@ class LinearSVM(Certified):
 
         Go from small to large C: there the old duals stay feasible and near.
         """
+        return self._path(X, y, sample_weight, self._settings(Cs))
+
+    def _settings(self, Cs) -> list[dict[str, Any]]:
         Cs = np.asarray(Cs, dtype=np.float64)
         if Cs.ndim != 1 or not np.all(np.isfinite(Cs)) or np.any(Cs <= 0):
             raise ValueError("Cs must be a list of finite numbers > 0.")
-        return self._path(X, y, sample_weight, [{"C": float(C)} for C in Cs])
+        return [{"C": float(C)} for C in Cs]
 
-    def _path(self, X, y, sample_weight, settings: list[dict[str, Any]]) -> list:
+    def _path(self, X, y, sample_weight, settings: list[dict[str, Any]], **more) -> list:
         """Fitted copies, one for each setting of parameters, each started from the one before it."""
-        fitted: list[LinearSVM] = []
+        fitted: list[LinearModel] = []
         last = None
         for setting in settings:
             estimator = clone(self).set_params(**setting)
             if hasattr(self, "_skl_callbacks"):
                 estimator.set_callbacks(*self._skl_callbacks)
-            last = with_callbacks(type(estimator)._fit)(estimator, X, y, sample_weight, last)
+            last = with_callbacks(type(estimator)._fit)(estimator, X, y, sample_weight, last, **more)
             fitted.append(estimator)
         return fitted
 
-    def _fit(self, X, y, sample_weight, last) -> tuple[np.ndarray, np.ndarray]:
-        """Validate, build the problem, solve, keep the result; `last` and what is returned: duals and weights of a run."""
-        self._validate_params()
-        solver = resolve(self.solver)
-        X, y = self._checked_data(X, y)
-        if sample_weight is not None:
-            sample_weight = self._checked_weight(sample_weight, X)
-        target = self._checked_target(y, sample_weight)
-        weight = np.ones(X.shape[0]) if sample_weight is None else sample_weight
-        classes = self._block_classes(target)
-        prior = Prior(self.positive, self.prior_mean, self.prior_scale, self.prior_covariance).checked(X.shape[1], classes)
-        data, regularizer, fence = prior.applied(X, classes)
-        bias = float(self.intercept_scaling) if self.fit_intercept else 0.0
-        table = rows(data, bias, SPARSE_BELOW["scalar" if classes is None else "row"])
-        problem = self._problem(table, target, weight, regularizer, fence)
-        duals, weights = (None, None) if last is None or last[0].shape != problem.dual_shape else last
-        if duals is not None:
-            duals = problem.clipped(duals)
-
-        def keep(result: Result) -> None:
-            self._keep(result, prior.back(self._table(problem, result.w)))
-
-        result = self._drive(solver, problem, keep, duals=duals, weights=weights)
-        return result.duals, result.w
-
     # ---- data ---------------------------------------------------------------------------------------------
 
-    def _checked_data(self, X, y):
+    def _dtypes(self):
+        """What X may be, the first one otherwise."""
         dtype = [np.float64, np.float32] if self.dtype is None else np.dtype(self.dtype)
         if self.dtype is not None and dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ValueError(f"dtype must be None, float32 or float64; got {self.dtype!r}.")
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=dtype, order="C", accept_large_sparse=True, **self._target_checks()
-        )
-        return checked_matrix(X), y
+        return dtype
 
     def _checked_weight(self, sample_weight, X) -> np.ndarray:
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -157,6 +129,58 @@ class LinearSVM(Certified):
     # ---- what a subclass says -----------------------------------------------------------------------------
 
     @abstractmethod
+    def _fit(self, X, y, sample_weight, last) -> tuple[Any, Any]:
+        """Validate, build the problem, solve, keep the result; `last` and what is returned: duals and weights of a run."""
+
+    @abstractmethod
+    def _shaped(self, coef, intercept) -> tuple[np.ndarray, Any]:
+        """coef_ and intercept_ in their public shapes."""
+
+
+class LinearSVM(LinearModel):
+    """A model with a Gaussian prior on its weights, and signs."""
+
+    _parameter_constraints = {
+        **LinearModel._parameter_constraints,
+        "positive": ["boolean", "array-like"],
+        "prior_mean": ["array-like", Real, None],
+        "prior_scale": ["array-like", Real, None],
+        "prior_covariance": ["array-like", None],
+    }
+
+    def _fit(self, X, y, sample_weight, last) -> tuple[np.ndarray, np.ndarray]:
+        self._validate_params()
+        solver = resolve(self.solver)
+        X, y = self._checked_data(X, y)
+        if sample_weight is not None:
+            sample_weight = self._checked_weight(sample_weight, X)
+        target = self._checked_target(y, sample_weight)
+        weight = np.ones(X.shape[0]) if sample_weight is None else sample_weight
+        classes = self._block_classes(target)
+        prior = Prior(self.positive, self.prior_mean, self.prior_scale, self.prior_covariance).checked(X.shape[1], classes)
+        data, regularizer, fence = prior.applied(X, classes)
+        bias = float(self.intercept_scaling) if self.fit_intercept else 0.0
+        table = rows(data, bias, SPARSE_BELOW["scalar" if classes is None else "row"])
+        problem = self._problem(table, target, weight, regularizer, fence)
+        duals, weights = (None, None) if last is None or last[0].shape != problem.dual_shape else last
+        if duals is not None:
+            duals = problem.clipped(duals)
+
+        def keep(result: Result) -> None:
+            self._keep(result, prior.back(self._table(problem, result.w)))
+
+        result = self._drive(solver, problem, keep, duals=duals, weights=weights)
+        return result.duals, result.w
+
+    def _checked_data(self, X, y):
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=self._dtypes(), order="C", accept_large_sparse=True, **self._target_checks()
+        )
+        return checked_matrix(X), y
+
+    # ---- what a subclass says -----------------------------------------------------------------------------
+
+    @abstractmethod
     def _target_checks(self) -> dict[str, Any]:
         """Options of scikit-learn's validation for y."""
 
@@ -170,10 +194,6 @@ class LinearSVM(Certified):
 
     @abstractmethod
     def _problem(self, data, target, weight, regularizer, fence) -> Any: ...
-
-    @abstractmethod
-    def _shaped(self, coef, intercept) -> tuple[np.ndarray, Any]:
-        """coef_ and intercept_ in their public shapes."""
 
     def _table(self, problem, w: np.ndarray) -> np.ndarray:
         """The weights as (features + 1,) or (classes, features + 1)."""

@@ -20,7 +20,7 @@ class Certified(CallbackSupportMixin, BaseEstimator):
     def _drive(self, solver, problem, keep: Callable[[Result], None], **start) -> Result:
         """Solve `problem`, telling callbacks and the user; `keep` sets the fitted attributes, `start` goes to the solver."""
         self.history_ = History()
-        context = self._init_callback_context(max_subtasks=self.max_iter)
+        context = self._init_callback_context(max_subtasks=self._most_passes(problem))
         context.call_on_fit_task_begin(estimator=self)
         line = Progress() if self.verbose else None
         if line is not None:
@@ -36,6 +36,9 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         if not result.certificate.converged:
             warnings.warn(self._advice(result), ConvergenceWarning, stacklevel=5)
         return result
+
+    def _most_passes(self, problem) -> int:
+        return self.max_iter
 
     def _watch(self, context, line: Progress | None):
         """What the loop calls after each pass: tells the callbacks, and whether one of them wants to stop."""

@@ -35,8 +35,8 @@ class StructuredSVM(Certified):
     Parameters
     ----------
     structure : Structure
-        What the outputs are: `maxmargin.structures.Chain()`, `Tree`, `Graph`, `Multiclass`, or a subclass of `Structure` of your
-        own. It is copied, and carries its own biases.
+        What the outputs are: `maxmargin.structures.Chain()`, `Tree`, `Graph`, `Multiclass`, `Segmentation`, `Parts`, or a
+        subclass of `Structure` of your own. It is copied, and carries its own biases.
     C : float, default=1.0
         Weight of the losses against the regulariser. A mean form with parameter lam has C = 1 / (lam * n_samples).
     tol : float, default=1e-3
@@ -75,7 +75,8 @@ class StructuredSVM(Certified):
         Calls of the oracle during the iterations; evaluations of the objective come on top.
     dual_coef_ : list, with keep_duals=True
         For each sample, what its distribution over outputs is, times C s_i: pairs (output, coefficient) where the solver keeps
-        outputs, so that w_ = sum_i sum_j coefficient_ij (phi(x_i, y_i) - phi(x_i, y_ij)); else its marginals.
+        outputs, so that w_ = sum_i sum_j coefficient_ij (phi(x_i, y_i) - phi(x_i, y_ij)), cut off at zero where the structure
+        binds weights; else its marginals.
 
     Examples
     --------
@@ -186,7 +187,7 @@ class StructuredSVM(Certified):
         return self.structure_.as_predictions(self.structure_.decode_all(self.w_, X, effective_n_jobs(self.n_jobs)))
 
     def score(self, X, y, sample_weight=None) -> float:
-        """How good predictions are: the share of right labels; for a structure in plain Python, minus the mean loss."""
+        """How good predictions are: the share of right labels; for Parts and structures in plain Python, minus the mean loss."""
         check_is_fitted(self)
         if _count("X", X) != _count("y", y):
             raise ValueError(f"X has {_count('X', X)} samples, y has {_count('y', y)}.")

@@ -138,5 +138,8 @@ def solve(run, budget: Budget, history: History) -> Result:
         message = f"Reached relative gap {relative(best.primal, best.dual):.3g} <= tol={budget.tol:g} in {run.passes} passes."
     assert best.w is not None
     gap = best.primal - best.dual
-    certificate = Certificate(best.primal, best.dual, gap, relative(best.primal, best.dual), converged, True, message)
+    if (doubt := run.doubt() if hasattr(run, "doubt") else None) is not None:
+        message, converged = f"{message} {doubt}", False
+    verified = doubt is None
+    certificate = Certificate(best.primal, best.dual, gap, relative(best.primal, best.dual), converged, verified, message)
     return Result(best.w, certificate, history, message, run.passes, run.exact_duals(), getattr(run, "calls", None))
