@@ -61,8 +61,9 @@ def dense_table(X=DENSE, y=Y):
     return table(**{f"f{j}": X[:, j] for j in range(X.shape[1])}, target=y, cost=WEIGHT[: len(y)])
 
 
-def arrow_file(path, content, rows=37):
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, content.schema) as writer:
+def arrow_file(path, content, rows=37, compression=None):
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, content.schema, options=options) as writer:
         writer.write_table(content, max_chunksize=rows)
     return path
 
@@ -135,6 +136,11 @@ def make_large_groups(folder):
 
 def make_arrow(folder):
     return mm.open_source(arrow_file(folder / "x.arrow", dense_table()), label="target", weight="cost", block_size=SMALL)
+
+
+def make_packed_arrow(folder):
+    path = arrow_file(folder / "x.arrow", dense_table(), rows=50, compression="lz4")
+    return mm.open_source(path, label="target", weight="cost", block_size=SMALL)
 
 
 def make_lists(folder):

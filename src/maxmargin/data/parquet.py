@@ -7,6 +7,7 @@ size.
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from .iterables import canonical
 from .options import Options
 from .pieces import WIDEST, LabelLists, Piece
 from .sources import FileSource
+
+BUFFER = 1 << 16  # bytes read at a time from each column of a row group
 
 
 def arrow():
@@ -113,12 +116,13 @@ class TableSource(FileSource):
         return column
 
     def _dense(self, by_name: dict[str, Any], rows: int) -> np.ndarray:
-        parts = [matrix(self.path, name, by_name[name]) for name in self.features]
-        X = np.empty((rows, sum(part.shape[1] for part in parts)), self.dtype)
-        at = 0
-        for part in parts:
-            X[:, at : at + part.shape[1]] = part
-            at += part.shape[1]
+        widths = [width(self.path, name, by_name[name]) for name in self.features]
+        X = np.empty((rows, sum(widths)), self.dtype)
+        for name, end in zip(self.features, accumulate(widths)):
+            column = by_name[name]
+            values = column.flatten() if is_list(column.type) else column
+            part = values.to_numpy(zero_copy_only=False).reshape(rows, -1)
+            X[:, end - part.shape[1] : end] = part
         return X
 
     def _sparse(self, by_name: dict[str, Any]) -> sp.csr_matrix:
@@ -186,7 +190,7 @@ class ParquetSource(TableSource):
         if stop is None:
             self.starts: list[int] = []  # the first block of each run of row groups
         count, row = 0, self._first_rows[first]
-        with readable(self.path), pq.ParquetFile(self.path, buffer_size=1 << 20, pre_buffer=False) as file:
+        with readable(self.path), pq.ParquetFile(self.path, buffer_size=BUFFER, pre_buffer=False) as file:
             for groups in self.groups if stop is None else [self.groups[self.starts.index(first)]]:
                 start = count
                 for batch in file.iter_batches(self.step, row_groups=groups, columns=self.columns, use_threads=False):
@@ -199,27 +203,50 @@ class ParquetSource(TableSource):
 
 
 class ArrowSource(TableSource):
-    """Record batches in any order; large ones are cut into several blocks."""
+    """Record batches come in any order, and so do the blocks of a large one; those of a compressed one come in the order of the
+    file, for it has to be unpacked whole."""
 
     def _schema(self):
         pa = arrow()
         with pa.memory_map(str(self.path)) as file, pa.ipc.open_file(file) as reader:
-            self.cuts: list[tuple[int, int, int]] = []  # record batch, first row and one beyond the last, of each block
-            for k in range(reader.num_record_batches):
-                batch = reader.get_batch(k)
-                step = self._step(batch.num_rows, batch.nbytes)
-                self.cuts += [(k, row, min(row + step, batch.num_rows)) for row in range(0, batch.num_rows, step)]
-                del batch
+            self.batches = reader.num_record_batches
+            self.cuts: list[
+                tuple[int, int, int, bool]
+            ] = []  # of each block: record batch, first row, one beyond the last, mapped
             return reader.schema
 
+    def _batch(self, k: int) -> tuple[Any, bool]:
+        """A record batch, and whether it is a view of the file. A new map each time: pages of an old one are memory in use."""
+        pa = arrow()
+        with pa.memory_map(str(self.path)) as file:
+            whole = file.read_buffer()
+        batch = pa.ipc.open_file(whole).get_batch(k)
+        buffers = [buffer for column in batch.columns for buffer in column.buffers() if buffer is not None and buffer.size]
+        return batch, all(whole.address <= buffer.address < whole.address + whole.size for buffer in buffers)
+
+    def _cut(self) -> Iterator[tuple[int, int, int, bool]]:
+        self.cuts = []
+        for k in range(self.batches):
+            batch, mapped = self._batch(k)
+            rows, step = batch.num_rows, self._step(batch.num_rows, batch.nbytes)
+            del batch
+            for row in range(0, rows, step):
+                self.cuts.append((k, row, min(row + step, rows), mapped))
+                yield self.cuts[-1]
+
+    def _cuts(self) -> Iterable[int]:
+        return [block for block, (_, row, _, mapped) in enumerate(self.cuts) if mapped or row == 0]
+
     def _pieces(self, first: int, stop: int | None) -> Generator[Piece]:
-        pa, row = arrow(), self._first_rows[first]
+        batch: Any = None
+        row, held = self._first_rows[first], None
         with readable(self.path):
-            for k, start, end in self.cuts[first:stop]:
-                with pa.memory_map(str(self.path)) as file, pa.ipc.open_file(file) as reader:
-                    batch = reader.get_batch(k).slice(start, end - start)
-                    piece = self._piece(batch, row)
-                    del batch
+            for k, start, end, mapped in self._cut() if stop is None else self.cuts[first:stop]:
+                if mapped or held != k:
+                    (batch, _), held = self._batch(k), k
+                piece = self._piece(batch.slice(start, end - start), row)
+                if mapped:
+                    batch = None
                 row += end - start
                 yield piece
                 del piece
@@ -260,14 +287,15 @@ def lists(path: Path, name: str, column) -> tuple[np.ndarray, np.ndarray]:
     return indptr, np.array(values.to_numpy(zero_copy_only=False))
 
 
-def matrix(path: Path, name: str, column) -> np.ndarray:
-    """A column of numbers, or of lists of one length, as a matrix."""
+def width(path: Path, name: str, column) -> int:
+    """How many features a column holds: one, or the length of its lists, if they have one length and no holes."""
     if not is_list(column.type):
-        return numbers(path, name, column)[:, None]
-    indptr, values = lists(path, name, column)
-    lengths = np.diff(indptr)
+        return 1
+    if column.flatten().null_count:
+        raise ValueError(f"{path}: a list in column {name!r} holds an empty entry (null).")
+    lengths = column.value_lengths().to_numpy(zero_copy_only=False)
     if lengths.size and np.any(lengths != lengths[0]):
         raise ValueError(
             f"{path}: the lists of column {name!r} must have one length; they have {lengths.min()} to {lengths.max()}."
         )
-    return values.reshape(indptr.size - 1, -1)
+    return int(lengths[0]) if lengths.size else 0
