@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import lanes
 from ..levels import UNKNOWN, Box, above, level, top_sum
-from .base import row_extrapolate, row_prefetch, row_repair, row_step, row_value
+from .base import row_extrapolate, row_prefetch, row_repair, row_slope, row_step, row_value
 from .topk import (
     Aside,
     best_row,
@@ -20,6 +20,7 @@ from .topk import (
     parts,
     repaired,
     shape_of,
+    slope_of,
     smoothed,
     value_of,
 )
@@ -74,6 +75,11 @@ def _(loss, values, count, cap):
 @row_value.register(TopKBeta)
 def _(loss, i, scores):
     return value_of(loss, i, scores)
+
+
+@row_slope.register(TopKBeta)
+def _(loss, i, scores, duals):
+    return slope_of(loss, i, scores, duals)
 
 
 @row_step.register(TopKBeta)
