@@ -45,6 +45,7 @@ class Risk(ABC):
 
     dim: int
     n_groups: int
+    nonnegative = False  # whether every part is known never to be negative
 
     @abstractmethod
     def cut(self, w: np.ndarray) -> Cut: ...
@@ -136,6 +137,8 @@ def structured_cut(data, weight, W, out, room, span):
 
 class ProblemRisk(Risk):
     """The losses of a problem, weighted as they are there; group p has the examples p, p + P, p + 2 P, ..."""
+
+    nonnegative = True
 
     def __init__(self, problem, count: int, n_groups: int, n_jobs: int, layout: Layout):
         self.problem, self.count, self.n_groups, self.n_jobs, self.layout = problem, count, n_groups, n_jobs, layout
