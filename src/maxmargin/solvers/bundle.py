@@ -193,10 +193,29 @@ def parts_of(problem) -> int | None:
     return None if getattr(problem, "own_parts", False) else problem.n_examples
 
 
+def above(offsets: np.ndarray, products: np.ndarray, values: np.ndarray) -> int | None:
+    """The plane that lies farthest above the function, beyond what rounding explains; None if there is none."""
+    size = np.abs(offsets) + np.abs(products) + np.abs(values)
+    over = offsets + products - values - WRONG * size
+    return int(np.argmax(over)) if np.any(over > 0.0) else None
+
+
+def broken(point: str, origin: str, offset: float, product: float, value: float) -> str:
+    return (
+        f"The risk is not convex, or its subgradient is wrong: its value at {point} is {value:.9g}, but the plane from {origin} "
+        f"says that it is at least {offset + product:.9g} there."
+    )
+
+
 class Run:
     """A run of a bundle method on one problem, in coordinates where the quadratic term is 1/2 ||u||^2."""
 
     exact = True
+
+    @property
+    def calls(self) -> int:
+        """Calls of the max-oracle, one an example."""
+        return self.visits
 
     def __init__(self, problem, risk: Risk, layout: Layout, start: np.ndarray, left: Bundled | None, options: Options):
         self.problem, self.risk, self.layout, self.options = problem, risk, layout, options
@@ -204,7 +223,7 @@ class Run:
         self.planes: Planes | None = None
         self.passes = self.visits = 0
         self.qp_seconds = self.oracle_seconds = 0.0
-        self.best, self.best_w, self.best_values = np.inf, start, np.zeros(0)
+        self.best, self.best_w, self.best_values, self.best_call = np.inf, start, np.zeros(0), 0
         self.dual = -np.inf
         self.value = np.inf  # F at the last point
         self.alpha, self.gamma, self.adjust = 0.0, np.inf, True
@@ -240,12 +259,14 @@ class Run:
                 self.planes.add(np.zeros_like(slopes), np.zeros_like(offsets), AGGREGATE)
         planes = self.planes
         planes.here[: planes.size] = planes.slopes[: planes.size] @ u
-        self.check(cut)
+        self.check(cut, slopes, offsets)
         planes.add(slopes, offsets, self.passes)
         planes.here[planes.size - len(slopes) : planes.size] = slopes @ u
         self.arrive(u, cut.values)
         if not stop():
             self.choose(stop)
+        elif not np.isfinite(self.dual):  # a certificate needs a bound
+            self.solved(0.0)
         planes.age(self.options.idle)
         self.oracle_seconds += asked - began
         self.qp_seconds += time.perf_counter() - asked
@@ -262,29 +283,25 @@ class Run:
             )
         return Planes(dim, groups, limit)
 
-    def check(self, cut: Cut) -> None:
-        """No plane met before may lie above the function: then it is not convex, or a subgradient or a maximum was wrong."""
+    def check(self, cut: Cut, slopes: np.ndarray, offsets: np.ndarray) -> None:
+        """No plane may lie above the function at a known point: then it is not convex, or a subgradient or a maximum was wrong."""
         planes = self.planes
         assert planes is not None
-        if planes.size == 0:
-            return
-        offsets, here, model = (array[: planes.size] for array in (planes.offsets, planes.here, planes.model))
-        size = np.abs(offsets) + np.abs(here) + np.abs(cut.values[model])
-        over = offsets + here - cut.values[model] - WRONG * size
-        t = int(np.argmax(over))
-        if over[t] > 0.0:
-            where = "an earlier call" if planes.born[t] == AGGREGATE else f"call {planes.born[t]}"
-            part = "" if planes.n_models == 1 else f" of part {model[t]}"
-            raise ValueError(
-                f"The risk is not convex, or its subgradient is wrong: at call {self.passes} the value{part} is "
-                f"{cut.values[model[t]]:.9g}, but the plane from {where} says that it is at least {offsets[t] + here[t]:.9g}."
-            )
+        if planes.size > 0:
+            known = planes.offsets[: planes.size], planes.here[: planes.size], cut.values[planes.model[: planes.size]]
+            if (t := above(*known)) is not None:
+                origin = "an earlier call" if planes.born[t] == AGGREGATE else f"call {planes.born[t]}"
+                raise ValueError(broken(f"call {self.passes}", origin, *(float(array[t]) for array in known)))
+        if self.best_call:
+            known = offsets, slopes @ self.frame.inside(self.best_w), self.best_values
+            if (t := above(*known)) is not None:
+                raise ValueError(broken(f"call {self.best_call}", f"call {self.passes}", *(float(array[t]) for array in known)))
 
     def arrive(self, u: np.ndarray, values: np.ndarray) -> None:
         """The values of the risk at u are known: the objective, the best point, and whether alpha is to be adjusted."""
         value, last = 0.5 * float(u @ u) + float(values.sum()), self.value
         if value < self.best:
-            self.best, self.best_w, self.best_values = value, self.frame.outside(u), values
+            self.best, self.best_w, self.best_values, self.best_call = value, self.frame.outside(u), values, self.passes
         if self.reach == 0.0:
             length = float(np.linalg.norm(u))
             self.reach = self.options.max_step * (length if length > 0.0 else np.sqrt(2.0 * max(value, 0.0)) or 1.0)
