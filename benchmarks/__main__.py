@@ -1,9 +1,9 @@
-"""The command line: python -m benchmarks (fit | scaling | startup | structured | topk | all) [options]"""
+"""The command line: python -m benchmarks (fit | scaling | startup | structured | topk | bundle | all) [options]"""
 
 import argparse
 from pathlib import Path
 
-from . import fit, scaling, sequences, startup, structured, tagging, topk, traces
+from . import bundle, fit, scaling, sequences, startup, structured, tagging, topk, traces
 from .objectives import LOSSES
 from .report import RESULTS, Report
 from .solvers import SOLVERS
@@ -51,6 +51,10 @@ def parser() -> argparse.ArgumentParser:
     guesses.add_argument(
         "--part", nargs="+", choices=topk.PARTS, default=list(topk.PARTS), metavar="PART", help=", ".join(topk.PARTS)
     )
+    planes = commands.add_parser("bundle", parents=[common], help="bundle methods: iterations and time, as in their paper")
+    planes.add_argument(
+        "--part", nargs="+", choices=bundle.PARTS, default=list(bundle.PARTS), metavar="PART", help=", ".join(bundle.PARTS)
+    )
     whole = commands.add_parser("all", parents=[common], help="everything")
     whole.set_defaults(workload=list(COMPARED), loss=list(LOSSES), lam=None, solver=names)
     return top
@@ -81,6 +85,8 @@ def main() -> None:
         sequence_models(args if args.command == "structured" else parser().parse_args(["structured"]), args, report)
     if args.command in ("topk", "all"):
         topk.run(report, args.part if args.command == "topk" else topk.PARTS, args.quick, repeat, limit)
+    if args.command in ("bundle", "all"):
+        bundle.run(report, args.part if args.command == "bundle" else bundle.PARTS, args.quick, limit)
     if args.command in ("fit", "all"):
         chosen = [Workload(name, QUICK_ROWS if args.quick else None) for name in args.workload]
         everything = parser().parse_args(["all"])

@@ -406,7 +406,7 @@ def test_memory_is_capped():
     tight = clone(free).set_params(solver=mm.Bundle(n_models=2, memory=megabytes, idle=2)).fit(X, y)
     assert tight.certificate_.converged and tight.statistics_["most_planes"] <= 14 < free.statistics_["most_planes"]
     assert tight.statistics_["plane_megabytes"] <= megabytes and tight.statistics_["dropped_planes"] > 0
-    with pytest.raises(ValueError, match="memory=.* is too little"):
+    with pytest.raises(ValueError, match=r"memory=.* is too little"):
         clone(free).set_params(solver=mm.Bundle(n_models=2, memory=1e-3)).fit(X, y)
 
 
@@ -419,7 +419,9 @@ def test_starts():
     optimum = mm.DualCoordinate().solve(problem, Budget(tol=1e-6), History()).certificate.primal
     assert problem.primal(W) <= 1.1 * optimum < problem.primal(np.zeros_like(W))
     given = layout_of(problem).flat(W)
-    runs = [mm.Bundle(init=init).solve(problem, Budget(tol=1e-4), History()) for init in ("sgd", "zero", given, given.reshape(3, 5))]
+    runs = [
+        mm.Bundle(init=init).solve(problem, Budget(tol=1e-4), History()) for init in ("sgd", "zero", given, given.reshape(3, 5))
+    ]
     for run in runs:
         assert run.certificate.converged and run.certificate.primal == pytest.approx(optimum, rel=2e-4)
     assert runs[2].history[0].primal == pytest.approx(problem.primal(W), rel=1e-12)
@@ -540,5 +542,5 @@ def test_a_wrong_oracle_of_a_structure_is_found():
             return super().loss_augmented_decode(w, x, y_true) if not np.any(w) else (1 - y_true[0], 1 - y_true[1])
 
     X, y = bits()
-    with pytest.raises(ValueError, match="not convex, or its subgradient is wrong|loss_augmented_decode is wrong"):
+    with pytest.raises(ValueError, match=r"not convex, or its subgradient is wrong|loss_augmented_decode is wrong"):
         mm.StructuredSVM(Lazy(), 10.0, tol=1e-6, solver=mm.Bundle(init="zero")).fit(X, y)

@@ -78,9 +78,9 @@ class LinearSVM(Certified):
     def risk(self, X, y, sample_weight=None, n_groups: int = 1) -> Risk:
         """The losses alone, sum_i s_i loss_i(w), as a convex function for `maxmargin.minimize` or for a solver of your own.
 
-        risk(w) -> (value, subgradient), or values (P,) and subgradients (P, dim) for P = `n_groups` groups of samples. `risk.dim`
-        weights: one a feature and last the intercept's (unused without one), for several classes a row of them for each, flattened.
-        C, priors and signs are not part of it.
+        risk(w) -> (value, subgradient), or values (P,) and subgradients (P, dim) for P = `n_groups` groups of samples. It has
+        `risk.dim` weights: one a feature and last the intercept's (unused without one), for several classes a row of them for
+        each, flattened. C, priors and signs are not part of it.
         """
         model = clone(self).set_params(C=1.0)
         model._validate_params()
@@ -131,7 +131,7 @@ class LinearSVM(Certified):
         return Last(result.duals, result.w, self.C)
 
     def _start(self, problem, last: Last | None, same_losses: bool) -> dict[str, Any]:
-        """Where the solver may begin: the duals of an earlier run made feasible, or planes, which hold for their own data only."""
+        """Where the solver may begin: the duals of an earlier run made feasible, or planes, which hold for their own data."""
         if last is None or last.w.shape != problem.weight_shape:
             return {}
         if isinstance(last.duals, np.ndarray):

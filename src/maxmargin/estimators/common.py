@@ -21,7 +21,7 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         """Solve `problem`, telling callbacks and the user; `keep` sets the fitted attributes, `start` goes to the solver."""
         if self.keep_duals and not getattr(solver, "keeps_duals", True):
             raise ValueError(
-                f"keep_duals=True does not go with {type(solver).__name__}: it holds combinations of planes, no duals of samples. "
+                f"keep_duals=True does not go with {type(solver).__name__}, which holds planes and no duals of samples. "
                 "Use solver='dual_coordinate'."
             )
         self.history_ = History()

@@ -163,7 +163,8 @@ class StructuredSVM(Certified):
     def risk(self, X, y, sample_weight=None, n_groups: int = 1) -> Risk:
         """The losses alone, sum_i s_i loss_i(w), as a convex function for `maxmargin.minimize` or for a solver of your own.
 
-        risk(w) -> (value, subgradient), or values (P,) and subgradients (P, dim) for P = `n_groups` groups of samples; w is as `w_`.
+        risk(w) -> (value, subgradient), or values (P,) and subgradients (P, dim) for P = `n_groups` groups of samples; w is in
+        the order of `w_`.
         """
         self._validate_params()
         model = clone(self)
