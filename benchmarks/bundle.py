@@ -1,7 +1,7 @@
 """Bundle methods: iterations and time to a gap of 1 %, as in Table 2 of Uřičář and Franc (2012), and curves as in their Figure 3.
 
 Their lam is that of lam/2 ||w||^2 + sum of losses, so C = 1/lam. mnist is their first benchmark, the same data; segmented plates
-and landmarks are made here, after their second and third; words are ours. On mnist the path begins at lam = 10^4, and each variant
+and landmarks are made here, after their second and third; words are ours. On mnist the path begins at lam = 10^4, and a variant
 with a prox-term begins where the one before it on the path ended; the others begin anew, as there.
 """
 
@@ -51,10 +51,10 @@ VARIANTS: dict[str, Any] = {
     DUAL: mm.DualCoordinate(),
 }
 MEANING = """*iter*: calls of the risk, each one pass over the data (of `dual coordinate`: passes). *s*: processor seconds of one
-thread. *QP*: part of them in the quadratic program and the bookkeeping of planes. *planes*, *MB*: kept at the most, and their memory
-with that of their inner products. `Prox` begins with the previous weights of the path (words, plates, landmarks: ten passes of
-stochastic gradient descent), `planes` with the previous planes too, `dual coordinate` with the previous duals. `>`: not done within
-the limit."""
+thread. *QP*: part of them in the quadratic program and the bookkeeping of planes. *planes*, *MB*: kept at the most, and their
+memory with that of their inner products. `Prox` begins with the previous weights of the path (words, plates, landmarks: ten
+passes of stochastic gradient descent), `planes` with the previous planes too, `dual coordinate` with the previous duals. `>`: not
+done within the limit."""
 
 
 @dataclass(frozen=True)

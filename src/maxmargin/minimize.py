@@ -1,7 +1,7 @@
 """`minimize`: a user's own convex risk, with a certificate."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -150,7 +150,8 @@ def minimize(
         raise ValueError(f"dim is {dim}, but this risk has {risk.dim} weights.")
     lower, upper = _checked_bounds(bounds, int(dim))
     problem = RiskProblem(risk, int(dim), float(C), lower, upper)
-    return resolve(solver).solve(problem, Budget(float(tol), int(max_iter), max_time), History())
+    result = resolve(solver).solve(problem, Budget(float(tol), int(max_iter), max_time), History())
+    return replace(result, duals=None)  # planes may be large
 
 
 def _checked_bounds(bounds, dim: int) -> tuple[np.ndarray | None, np.ndarray | None]:

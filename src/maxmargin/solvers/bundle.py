@@ -66,7 +66,7 @@ class Bundle(BaseEstimator):
     """Bundle methods: BMRM, Prox-BMRM, P-BMRM and Prox-P-BMRM (Uřičář and Franc 2012), for every problem with a risk.
 
     An iteration is one pass over the data for the risk and its subgradient, on `n_jobs` threads, and a small quadratic program.
-    Serves all estimators, explicit problems and `maxmargin.minimize`; priors and signs too, but not signs under a full covariance.
+    Serves all estimators, explicit problems and `maxmargin.minimize`; priors and signs, but not signs under a full covariance.
 
     Parameters
     ----------
@@ -289,7 +289,7 @@ class Run:
         return Planes(dim, groups, limit)
 
     def check(self, cut: Cut, slopes: np.ndarray, offsets: np.ndarray) -> None:
-        """No plane may lie above the function at a known point: it is not convex then, or a subgradient or a maximum was wrong."""
+        """No plane may lie above the function where it is known: it is not convex then, or a subgradient or maximum was wrong."""
         planes = self.planes
         assert planes is not None
         if planes.size > 0:

@@ -4,7 +4,8 @@
 
 Blocks are visited in turn. Within one, mass moves from one entry to another, to the steepest entry from the one that promises
 most (second-order pairs, as SMO solvers choose them); the rest of the gradient is brought up to date once a visit. What is left
-to gain is known, sum over blocks of (largest slope - mean slope), and is the test for stopping. Where pairs make slow progress, a Newton step goes to the optimum of the face that the support spans, entries below zero left out.
+to gain is known, sum over blocks of (largest slope - mean slope), and is the test for stopping. Where pairs make slow progress,
+a Newton step goes to the optimum of the face that the support spans, entries below zero left out.
 """
 
 from typing import NamedTuple
