@@ -196,9 +196,9 @@ def parts_of(problem) -> int | None:
     return None if getattr(problem, "own_parts", False) else problem.n_examples
 
 
-def above(offsets: np.ndarray, products: np.ndarray, values: np.ndarray) -> int | None:
+def above(offsets: np.ndarray, products: np.ndarray, values: np.ndarray, objective: float) -> int | None:
     """The plane that lies farthest above the function, beyond what rounding explains; None if there is none."""
-    size = np.abs(offsets) + np.abs(products) + np.abs(values)
+    size = np.abs(offsets) + np.abs(products) + np.abs(values) + abs(objective)
     over = offsets + products - values - WRONG * size
     return int(np.argmax(over)) if np.any(over > 0.0) else None
 
@@ -292,14 +292,15 @@ class Run:
         """No plane may lie above the function where it is known: it is not convex then, or a subgradient or maximum was wrong."""
         planes = self.planes
         assert planes is not None
+        size = min(self.best, 0.5 * float(self.next @ self.next) + float(np.abs(cut.values).sum()))
         if planes.size > 0:
             known = planes.offsets[: planes.size], planes.here[: planes.size], cut.values[planes.model[: planes.size]]
-            if (t := above(*known)) is not None:
+            if (t := above(*known, size)) is not None:
                 origin = "an earlier call" if planes.born[t] == AGGREGATE else f"call {planes.born[t]}"
                 raise ValueError(broken(f"call {self.passes}", origin, *(float(array[t]) for array in known)))
         if self.best_call:
             known = offsets, slopes @ self.frame.inside(self.best_w), self.best_values
-            if (t := above(*known)) is not None:
+            if (t := above(*known, size)) is not None:
                 raise ValueError(broken(f"call {self.best_call}", f"call {self.passes}", *(float(array[t]) for array in known)))
 
     def arrive(self, u: np.ndarray, values: np.ndarray, promised: float = np.inf) -> None:
