@@ -29,7 +29,6 @@ class Regularizer:
     variance: np.ndarray | None = None
     lower: np.ndarray | None = None
 
-
     def start(self, shape) -> np.ndarray:
         """v with all duals at zero."""
         return np.zeros(shape) if self.mean is None else self.mean.copy()
