@@ -1,12 +1,25 @@
 """The command line: python -m benchmarks COMMAND [options], with COMMAND one of
 
-fit, scaling, startup, sources, structured, topk, multilabel, multilabel_kernel, all
+fit, scaling, startup, sources, structured, topk, multilabel, multilabel_kernel, bundle, all
 """
 
 import argparse
 from pathlib import Path
 
-from . import fit, multilabel, multilabel_kernel, scaling, sequences, sources, startup, structured, tagging, topk, traces
+from . import (
+    bundle,
+    fit,
+    multilabel,
+    multilabel_kernel,
+    scaling,
+    sequences,
+    sources,
+    startup,
+    structured,
+    tagging,
+    topk,
+    traces,
+)
 from .objectives import LOSSES
 from .report import RESULTS, Report
 from .solvers import SOLVERS
@@ -61,6 +74,10 @@ def parser() -> argparse.ArgumentParser:
     many = commands.add_parser("multilabel", parents=[common], help="multi-label models beside LIBLINEAR, and priors on labels")
     kinds = list(multilabel.PARTS)
     many.add_argument("--part", nargs="+", choices=kinds, default=kinds, metavar="PART", help=", ".join(kinds))
+    planes = commands.add_parser("bundle", parents=[common], help="bundle methods: iterations and time, as in their paper")
+    planes.add_argument(
+        "--part", nargs="+", choices=bundle.PARTS, default=list(bundle.PARTS), metavar="PART", help=", ".join(bundle.PARTS)
+    )
     whole = commands.add_parser("all", parents=[common], help="everything")
     whole.set_defaults(workload=list(COMPARED), loss=list(LOSSES), lam=None, solver=names)
     return top
@@ -98,6 +115,8 @@ def main() -> None:
         multilabel_kernel.run(report, parts, args.quick, repeat)
     if args.command in ("multilabel", "all"):
         multilabel.run(report, args.part if args.command == "multilabel" else multilabel.PARTS, args.quick, limit)
+    if args.command in ("bundle", "all"):
+        bundle.run(report, args.part if args.command == "bundle" else bundle.PARTS, args.quick, limit)
     if args.command in ("fit", "all"):
         chosen = [Workload(name, QUICK_ROWS if args.quick else None) for name in args.workload]
         everything = parser().parse_args(["all"])

@@ -11,14 +11,16 @@ from .estimators.topk import TopKSVMClassifier
 from .estimators.zero_shot import ZeroShotClassifier
 from .explicit import ExplicitProblem
 from .label_prior import label_correlation, prior_from_signatures
+from .minimize import minimize
 from .result import Certificate, History, Record, Result
 from .solve import solve
-from .solvers import DualCoordinate, ExponentiatedGradient, FrankWolfe, PartialLinearization
+from .solvers import Bundle, DualCoordinate, ExponentiatedGradient, FrankWolfe, PartialLinearization
 from .structures import Structure, StructureError, check_structure
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "Bundle",
     "Certificate",
     "DualCoordinate",
     "ExplicitProblem",
@@ -42,6 +44,7 @@ __all__ = [
     "check_structure",
     "datasets",
     "label_correlation",
+    "minimize",
     "open_source",
     "prior_from_signatures",
     "projections",

@@ -1,10 +1,12 @@
 """`solve`: the low-level generalised SVM, without an estimator."""
 
+from dataclasses import replace
 from numbers import Real
 
 import numpy as np
 from joblib import effective_n_jobs
 
+from .data.validate import numbers
 from .explicit import ExplicitProblem
 from .result import History, Result
 from .solvers import resolve
@@ -45,7 +47,8 @@ def solve(
     Returns
     -------
     Result
-        `w` (one weight a feature), `certificate`, `history`, `message`, `n_iter` and `duals` (one a row).
+        `w` (one weight a feature), `certificate`, `history`, `message`, `n_iter` and `duals` (one a row; None of `Bundle`,
+        which has planes in their place).
     """
     if not isinstance(problem, ExplicitProblem):
         raise TypeError(f"problem must be an ExplicitProblem, got {type(problem).__name__}.")
@@ -57,10 +60,11 @@ def solve(
     chosen = resolve(solver)
     bound = problem.bind(C)
     if duals is not None:
-        duals = np.asarray(duals, dtype=np.float64)
-        if duals.shape != bound.margin.shape or not np.all(np.isfinite(duals)):
+        duals = numbers("duals", duals)
+        if duals.shape != bound.margin.shape:
             raise ValueError(f"duals must be {bound.margin.size} finite numbers, one for each row of X.")
     budget = Budget(tol, max_iter, max_time, effective_n_jobs(n_jobs))
     result = chosen.solve(bound, budget, History(), seed=random_state, duals=duals)
     w = problem.weights_of(result.w)
-    return Result(w, result.certificate, result.history, result.message, result.n_iter, result.duals)
+    found = result.duals if isinstance(result.duals, np.ndarray) else None  # planes may be large, and start no other run
+    return replace(result, w=w, duals=found)

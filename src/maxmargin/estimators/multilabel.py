@@ -20,7 +20,7 @@ from ..losses.multilabel_squared_hinge import MultilabelSquaredHinge
 from ..multilabel_problem import MultilabelProblem
 from ..result import Result
 from ..solvers import resolve
-from .base import SPARSE_BELOW, LinearModel
+from .base import SPARSE_BELOW, Last, LinearModel
 from .multilabel_kernel import KERNELS, keep_kernel, kernel_problem, started
 
 LOSSES = {"hinge": MultilabelHinge, "squared_hinge": MultilabelSquaredHinge}
@@ -199,15 +199,14 @@ class MultilabelSVMClassifier(ClassifierMixin, LinearModel):
         check_is_fitted(self)
         return self._kernel_model.scores(validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False))
 
-    def _fit(self, X, y, sample_weight, last, mask=None):
+    def _fit(self, X, y, sample_weight, last: Last | None, mask=None) -> Last:
         self._validate_params()
         solver = resolve(self.solver)
         X, labels = self._checked_pair(X, y, mask)
         weight = np.ones(X.shape[0]) if sample_weight is None else self._checked_weight(sample_weight, X)
         problem = self._problem(X, labels, weight)
-        last = started(last, problem)
         self.classes_, self._form = np.arange(labels.columns.shape[1]), (labels.dtype, labels.sparse)
-        duals, weights = (None, None) if last is None else last
+        duals, weights = started(last, problem)
 
         def keep(result: Result) -> None:
             if isinstance(problem, KernelMultilabelProblem):
@@ -218,7 +217,7 @@ class MultilabelSVMClassifier(ClassifierMixin, LinearModel):
                 self._keep(result, problem.table(result.w))
 
         result = self._drive(solver, problem, keep, duals=duals, weights=weights)
-        return result.duals, result.w
+        return Last(result.duals, result.w, self.C)
 
     def _checked_pair(self, X, y, mask) -> tuple[np.ndarray, Checked]:
         if y is None:
@@ -260,7 +259,7 @@ class MultilabelSVMClassifier(ClassifierMixin, LinearModel):
         else:
             super()._keep(result, weights)
         if self.warm_start:
-            self._last = result.duals, result.w
+            self._last = Last(result.duals, result.w, self.C)
 
     def _shaped(self, coef, intercept):
         return coef, np.atleast_1d(intercept)

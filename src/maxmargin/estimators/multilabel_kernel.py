@@ -13,6 +13,7 @@ from ..kernels import MEGABYTE, cross, function_of, gamma_of, gram_of, squared_n
 from ..losses.hinge import Hinge
 from ..losses.squared_hinge import SquaredHinge
 from ..result import Result
+from .base import Last
 
 KERNELS = {"linear", "rbf", "poly", "sigmoid", "precomputed"}
 LOSSES = {"hinge": Hinge, "squared_hinge": SquaredHinge}
@@ -49,14 +50,13 @@ def pattern(matrix: sp.csc_array) -> np.ndarray:
     return result
 
 
-def started(last, problem):
+def started(last: Last | None, problem) -> tuple[Any, Any]:
     """Duals and weights of an earlier run that this problem can start from; None where it was of another kind or size."""
-    if last is None or last[0].shape != problem.dual_shape:
-        return None
-    duals, weights = last
-    if isinstance(problem, KernelMultilabelProblem) == sp.issparse(duals):
-        return None
-    return (problem.clipped(duals), None) if isinstance(problem, KernelMultilabelProblem) else (duals, weights)
+    if last is None or last.duals is None or last.duals.shape != problem.dual_shape:
+        return None, None
+    if isinstance(problem, KernelMultilabelProblem) == sp.issparse(last.duals):
+        return None, None
+    return (problem.clipped(last.duals), None) if isinstance(problem, KernelMultilabelProblem) else (last.duals, last.w)
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,6 @@ def keep_kernel(estimator, problem: KernelMultilabelProblem, result: Result, X) 
     support = None if isinstance(function, str) else X[estimator.support_]
     estimator._kernel_model = KernelModel(function, support, estimator.support_, mixed[estimator.support_], estimator.intercept_)
     if estimator.warm_start:
-        estimator._last = duals, None
+        estimator._last = Last(duals, None, estimator.C)
     else:
         estimator.__dict__.pop("_last", None)

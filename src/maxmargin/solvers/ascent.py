@@ -196,6 +196,7 @@ class Ascent(ABC):
     piece: int  # examples between two looks at the clock
     duals: Any
     walls: Any = None
+    exact = False
 
     def __init__(self, problem, duals: np.ndarray | None, options: Options):
         self.problem, self.options = problem, options
@@ -284,6 +285,12 @@ class Ascent(ABC):
             mean = lanes.convert(self.mean_sum, np.float64) / self.mean_count
             found.append(self.problem.feasible(self.problem.regularizer.mended(mean)))
         return found
+
+    def primal(self, w: np.ndarray, n_jobs: int) -> float:
+        return self.problem.primal(w, n_jobs)
+
+    def statistics(self) -> dict[str, float]:
+        return {}
 
     def wake(self) -> None:
         """Visit every example in the next pass. Who was visited in the last one stays known, for the extrapolation."""

@@ -330,6 +330,7 @@ class KernelAscent:
     """A run on one kernel problem: its duals, its scores and the rows in memory."""
 
     n_jobs = 1
+    exact = False
 
     def __init__(self, problem: KernelMultilabelProblem, duals: np.ndarray | None, options: Options):
         self.problem, self.options = problem, options
@@ -480,6 +481,12 @@ class KernelAscent:
 
     def candidates(self) -> list[Point]:
         return [Point(self.duals.copy(), self.scores.copy())]
+
+    def primal(self, point: Point, n_jobs: int) -> float:
+        return self.problem.primal(point, n_jobs)
+
+    def statistics(self) -> dict[str, float]:
+        return {}
 
     def exact_duals(self) -> np.ndarray:
         return self.duals.T.copy()

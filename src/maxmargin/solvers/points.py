@@ -15,7 +15,7 @@ def _(points):
 def fits(points: Any, data: Any, problem: StructuredProblem, solver) -> bool:
     """Whether these points, found on `data`, can start `solver` on this problem: of its kind, samples of the same shapes."""
     wanted = getattr(solver, "kind_of_points", None)
-    if wanted is None or kind_of(points) != wanted():
+    if wanted is None or points is None or kind_of(points) != wanted():
         return False
     if type(data) is not type(problem.data) or weight_shape(data) != problem.weight_shape:
         return False
