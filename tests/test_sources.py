@@ -1,6 +1,7 @@
 """Sources give the rows of their files, whatever the format, in every order, within a few blocks of memory; or a clear error."""
 
 import gzip
+import io
 import lzma
 import os
 import pickle
@@ -21,6 +22,7 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 import maxmargin as mm
 from maxmargin.data import block_cache, pieces
 from maxmargin.data.sources import Block, FileSource
+from maxmargin.data.text import reread
 from maxmargin.threads import read_ahead
 
 rng = np.random.default_rng(0)
@@ -665,6 +667,18 @@ def test_a_change_that_leaves_size_and_time(name, tmp_path):
 
     keep_time(tmp_path / f"x.{name}", change)
     refuse(lambda: list(source.blocks(0)), mm.SourceChangedError, "other data than in its first pass", "from row")
+
+
+def test_a_text_that_is_malformed_later_and_leaves_size_and_time(tmp_path):
+    source = MAKERS["svm"](tmp_path)
+    source.scan()
+    keep_time(tmp_path / "x.svm", lambda content: content.__setitem__(content.index(b":"), ord("x")))
+    refuse(lambda: list(source.blocks()), mm.SourceChangedError, "x.svm", "line 1", "first pass")
+
+
+def test_a_text_that_is_cut_off_while_it_is_read(tmp_path):
+    with pytest.raises(mm.SourceChangedError, match=r"x\.svm is shorter"):
+        list(reread(io.BytesIO(b"1 1:1\n1 "), [(0, 6, 0), (6, 6, 1)], tmp_path / "x.svm"))
 
 
 def test_a_file_that_changes_during_a_pass(tmp_path):

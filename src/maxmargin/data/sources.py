@@ -220,9 +220,12 @@ class FileSource(Source):
                 del piece
         except SourceChangedError:
             raise
-        except (OSError, ValueError):
+        except OSError:
             self.check_unchanged()  # the likely reason, if it holds
             raise
+        except ValueError as error:  # what the scan has read without one
+            self.check_unchanged()
+            raise SourceChangedError(f"{self} was fine in its first pass and is not now: {error}") from error
         if k < stop:
             raise self._differs(k)
 
