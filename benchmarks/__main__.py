@@ -94,7 +94,7 @@ def main() -> None:
         parts = args.part if args.command == "multilabel_kernel" else multilabel_kernel.PARTS
         multilabel_kernel.run(report, parts, args.quick, repeat)
     if args.command in ("multilabel", "all"):
-        multilabel.run(report, args.part if args.command == "multilabel" else multilabel.PARTS, args.quick, limit)
+        multilabel.run(report, args.part if args.command == "multilabel" else multilabel.PARTS, args.quick, limit, repeat)
     if args.command in ("fit", "all"):
         chosen = [Workload(name, QUICK_ROWS if args.quick else None) for name in args.workload]
         everything = parser().parse_args(["all"])
