@@ -161,13 +161,18 @@ def peers(report: Report, quick: bool, limit: float, repeat: int) -> None:
                 if below <= TOL or spent > limit:
                     break
             reached = below <= TOL
-            ratio = own / other
+            ratio, most = own / other, "" if reached else "< "
             cells = [figure(C), figure(own), str(model.n_iter_), f"{model.certificate_.relative_gap:.1e}"]
-            cells += [figure(other) if reached else f"> {figure(other)}", f"{setting:g}", f"{below:.1e}", figure(ratio, 2)]
+            cells += [
+                figure(other) if reached else f"> {figure(other)}",
+                f"{setting:g}",
+                f"{below:.1e}",
+                f"{most}{figure(ratio, 2)}",
+            ]
             lines.append([name, *cells])
             asked = "the third aimed for" if ratio <= THIRD else "no slower"
             holds = f"holds ({asked})" if ratio <= 1.0 and model.certificate_.converged else "FAILS"
-            verdicts.append(f"- {name}, C = {figure(C)}: {figure(ratio, 2)} of LIBLINEAR's time: {holds}.")
+            verdicts.append(f"- {name}, C = {figure(C)}: {most}{figure(ratio, 2)} of LIBLINEAR's time: {holds}.")
         # After each set, as the last ones are long.
         report.section("multilabel: peers", "\n\n".join([text, table(head, lines), "\n".join(verdicts)]))
 
