@@ -114,7 +114,7 @@ def main() -> None:
         parts = args.part if args.command == "multilabel_kernel" else multilabel_kernel.PARTS
         multilabel_kernel.run(report, parts, args.quick, repeat)
     if args.command in ("multilabel", "all"):
-        multilabel.run(report, args.part if args.command == "multilabel" else multilabel.PARTS, args.quick, limit)
+        multilabel.run(report, args.part if args.command == "multilabel" else multilabel.PARTS, args.quick, limit, repeat)
     if args.command in ("bundle", "all"):
         bundle.run(report, args.part if args.command == "bundle" else bundle.PARTS, args.quick, limit)
     if args.command in ("fit", "all"):

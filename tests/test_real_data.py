@@ -62,3 +62,22 @@ def test_mnist(data_dir, C):
     X, y = digits["X_train"][:3000].reshape(3000, -1) / 255.0, digits["y_train"][:3000].astype(np.int64)
     model = mm.SVMClassifier(C=C, tol=TOL, random_state=0)
     same_optimum(model, LinearSVC(C=C, multi_class="crammer_singer", tol=1e-4, max_iter=20_000, random_state=0), X, y)
+
+
+@pytest.mark.parametrize("name", ["yeast", "scene"])
+def test_labels_without_a_prior_are_those_of_one_vs_rest(data_dir, name):
+    """Every label is a LinearSVC at the same C."""
+    data = np.load(data_dir(name) / f"{name}.npz")
+    X, Y, C = data["X_train"].astype(np.float64), data["Y_train"].astype(np.int64), 0.1
+    model = mm.MultilabelSVMClassifier(C, tol=TOL, random_state=0).fit(X, Y)
+    theirs = 0.0
+    for label in Y.T:
+        other = LinearSVC(C=C, loss="hinge", tol=1e-4, max_iter=20_000, random_state=0).fit(X, label)
+        theirs += objective(other, X, label)
+    S = 2.0 * Y - 1.0
+    ours = 0.5 * np.sum(model.coef_**2) + 0.5 * np.sum(model.intercept_**2)
+    ours += C * np.maximum(1.0 - S * (X @ model.coef_.T + model.intercept_), 0.0).sum()
+    certificate = model.certificate_
+    assert certificate.converged and ours == pytest.approx(certificate.primal, rel=1e-9)
+    assert certificate.dual <= theirs
+    assert ours == pytest.approx(theirs, rel=2 * TOL)

@@ -56,8 +56,7 @@ class LabelGroup(RowProblem):
         part = self.kind(labels(*self.packed, self.cap, self.weight, self.margin, scale, dtype))
         if self.R is None:
             return part
-        R, pull = lanes.table(lanes.pack(self.R, dtype)), lanes.zeros_table(1, self.n_classes, dtype)
-        return Coupled(part, R, pull, lanes.zeros_table(1, 1, dtype))
+        return Coupled(part, lanes.table(lanes.pack(self.R, dtype)), lanes.zeros_table(1, 1, dtype))
 
 
 @dataclass(frozen=True)

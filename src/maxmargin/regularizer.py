@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from . import lanes
-from .data.rows import add, add_clipped, add_scaled, update, update_clipped
+from .data.rows import add, add_clipped, add_scaled, update, update_all, update_clipped
 from .jit import generic
 
 
@@ -28,6 +28,8 @@ class Regularizer:
     mean: np.ndarray | None = None
     variance: np.ndarray | None = None
     lower: np.ndarray | None = None
+
+    moves = 1  # rows that `move_row` needs: the change of the duals
 
     def start(self, shape) -> np.ndarray:
         """v with all duals at zero."""
@@ -47,7 +49,7 @@ class Regularizer:
         return 0.5 * self._inner(self._centred(w), self._centred(w))
 
     def mended(self, w: np.ndarray) -> np.ndarray:
-        """Weights that agree with each other to the last bit, from an average of those of a run."""
+        """Weights from an average of what `averaged` gives."""
         return w
 
     def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -65,6 +67,13 @@ class Regularizer:
         if self.lower is not None:
             centred = np.where(w > v, self._centred(w), centred)
         return 0.5 * self._inner(centred, centred) - float(np.vdot(w, r))
+
+    def loose(self, space: "Space") -> "Space":
+        """The weights to move when scores are asked for only after `tie`."""
+        return space
+
+    def tie(self, space: "Space") -> None:
+        """Make the weights agree after moves of what `loose` gave."""
 
     def _centred(self, w):
         return w if self.mean is None else w - self.mean
@@ -95,6 +104,7 @@ class Coupling:
     R: np.ndarray  # (labels, labels)
 
     mean = variance = lower = None  # there is no other prior beside it
+    moves = 2  # the change of the duals, and that times R: whoever makes a step has computed both
 
     def start(self, shape) -> np.ndarray:
         return np.zeros(shape)
@@ -109,8 +119,8 @@ class Coupling:
     def weights(self, both: np.ndarray) -> np.ndarray:
         return both
 
-    def mended(self, both: np.ndarray) -> np.ndarray:
-        return self.unclipped(both[0])
+    def mended(self, V: np.ndarray) -> np.ndarray:
+        return self.unclipped(V)
 
     def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return (2, *shape)
@@ -125,8 +135,14 @@ class Coupling:
         return -self.penalty(both)
 
     def space(self, both: np.ndarray, dtype) -> "Paired":
-        converted, R = lanes.convert(both, dtype), lanes.pack(self.R, dtype)
-        return Paired(converted, converted[0], converted[1], R, lanes.zeros_lanes(1, R.shape[1], dtype))
+        return Paired(lanes.convert(both[0], dtype), lanes.convert(both[1], dtype))
+
+    def loose(self, space: "Paired") -> "Free":
+        return Free(space.v)
+
+    def tie(self, space: "Paired") -> None:
+        count = len(self.R)
+        lanes.unpack(space.w, count)[...] = lanes.unpack(space.v, count) @ self.R.astype(space.v.dtype)
 
 
 class Free(NamedTuple):
@@ -148,36 +164,28 @@ class Shaped(NamedTuple):
 class Paired(NamedTuple):
     """Weights of coupled labels: v is what duals sum up to, w = v R is what scores use."""
 
-    both: np.ndarray  # v and w are its two halves
     v: np.ndarray
     w: np.ndarray
-    R: np.ndarray
-    pull: np.ndarray  # room for a row of labels
 
 
 Space = Free | Shaped | Paired
 
 
 def unclipped(space: Space) -> np.ndarray:
-    """v of any kind, and what follows it linearly."""
-    if isinstance(space, Paired):
-        return space.both
-    return space.v if isinstance(space, Shaped) else space.w
+    """v of any kind."""
+    return space.w if isinstance(space, Free) else space.v
 
 
 def averaged(space: Space) -> np.ndarray:
-    """The weights of which an average is a candidate too."""
-    return space.both if isinstance(space, Paired) else space.w
+    """What is averaged: see `mended`."""
+    return space.v if isinstance(space, Paired) else space.w
 
 
 def like(space: Space) -> Space:
     """A second set of weights beside `space`, under the same prior."""
-    if isinstance(space, Paired):
-        both = lanes.convert(space.both, space.both.dtype)
-        return space._replace(both=both, v=both[0], w=both[1])
-    if isinstance(space, Shaped):
-        return space._replace(v=lanes.convert(space.v, space.v.dtype), w=lanes.convert(space.w, space.w.dtype))
-    return Free(lanes.convert(space.w, space.w.dtype))
+    if isinstance(space, Free):
+        return Free(lanes.convert(space.w, space.w.dtype))
+    return space._replace(v=lanes.convert(space.v, space.v.dtype), w=lanes.convert(space.w, space.w.dtype))
 
 
 @generic
@@ -187,7 +195,7 @@ def move(space, X, i, t):
 
 @generic
 def move_row(space, X, i, change):
-    """Add x_i times a row of classes to the weights (a block problem)."""
+    """Add x_i times a row of classes to the weights (a block problem). Coupled weights take a second row: the first times R."""
 
 
 @generic
@@ -202,7 +210,7 @@ def quadratic(space):
 
 @generic
 def extrapolate(space, before, t, result):
-    """result = v + t (v - before), clipped where there are bounds."""
+    """result = v + t (v - before), clipped where there are bounds; coupled weights have to be tied after it."""
 
 
 @move.register(Free)
@@ -217,7 +225,7 @@ def _(space, X, i, t):
 
 @move_row.register(Free)
 def _(space, X, i, change):
-    update(X, i, change, space.w)
+    update(X, i, change, 0, space.w)
 
 
 @move_row.register(Shaped)
@@ -227,19 +235,8 @@ def _(space, X, i, change):
 
 @move_row.register(Paired)
 def _(space, X, i, change):
-    zero, width = lanes.zeros_like(change), change.shape[2]
-    for c in range(change.shape[1]):
-        lanes.store(space.pull, 0, c, zero)
-    for b in range(change.shape[1]):
-        if lanes.magnitude(lanes.load(change, 0, b)) > 0:
-            for k in range(width):
-                t = change[0, b, k]
-                if t != 0:
-                    for c in range(change.shape[1]):
-                        row = lanes.load(space.R, b * width + k, c)
-                        lanes.store(space.pull, 0, c, lanes.fma(lanes.load(space.pull, 0, c), t, row))
-    update(X, i, change, space.v)
-    update(X, i, space.pull, space.w)
+    update(X, i, change, 0, space.v)
+    update_all(X, i, change, 1, space.w)
 
 
 @spread.register(Free)
@@ -296,6 +293,6 @@ def _(space, before, t, result):
 
 @extrapolate.register(Paired)
 def _(space, before, t, result):
-    old, now, new = before.reshape(-1), space.both.reshape(-1), result.both.reshape(-1)
+    old, now, new = before.reshape(-1), space.v.reshape(-1), result.v.reshape(-1)
     for j in range(now.size):
         new[j] = now[j] + now.dtype.type(t) * (now[j] - old[j])

@@ -293,8 +293,28 @@ def squared_norms(X, variance, result):
 
 @jitable
 def scores(X, i, W, out):
-    """out[0, b, :] = sum_j x_ij W[j, b, :], three or two blocks of classes at a time: a row is read once for all of them"""
+    """out[0, b, :] = sum_j x_ij W[j, b, :], six, three or two blocks of classes at a time: a row is read once for all of them,
+    and no sum waits for itself"""
     b, blocks = 0, W.shape[1]
+    while blocks - b >= 6:
+        one, two, three = lanes.zeros_like(W), lanes.zeros_like(W), lanes.zeros_like(W)
+        four, five, six = lanes.zeros_like(W), lanes.zeros_like(W), lanes.zeros_like(W)
+        for k in range(first(X, i), last(X, i)):
+            x, j = value(X, i, k), column(X, i, k)
+            one = lanes.fma(one, x, lanes.load(W, j, b))
+            two = lanes.fma(two, x, lanes.load(W, j, b + 1))
+            three = lanes.fma(three, x, lanes.load(W, j, b + 2))
+            four = lanes.fma(four, x, lanes.load(W, j, b + 3))
+            five = lanes.fma(five, x, lanes.load(W, j, b + 4))
+            six = lanes.fma(six, x, lanes.load(W, j, b + 5))
+        x, j = X.bias, last_column(X)
+        lanes.store(out, 0, b, lanes.fma(one, x, lanes.load(W, j, b)))
+        lanes.store(out, 0, b + 1, lanes.fma(two, x, lanes.load(W, j, b + 1)))
+        lanes.store(out, 0, b + 2, lanes.fma(three, x, lanes.load(W, j, b + 2)))
+        lanes.store(out, 0, b + 3, lanes.fma(four, x, lanes.load(W, j, b + 3)))
+        lanes.store(out, 0, b + 4, lanes.fma(five, x, lanes.load(W, j, b + 4)))
+        lanes.store(out, 0, b + 5, lanes.fma(six, x, lanes.load(W, j, b + 5)))
+        b += 6
     while blocks - b > 4 or blocks - b == 3:
         one, two, three = lanes.zeros_like(W), lanes.zeros_like(W), lanes.zeros_like(W)
         for k in range(first(X, i), last(X, i)):
@@ -321,16 +341,45 @@ def scores(X, i, W, out):
 
 
 @jitable
-def update(X, i, change, W):
-    """W[j, b, :] += x_ij change[0, b, :], for the blocks of classes that change"""
+def update(X, i, change, row, W):
+    """W[j, b, :] += x_ij change[row, b, :], for the blocks of classes that change"""
     for b in range(W.shape[1]):
-        step = lanes.load(change, 0, b)
+        step = lanes.load(change, row, b)
         if lanes.magnitude(step) > 0:
             for k in range(first(X, i), last(X, i)):
                 j = column(X, i, k)
                 lanes.store(W, j, b, lanes.fma(lanes.load(W, j, b), value(X, i, k), step))
             j = last_column(X)
             lanes.store(W, j, b, lanes.fma(lanes.load(W, j, b), X.bias, step))
+
+
+@jitable
+def update_all(X, i, change, row, W):
+    """As `update`, for a row of which every block changes: four at a time"""
+    b, blocks = 0, W.shape[1]
+    while blocks - b >= 4:
+        one, two = lanes.load(change, row, b), lanes.load(change, row, b + 1)
+        three, four = lanes.load(change, row, b + 2), lanes.load(change, row, b + 3)
+        for k in range(first(X, i), last(X, i)):
+            x, j = value(X, i, k), column(X, i, k)
+            lanes.store(W, j, b, lanes.fma(lanes.load(W, j, b), x, one))
+            lanes.store(W, j, b + 1, lanes.fma(lanes.load(W, j, b + 1), x, two))
+            lanes.store(W, j, b + 2, lanes.fma(lanes.load(W, j, b + 2), x, three))
+            lanes.store(W, j, b + 3, lanes.fma(lanes.load(W, j, b + 3), x, four))
+        x, j = X.bias, last_column(X)
+        lanes.store(W, j, b, lanes.fma(lanes.load(W, j, b), x, one))
+        lanes.store(W, j, b + 1, lanes.fma(lanes.load(W, j, b + 1), x, two))
+        lanes.store(W, j, b + 2, lanes.fma(lanes.load(W, j, b + 2), x, three))
+        lanes.store(W, j, b + 3, lanes.fma(lanes.load(W, j, b + 3), x, four))
+        b += 4
+    while b < blocks:
+        one = lanes.load(change, row, b)
+        for k in range(first(X, i), last(X, i)):
+            j = column(X, i, k)
+            lanes.store(W, j, b, lanes.fma(lanes.load(W, j, b), value(X, i, k), one))
+        j = last_column(X)
+        lanes.store(W, j, b, lanes.fma(lanes.load(W, j, b), X.bias, one))
+        b += 1
 
 
 @jitable

@@ -201,11 +201,10 @@ def serve(kind) -> None:
 
 
 class Coupled(NamedTuple):
-    """A loss whose labels move each other's scores."""
+    """A loss whose labels move each other's scores. A step leaves in the second row of `change` the first times R."""
 
     each: Any  # the loss of a label
     R: lanes.Table  # (labels, labels)
-    pull: lanes.Table  # room for a row: the change of the duals times R
     step: lanes.Table  # room for a vector
 
 
@@ -231,19 +230,18 @@ def _(loss, i, duals, out):
 
 @row_step.register(Coupled)
 def _(loss, i, curvature, scores, duals, change, calm):
-    each, _, pull, _ = loss
+    each = loss.each
     share = share_of(each, i, scores, duals)
     if share <= calm:
         return share, False, 0.0
-    part, zero, moved = each.labels, lanes.zeros_like(scores.lanes), True
-    for b in range(pull.lanes.shape[1]):
-        lanes.store(pull.lanes, 0, b, zero)
+    part, gain = each.labels, lanes.zeros_like(scores.lanes)
+    for b in range(change.lanes.shape[1]):
         lanes.store(change.lanes, 0, b, lanes.load(duals.lanes, i, b))
+        lanes.store(change.lanes, 1, b, gain)
     sweeps = 0
-    while moved and sweeps < SWEEPS:
-        moved = sweep(loss, i, curvature, scores, duals)
+    while sweeps < SWEEPS and sweep(loss, i, curvature, scores, duals, change):
         sweeps += 1
-    gain, blocks = zero, part.signs.lanes.shape[1]
+    blocks = part.signs.lanes.shape[1]
     for byte in range(part.present.shape[1]):
         for p in range(blocks):
             b = byte * blocks + p
@@ -257,29 +255,31 @@ def _(loss, i, curvature, scores, duals, change, calm):
 
 
 @jitable
-def sweep(loss, i, curvature, scores, duals):
+def sweep(loss, i, curvature, scores, duals, change):
     """One exact step for each label in turn; returns whether any of them moved."""
-    each, R, pull, step = loss
+    each, R, step = loss
     part, moved = each.labels, False
     blocks, width = part.signs.lanes.shape[1], part.signs.lanes.shape[2]
     for byte in range(part.present.shape[1]):
         for p in range(blocks):
-            b = byte * blocks + p
+            b, k = byte * blocks + p, 0
             sign, cap, margin = asked(part, i, byte, p)
             curvatures = curve(part, curvature, b)
-            for k in range(width):
+            while k < width:
                 held = lanes.load(duals.lanes, i, b)
-                score = lanes.fma(lanes.load(scores.lanes, 0, b), curvature, lanes.load(pull.lanes, 0, b))
+                score = lanes.fma(lanes.load(scores.lanes, 0, b), curvature, lanes.load(change.lanes, 1, b))
                 slope = lanes.subtract(margin, lanes.multiply(sign, score))
                 new = lane_best(each, lanes.multiply(sign, held), slope, curvatures, cap)
                 move = lanes.subtract(lanes.multiply(sign, new), held)
                 if lanes.magnitude(move) == 0:
                     break
                 lanes.store(step.lanes, 0, 0, move)
-                t, j = step.flat[0, k], b * width + k
-                if t != 0:
-                    moved = True
+                while k < width and step.flat[0, k] == 0:  # a vector is good until one of its labels moves
+                    k += 1
+                if k < width:
+                    t, j, moved = step.flat[0, k], b * width + k, True
                     duals.flat[i, j] += t
-                    for c in range(pull.lanes.shape[1]):
-                        lanes.store(pull.lanes, 0, c, lanes.fma(lanes.load(pull.lanes, 0, c), t, lanes.load(R.lanes, j, c)))
+                    for c in range(change.lanes.shape[1]):
+                        lanes.store(change.lanes, 1, c, lanes.fma(lanes.load(change.lanes, 1, c), t, lanes.load(R.lanes, j, c)))
+                    k += 1
     return moved

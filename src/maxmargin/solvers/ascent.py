@@ -403,7 +403,8 @@ class BlockAscent(Accelerated):
         if duals is not None:
             self.duals.flat[:, :classes] = duals
             self.remember()
-        self.scores, self.change = (lanes.zeros_table(1, classes, self.dtype) for _ in range(2))
+        self.scores = lanes.zeros_table(1, classes, self.dtype)
+        self.change = lanes.zeros_table(self.problem.regularizer.moves, classes, self.dtype)
 
     def put_walls(self, count):
         return lanes.zeros_table(count, self.problem.n_classes, self.dtype)
@@ -423,8 +424,11 @@ class BlockAscent(Accelerated):
         self.before.lanes[...] = self.duals.lanes
 
     def reach(self, t):
-        scratch = self.change, t
-        return row_reach(self.problem.X, self.loss, self.other, self.duals, self.before, self.plan, self.passes - 1, scratch)
+        scratch, regularizer = (self.change, t), self.problem.regularizer
+        target = regularizer.loose(self.other)
+        gain = row_reach(self.problem.X, self.loss, target, self.duals, self.before, self.plan, self.passes - 1, scratch)
+        regularizer.tie(self.other)
+        return gain
 
     def take_back(self):
         row_return(self.duals, self.before, self.plan, self.passes - 1)

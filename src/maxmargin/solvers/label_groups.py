@@ -82,7 +82,8 @@ def solve_groups(
             start["duals"] = group.clipped(duals[:, groups[k]].toarray())
         share = None if left is None else left * min(budget.n_jobs, len(groups) - k) / (len(groups) - k)
         own = replace(budget, max_time=share, n_jobs=1 if len(groups) > 1 else budget.n_jobs, watch=watch)
-        found[k] = solver.solve(group, own, Page(ledger, k), seed=seed + k, average=average, **start)
+        result = solver.solve(group, own, Page(ledger, k), seed=seed + k, average=average, **start)
+        found[k] = replace(result, duals=sp.csc_array(result.duals))  # at once: a group's table is the largest there is
 
     with Interrupt() as interrupt:
         in_threads(work, range(len(groups)), budget.n_jobs)
@@ -107,13 +108,6 @@ def solve_groups(
 
 def assembled(problem: MultilabelProblem, found: list[Result | None]) -> sp.csc_array:
     """The duals of all groups as one CSC matrix; those that are zero take no room."""
-    n, count = problem.labels.shape
-    columns: list[np.ndarray] = [np.empty(0, np.int32)] * count
-    values: list[np.ndarray] = [np.empty(0)] * count
-    for which, result in zip(problem.groups, found, strict=True):
-        if result is not None:
-            for k, column in enumerate(which):
-                columns[column] = np.flatnonzero(result.duals[:, k]).astype(np.int32)
-                values[column] = result.duals[columns[column], k]
-    indptr = np.cumsum([0, *(len(rows) for rows in columns)])  # scipy widens the indices where this needs it
-    return sp.csc_array((np.concatenate(values), np.concatenate(columns), indptr), shape=(n, count))
+    n, groups = problem.n_examples, problem.groups
+    parts = [sp.csc_array((n, len(which))) if got is None else got.duals for which, got in zip(groups, found, strict=True)]
+    return sp.csc_array(sp.hstack(parts, format="csc")[:, np.argsort(np.concatenate(groups))])

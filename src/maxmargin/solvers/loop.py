@@ -20,6 +20,7 @@ from ..result import Certificate, History, Record, Result, relative
 
 PROMISE = 0.7  # the exact gap is about this part of the estimate, which is taken while the weights still move
 SELDOM = 20, 0.25  # an evaluation is made in any case after this many passes' worth of visits, or this part of all so far
+NEAR = 2.0, 4, 0.1  # the same where the estimate is within a factor of the target: it is often too high by as much
 STALLED = 0.95  # part of the last gap above which there was no progress
 FAR = 3.0  # a candidate whose gap is this many times the target says that the others are not there yet either
 APART = 0.5  # passes' worth of visits between two evaluations at least
@@ -120,8 +121,10 @@ def solve(run, budget: Budget, history: History) -> Result:
             elif run.passes >= budget.max_iter:
                 message = f"Stopped after max_iter={budget.max_iter} passes."
             since, total = (visits / max(run.problem.n_examples, 1) for visits in (run.visits - visits_then, run.visits))
-            promising = estimate * ratio <= budget.tol * abs(run.dual) and since >= APART
-            if message or run.exact or promising or since >= max(SELDOM[0], SELDOM[1] * total):
+            hoped, target = estimate * ratio, budget.tol * abs(run.dual)
+            promising = hoped <= target and since >= APART
+            rule = NEAR[1:] if hoped <= NEAR[0] * target else SELDOM
+            if message or run.exact or promising or since >= max(rule[0], rule[1] * total):
                 best.evaluate(run, budget, seconds, last=bool(message))
                 if message or relative(best.primal, best.dual) <= budget.tol:
                     break  # the duals stay those of the certificate
