@@ -104,14 +104,14 @@ def finish(function, products, left, right):
 
 
 @kernel
-def sparse_products(rows, columns, out):
-    """out[k, j] = <row k, x_j> for CSR rows and all x by their columns"""
+def sparse_products(rows, wanted, columns, out):
+    """out[k, j] = <row wanted[k], x_j> for CSR rows and all x by their columns"""
     data, indices, indptr = rows
     values, samples, starts = columns
     for k in range(out.shape[0]):
         for j in range(out.shape[1]):
             out[k, j] = 0.0
-        for p in range(indptr[k], indptr[k + 1]):
+        for p in range(indptr[wanted[k]], indptr[wanted[k] + 1]):
             x, c = np.float64(data[p]), indices[p]
             for r in range(starts[c], starts[c + 1]):
                 out[k, samples[r]] += x * np.float64(values[r])
@@ -175,7 +175,7 @@ class FunctionGram(Gram):
         room = lanes.aligned((wanted.size, -(-others.size // width) * width), np.float64)
         if sp.issparse(self.X):
             products = np.empty((wanted.size, self.n))
-            sparse_products(unsigned(self.X[wanted]), self.columns, products)
+            sparse_products(unsigned(self.X), wanted, self.columns, products)
             np.take(products, others, axis=1, out=room[:, : others.size], mode="clip")
         else:
             left = self.X[wanted].astype(np.float64, copy=False)

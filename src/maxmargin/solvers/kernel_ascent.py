@@ -33,10 +33,12 @@ from .dual_coordinate import begin
 
 COPY = 0.125  # part of the memory that copies may take
 FIRST, GROWTH = 0.25, 4  # part of the samples in the first round, and how much more of them each time
-REST = 0.02, 0.5  # the least and the most that a round may leave of the gap of a copy
+REST = 0.05, 0.03, 0.001  # the least that the first, second and later rounds should leave of the gap of a copy: early ones
+# lack samples or start from scores that are far off, and exactness is wasted on them
+MOST = 0.5  # and the most
 SLACK = 0.08  # slopes so small may change their sign within a round: these samples take part, if their rows are here
 FAR, SOON, NEAR = 0, 1, 2
-GOAL = 0.3  # a label is done when its gap is below this part of its share of the target
+GOAL = 0.6  # a label is done when its gap is below this part of its share of the target
 PATIENCE = 30  # steps a sample of a copy at the most
 LOOK = 64  # steps between two looks at the gap of a copy
 HUGE = 1e30  # stands for infinity where a product with zero must be zero
@@ -121,7 +123,8 @@ class Part(NamedTuple):
     """A label's problem on some samples in float32, scaled so that every curvature is one. Lane arrays but for the last two.
 
     slope: of the dual value; low, high: how far each dual may go yet; weight: of slope^2 in the gap of a squared loss;
-    moved: by how much each dual has moved; ready: whether its row of the matrix is there
+    scale: of each dual; gathered: a row on its way into the matrix; moved: by how much each dual has moved; ready: whether
+    its row of the matrix is there
     """
 
     matrix: np.ndarray
@@ -129,22 +132,26 @@ class Part(NamedTuple):
     low: np.ndarray
     high: np.ndarray
     weight: np.ndarray
+    scale: np.ndarray
+    gathered: np.ndarray
     moved: np.ndarray
     ready: np.ndarray
 
 
 @kernel
-def copy_part(loss, label, duals, scores, curvature, near, part, scale):
+def copy_part(loss, label, duals, scores, curvature, near, part):
     """Fill all of the part but its matrix, for the samples `near`."""
     n = curvature.size
-    slope, low, high, weight = (
+    slope, low, high, weight, scale, gathered = (
         part.slope[0].reshape(-1),
         part.low[0].reshape(-1),
         part.high[0].reshape(-1),
         part.weight[0].reshape(-1),
+        part.scale[0].reshape(-1),
+        part.gathered[0].reshape(-1),
     )
     for p in range(slope.size):
-        slope[p], low[p], high[p], weight[p] = 0.0, 0.0, 0.0, 0.0
+        slope[p], low[p], high[p], weight[p], scale[p], gathered[p] = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for p in range(near.size):
         i = np.int64(near[p])
         k = label * n + i
@@ -165,20 +172,24 @@ class Source(NamedTuple):
     table: np.ndarray
     places: np.ndarray
     near: np.ndarray
-    scale: np.ndarray
     factor: float
     constant: float
 
 
 @jitable
-def copy_row(source, p, out):
-    """Row p of the matrix of a part: copied when the sample first moves, as many never do."""
-    row, left = np.uint64(source.places[p]), source.factor * source.scale[p]
+def copy_row(source, p, part):
+    """Row p of the matrix of a part: copied when the sample first moves, as many never do.
+
+    First what is wanted of a row, then its scale: only the second step is one for vectors."""
+    row, out = np.uint64(source.places[p]), np.uint64(p)
+    gathered = part.gathered.reshape(-1)
     for q in range(source.near.size):
-        out[p, q] = (source.table[row, source.near[q]] + source.constant) * left * source.scale[q]
-    for q in range(source.near.size, out.shape[1]):
-        out[p, q] = 0.0
-    out[p, p] = 1.0
+        gathered[q] = source.table[row, source.near[q]]
+    zero, left = lanes.zeros_like(part.scale), source.factor * part.scale.reshape(-1)[p]
+    for b in range(np.uint64(part.scale.shape[1])):
+        value = lanes.fma(zero, left, lanes.shift(lanes.load(part.gathered, 0, b), source.constant))
+        lanes.store(part.matrix, out, b, lanes.multiply(value, lanes.load(part.scale, 0, b)))
+    part.matrix.reshape(part.matrix.shape[0], -1)[p, p] = 1.0
 
 
 @jitable
@@ -221,7 +232,7 @@ def optimise(part, source, rest, steps):
     count = source.near.size
     for p in range(count):
         part.moved[p], part.ready[p] = 0.0, False
-    copy_row(source, 0, part.matrix.reshape(part.matrix.shape[0], -1))
+    copy_row(source, 0, part)
     part.ready[0] = True
     slope, low, high, weight = (
         part.slope[0].reshape(-1),
@@ -248,7 +259,7 @@ def optimise(part, source, rest, steps):
             if gain > top:
                 top, j = gain, p
         if not part.ready[j]:
-            copy_row(source, j, matrix)
+            copy_row(source, j, part)
             part.ready[j] = True
         s, t = pair(slope[i], slope[j], matrix[i, j], (low[i], high[i]), (low[j], high[j]), free and i != j)
         part.moved[i] += s
@@ -273,10 +284,10 @@ def pair(gi, gj, k, box_i, box_j, both):
 
 
 @kernel
-def put_back(loss, label, duals, part, near, scales, change):
+def put_back(loss, label, duals, part, near, change):
     """Move the duals, exactly onto their bounds where the copy is there; change[near] holds the differences."""
     n = duals.shape[1]
-    low, high = part.low[0].reshape(-1), part.high[0].reshape(-1)
+    low, high, scale = part.low[0].reshape(-1), part.high[0].reshape(-1), part.scale[0].reshape(-1)
     for p in range(near.size):
         i = near[p]
         lowest, highest = bounds(loss, label * n + i)
@@ -288,7 +299,7 @@ def put_back(loss, label, duals, part, near, scales, change):
         elif high[p] == 0.0:
             new = highest
         else:
-            new = min(max(b + part.moved[p] * scales[p], lowest), highest)
+            new = min(max(b + part.moved[p] * scale[p], lowest), highest)
         change[i] = new - b
         duals[label, i] = new
 
@@ -300,7 +311,7 @@ class Desk:
         self.width = GROUP * lanes.width(np.float32)
         padded = -(-most // self.width) * self.width
         self.matrix = lanes.aligned((most * padded,), np.float32)
-        self.vectors = lanes.aligned((4, padded), np.float32)
+        self.vectors = lanes.aligned((6, padded), np.float32)
         self.moved, self.ready = np.zeros(most), np.zeros(most, bool)
 
     def part(self, size: int) -> Part:
@@ -308,9 +319,8 @@ class Desk:
         padded = -(-size // self.width) * self.width
         shape = -1, padded // lanes.width(np.float32), lanes.width(np.float32)
         vectors = [row[:padded].reshape(shape) for row in self.vectors]
-        slope, low, high, weight = vectors
         matrix = self.matrix[: size * padded].reshape(shape)
-        return Part(matrix, slope, low, high, weight, self.moved[:size], self.ready[:size])
+        return Part(matrix, *vectors, self.moved[:size], self.ready[:size])
 
 
 def batches(correlation: np.ndarray) -> list[np.ndarray]:
@@ -375,7 +385,7 @@ class KernelAscent:
         """What a round should leave of the gap of each label, as a part of it; one where the label is done."""
         goal = GOAL * self.options.tol * abs(self.dual) / self.problem.n_labels
         wanted = goal / np.maximum(self.gaps, TINY)
-        return np.where(wanted >= 1.0, 1.0, np.clip(wanted, *REST))
+        return np.where(wanted >= 1.0, 1.0, np.clip(wanted, REST[min(self.passes, len(REST) - 1)], MOST))
 
     def look(self) -> None:
         """Gaps and gains of all labels."""
@@ -401,14 +411,15 @@ class KernelAscent:
             for label in batch:
                 self.gaps[label] = self.survey(label)
         self.stale = True
-        chosen = self.choose(batch)
+        rest = self.rest[batch]
+        chosen = self.choose(batch[rest < 1.0])
         places = self.rows.need(np.flatnonzero(chosen))
         at = np.zeros(chosen.size, np.int64)
         at[chosen] = places
         change = np.zeros((batch.size, chosen.size))
 
         def work(k: int) -> int:
-            return self.climb(batch[k], chosen, at, self.rest[batch[k]], change[k])
+            return self.climb(batch[k], chosen, at, rest[k], change[k])
 
         self.steps += sum(in_threads(work, range(batch.size), self.n_jobs))
         self.add(batch, change)
@@ -417,7 +428,6 @@ class KernelAscent:
         """Whose rows to work on: all that are near in some label, as far as memory and the round allow.
 
         Where not all can be, half of them are new: those that gain most; the rest answer them."""
-        batch = batch[self.rest[batch] < 1.0]
         held = self.rows.held()
         near = np.any(self.near[batch] == NEAR, axis=0) | (np.any(self.near[batch] == SOON, axis=0) & held)
         limit = min(self.rows.capacity, self.allowed)
@@ -444,12 +454,12 @@ class KernelAscent:
         if near.size == 0:
             return 0
         desk = self.desks.get()
-        part, scale = desk.part(near.size), np.empty(near.size)
-        copy_part(problem.loss, label, self.duals, self.scores, curvature, near, part, scale)
+        part = desk.part(near.size)
+        copy_part(problem.loss, label, self.duals, self.scores, curvature, near, part)
         factor = float(problem.correlation[label, label])
-        source = Source(self.rows.table, at[near], near.view(np.uint64), scale, factor, problem.bias**2)
+        source = Source(self.rows.table, at[near], near.view(np.uint64), factor, problem.bias**2)
         steps = optimise(part, source, rest, PATIENCE * near.size)
-        put_back(problem.loss, label, self.duals, part, near, scale, change)
+        put_back(problem.loss, label, self.duals, part, near, change)
         self.desks.put(desk)
         return steps
 
