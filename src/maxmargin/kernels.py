@@ -382,6 +382,8 @@ class Rows:
         here = self.slot[wanted]
         self.used[here[here >= 0]] = self.now
         missing = wanted[here < 0]
+        if missing.size == 0:
+            return here
         places = np.sort(np.argsort(self.used, kind="stable")[: missing.size])
         gone = self.owner[places]
         self.slot[gone[gone >= 0]] = -1
@@ -395,8 +397,7 @@ class Rows:
         others = np.flatnonzero(self.slot < 0)
         held = np.flatnonzero(self.owner >= 0)
         found = self.gram.block(block, others)
-        places_of = [index.view(np.uint64) for index in (others, held, self.owner[held], block, places)]
-        fill_rows(found, self.table, *places_of)
+        fill_rows(found, self.table, *(index.view(np.uint64) for index in (others, held, self.owner[held], block, places)))
         self.owner[places], self.slot[block] = block, places
         self.computed += found.size
 
@@ -422,7 +423,7 @@ class Rows:
 
 @kernel
 def fill_rows(found, table, others, held, owners, block, places):
-    """table[places] = rows of `block`: `found` at the columns `others`; those of `owners` from the rows `held`, which are there."""
+    """table[places] = rows of `block`: `found` at the columns `others`, and the columns `owners` from the rows `held`."""
     for k in range(block.size):
         place = places[k]
         for c in range(others.size):

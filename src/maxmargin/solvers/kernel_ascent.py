@@ -80,7 +80,7 @@ def _(loss, k):
 
 
 class State(NamedTuple):
-    """Where the duals stand. curvature: of each dual alone; change: what a round has added to the duals; all (labels, samples)."""
+    """Where the duals stand; all (labels, samples). curvature: of each dual alone; change: what a round has added to them."""
 
     duals: np.ndarray
     scores: np.ndarray
@@ -355,7 +355,8 @@ class Desk:
         shape = -1, padded // lanes.width(np.float32), lanes.width(np.float32)
         vectors = [row[:padded].reshape(shape) for row in self.vectors]
         matrix = self.matrix[: size * padded].reshape(shape)
-        return Part(matrix, *vectors, self.moved[:size], self.ready[:size])
+        slope, low, high, weight, scale, gathered = vectors
+        return Part(matrix, slope, low, high, weight, scale, gathered, self.moved[:size], self.ready[:size])
 
 
 def batches(correlation: np.ndarray) -> list[np.ndarray]:
