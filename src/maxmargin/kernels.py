@@ -21,6 +21,7 @@ from .data.validate import check_norms
 from .jit import generic, kernel
 
 PIECE = 512  # columns of a piece: it stays in the cache of a core from the product to the last operation on it
+STRIP = 32  # rows that are written at a time where columns are copied into them: each lies in a page of memory of its own
 BLOCK = 128  # rows computed at a time
 FEW = 16  # samples that a user's function is asked for at a time where only the diagonal is wanted
 SPARSE_BELOW = 0.15  # dense data with fewer non-zeros than this are cheaper through their columns
@@ -104,14 +105,14 @@ def finish(function, products, left, right):
 
 
 @kernel
-def sparse_products(rows, columns, out):
-    """out[k, j] = <row k, x_j> for CSR rows and all x by their columns"""
+def sparse_products(rows, wanted, columns, out):
+    """out[k, j] = <row wanted[k], x_j> for CSR rows and all x by their columns"""
     data, indices, indptr = rows
     values, samples, starts = columns
     for k in range(out.shape[0]):
         for j in range(out.shape[1]):
             out[k, j] = 0.0
-        for p in range(indptr[k], indptr[k + 1]):
+        for p in range(indptr[wanted[k]], indptr[wanted[k] + 1]):
             x, c = np.float64(data[p]), indices[p]
             for r in range(starts[c], starts[c + 1]):
                 out[k, samples[r]] += x * np.float64(values[r])
@@ -121,6 +122,16 @@ def unsigned(matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Data, indices and pointers as kernels read them: numba leaves out its test for negative indices."""
     kind = np.dtype(f"u{matrix.indices.dtype.itemsize}")
     return matrix.data, matrix.indices.view(kind), matrix.indptr.view(kind)
+
+
+def listed(X: np.ndarray):
+    """Dense data by their non-zeros, if these are few; else as they are."""
+    there = (X != 0).reshape(-1)
+    if np.count_nonzero(there) >= SPARSE_BELOW * X.size:
+        return X
+    places = np.flatnonzero(there)
+    starts = np.searchsorted(places, np.arange(X.shape[0] + 1) * X.shape[1])
+    return sp.csr_matrix((X[there.reshape(X.shape)], places % X.shape[1], starts), X.shape)
 
 
 def squared_norms(X) -> np.ndarray:
@@ -154,8 +165,8 @@ class FunctionGram(Gram):
     """The matrix of a built-in kernel on the rows of X. Dense data that are mostly zeros are listed by their non-zeros."""
 
     def __init__(self, function, X):
-        if not sp.issparse(X) and X.size and np.count_nonzero(X) < SPARSE_BELOW * X.size:
-            X = sp.csr_matrix(X)
+        if not sp.issparse(X):
+            X = listed(X)
         self.function, self.X, self.n, self.definite = function, X, X.shape[0], function.definite
         self.norms = check_norms(squared_norms(X))
 
@@ -175,7 +186,7 @@ class FunctionGram(Gram):
         room = lanes.aligned((wanted.size, -(-others.size // width) * width), np.float64)
         if sp.issparse(self.X):
             products = np.empty((wanted.size, self.n))
-            sparse_products(unsigned(self.X[wanted]), self.columns, products)
+            sparse_products(unsigned(self.X), wanted, self.columns, products)
             np.take(products, others, axis=1, out=room[:, : others.size], mode="clip")
         else:
             left = self.X[wanted].astype(np.float64, copy=False)
@@ -371,6 +382,8 @@ class Rows:
         here = self.slot[wanted]
         self.used[here[here >= 0]] = self.now
         missing = wanted[here < 0]
+        if missing.size == 0:
+            return here
         places = np.sort(np.argsort(self.used, kind="stable")[: missing.size])
         gone = self.owner[places]
         self.slot[gone[gone >= 0]] = -1
@@ -384,7 +397,7 @@ class Rows:
         others = np.flatnonzero(self.slot < 0)
         held = np.flatnonzero(self.owner >= 0)
         found = self.gram.block(block, others)
-        fill_rows(found, others, self.table, (held, self.owner), block, places)
+        fill_rows(found, self.table, *(index.view(np.uint64) for index in (others, held, self.owner[held], block, places)))
         self.owner[places], self.slot[block] = block, places
         self.computed += found.size
 
@@ -409,14 +422,13 @@ class Rows:
 
 
 @kernel
-def fill_rows(found, others, table, holders, block, places):
-    """table[places] = rows of `block`: `found` at the columns `others`, the rest from the columns of rows that are there."""
-    held, owner = holders
+def fill_rows(found, table, others, held, owners, block, places):
+    """table[places] = rows of `block`: `found` at the columns `others`, and the columns `owners` from the rows `held`."""
     for k in range(block.size):
         place = places[k]
         for c in range(others.size):
             table[place, others[c]] = found[k, c]
-    for h in range(held.size):
-        column = owner[held[h]]
-        for k in range(block.size):
-            table[places[k], column] = table[held[h], block[k]]
+    for first in range(0, block.size, STRIP):
+        for h in range(held.size):
+            for k in range(first, min(first + STRIP, block.size)):
+                table[places[k], owners[h]] = table[held[h], block[k]]

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import lanes
-from ..jit import generic, jitable, kernel
+from ..jit import generic, jitable, jitable_call, kernel
 from ..kernel_problem import KernelMultilabelProblem, Point
 from ..kernels import BLOCK, Rows, indefinite
 from ..losses.base import reward, value
@@ -33,10 +33,12 @@ from .dual_coordinate import begin
 
 COPY = 0.125  # part of the memory that copies may take
 FIRST, GROWTH = 0.25, 4  # part of the samples in the first round, and how much more of them each time
-REST = 0.02, 0.5  # the least and the most that a round may leave of the gap of a copy
+REST, LATER = 0.05, 0.001  # the least that a round should leave of the gap of a copy; the second one from the third round on
+# (the first lacks samples, the second starts from scores that are far off: exactness would be wasted on them)
+MOST = 0.5  # and the most
 SLACK = 0.08  # slopes so small may change their sign within a round: these samples take part, if their rows are here
 FAR, SOON, NEAR = 0, 1, 2
-GOAL = 0.3  # a label is done when its gap is below this part of its share of the target
+GOAL = 0.6  # a label is done when its gap is below this part of its share of the target
 PATIENCE = 30  # steps a sample of a copy at the most
 LOOK = 64  # steps between two looks at the gap of a copy
 HUGE = 1e30  # stands for infinity where a product with zero must be zero
@@ -77,19 +79,45 @@ def _(loss, k):
     return 0.5 / loss.cap[k] if loss.cap[k] > 0.0 else 0.0
 
 
+class State(NamedTuple):
+    """Where the duals stand; all (labels, samples). curvature: of each dual alone; change: what a round has added to them."""
+
+    duals: np.ndarray
+    scores: np.ndarray
+    curvature: np.ndarray
+    change: np.ndarray
+
+
+class View(NamedTuple):
+    """What a survey finds; (labels, samples), and gaps by label.
+
+    gains: of a step of each dual alone; near: NEAR where it can gain or go along inside its box, SOON where it may before long
+    """
+
+    near: np.ndarray
+    gains: np.ndarray
+    gaps: np.ndarray
+
+
 @kernel
-def survey(loss, label, duals, scores, curvature, near, gains, slack):
-    """The gap of one label. gains: of a step of each dual alone; near: NEAR where it can gain or go along inside its
-    box, SOON where it may do so before long."""
-    n = curvature.size
+def survey(loss, labels, state, view, slack):
+    for label in labels:
+        view.gaps[label] = survey_label(loss, label, state, view, slack)
+
+
+@jitable_call
+def survey_label(loss, label, state, view, slack):
+    """Returns the gap of the label."""
+    n = state.duals.shape[1]
+    near, gains = view.near[label], view.gains[label]
     gap = 0.0
     for i in range(n):
         k = label * n + i
-        b, s = duals[label, i], scores[label, i]
+        b, s = state.duals[label, i], state.scores[label, i]
         low, high = bounds(loss, k)
         soft = softness(loss, k)
         slope = loss.sign[k] * loss.margin[k] - s - soft * b
-        h = curvature[i] + soft
+        h = state.curvature[label, i] + soft
         if h > 0.0:
             d = min(max(slope / h, low - b), high - b)
         else:
@@ -105,23 +133,24 @@ def survey(loss, label, duals, scores, curvature, near, gains, slack):
 
 
 @kernel
-def settle(loss, label, duals, scores, curvature, change):
-    """Duals that move no score of their own sit at the bound that their slope points to; differences go into `change`."""
-    n = curvature.size
+def settle(loss, label, state):
+    """Duals that move no score of their own sit at the bound that their slope points to."""
+    n = state.duals.shape[1]
     for i in range(n):
         k = label * n + i
-        if curvature[i] + softness(loss, k) <= 0.0:
+        if state.curvature[label, i] + softness(loss, k) <= 0.0:
             low, high = bounds(loss, k)
-            slope = loss.sign[k] * loss.margin[k] - scores[label, i]
-            new = high if slope > 0.0 else low if slope < 0.0 else duals[label, i]
-            change[i], duals[label, i] = new - duals[label, i], new
+            slope, old = loss.sign[k] * loss.margin[k] - state.scores[label, i], state.duals[label, i]
+            new = high if slope > 0.0 else low if slope < 0.0 else old
+            state.change[label, i], state.duals[label, i] = new - old, new
 
 
 class Part(NamedTuple):
     """A label's problem on some samples in float32, scaled so that every curvature is one. Lane arrays but for the last two.
 
     slope: of the dual value; low, high: how far each dual may go yet; weight: of slope^2 in the gap of a squared loss;
-    moved: by how much each dual has moved; ready: whether its row of the matrix is there
+    scale: of each dual; gathered: a row on its way into the matrix; moved: by how much each dual has moved; ready: whether
+    its row of the matrix is there
     """
 
     matrix: np.ndarray
@@ -129,34 +158,38 @@ class Part(NamedTuple):
     low: np.ndarray
     high: np.ndarray
     weight: np.ndarray
+    scale: np.ndarray
+    gathered: np.ndarray
     moved: np.ndarray
     ready: np.ndarray
 
 
-@kernel
-def copy_part(loss, label, duals, scores, curvature, near, part, scale):
+@jitable_call
+def copy_part(loss, label, state, near, part):
     """Fill all of the part but its matrix, for the samples `near`."""
-    n = curvature.size
-    slope, low, high, weight = (
+    n = state.duals.shape[1]
+    slope, low, high, weight, scale, gathered = (
         part.slope[0].reshape(-1),
         part.low[0].reshape(-1),
         part.high[0].reshape(-1),
         part.weight[0].reshape(-1),
+        part.scale[0].reshape(-1),
+        part.gathered[0].reshape(-1),
     )
     for p in range(slope.size):
-        slope[p], low[p], high[p], weight[p] = 0.0, 0.0, 0.0, 0.0
+        slope[p], low[p], high[p], weight[p], scale[p], gathered[p] = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for p in range(near.size):
         i = np.int64(near[p])
         k = label * n + i
         lowest, highest = bounds(loss, k)
         soft = softness(loss, k)
-        root = np.sqrt(curvature[i] + soft)
-        b = duals[label, i]
+        root = np.sqrt(state.curvature[label, i] + soft)
+        b = state.duals[label, i]
         scale[p] = 1.0 / root
-        slope[p] = (loss.sign[k] * loss.margin[k] - scores[label, i] - soft * b) / root
+        slope[p] = (loss.sign[k] * loss.margin[k] - state.scores[label, i] - soft * b) / root
         low[p] = max((lowest - b) * root, -HUGE)
         high[p] = min((highest - b) * root, HUGE)
-        weight[p] = loss.cap[k] * (curvature[i] + soft) if soft > 0.0 else HUGE
+        weight[p] = loss.cap[k] * root * root if soft > 0.0 else HUGE
 
 
 class Source(NamedTuple):
@@ -165,20 +198,24 @@ class Source(NamedTuple):
     table: np.ndarray
     places: np.ndarray
     near: np.ndarray
-    scale: np.ndarray
     factor: float
     constant: float
 
 
 @jitable
-def copy_row(source, p, out):
-    """Row p of the matrix of a part: copied when the sample first moves, as many never do."""
-    row, left = np.uint64(source.places[p]), source.factor * source.scale[p]
+def copy_row(source, p, part):
+    """Row p of the matrix of a part: copied when the sample first moves, as many never do.
+
+    First what is wanted of a row, then its scale: only the second step is one for vectors."""
+    row, out = np.uint64(source.places[p]), np.uint64(p)
+    gathered = part.gathered.reshape(-1)
     for q in range(source.near.size):
-        out[p, q] = (source.table[row, source.near[q]] + source.constant) * left * source.scale[q]
-    for q in range(source.near.size, out.shape[1]):
-        out[p, q] = 0.0
-    out[p, p] = 1.0
+        gathered[q] = source.table[row, source.near[q]]
+    zero, left = lanes.zeros_like(part.scale), source.factor * part.scale.reshape(-1)[p]
+    for b in range(np.uint64(part.scale.shape[1])):
+        value = lanes.fma(zero, left, lanes.shift(lanes.load(part.gathered, 0, b), source.constant))
+        lanes.store(part.matrix, out, b, lanes.multiply(value, lanes.load(part.scale, 0, b)))
+    part.matrix.reshape(part.matrix.shape[0], -1)[p, p] = 1.0
 
 
 @jitable
@@ -216,12 +253,22 @@ def sweep(part, i, s, j, t):
 
 
 @kernel
-def optimise(part, source, rest, steps):
-    """SMO on a copy until its gap is this part of what it was; returns the number of steps."""
+def climb(loss, label, state, part, source, rest):
+    """SMO for one label on some samples until their gap is this part of what it was; returns the number of steps."""
+    copy_part(loss, label, state, source.near, part)
+    steps = optimise(part, source, rest)
+    put_back(loss, label, state, source.near, part)
+    return steps
+
+
+@jitable_call
+def optimise(part, source, rest):
+    """Moves of the duals of a part."""
     count = source.near.size
+    steps = PATIENCE * count
     for p in range(count):
         part.moved[p], part.ready[p] = 0.0, False
-    copy_row(source, 0, part.matrix.reshape(part.matrix.shape[0], -1))
+    copy_row(source, 0, part)
     part.ready[0] = True
     slope, low, high, weight = (
         part.slope[0].reshape(-1),
@@ -248,7 +295,7 @@ def optimise(part, source, rest, steps):
             if gain > top:
                 top, j = gain, p
         if not part.ready[j]:
-            copy_row(source, j, matrix)
+            copy_row(source, j, part)
             part.ready[j] = True
         s, t = pair(slope[i], slope[j], matrix[i, j], (low[i], high[i]), (low[j], high[j]), free and i != j)
         part.moved[i] += s
@@ -272,15 +319,15 @@ def pair(gi, gj, k, box_i, box_j, both):
     return 0.0, alone
 
 
-@kernel
-def put_back(loss, label, duals, part, near, scales, change):
-    """Move the duals, exactly onto their bounds where the copy is there; change[near] holds the differences."""
-    n = duals.shape[1]
-    low, high = part.low[0].reshape(-1), part.high[0].reshape(-1)
+@jitable_call
+def put_back(loss, label, state, near, part):
+    """Move the duals, exactly onto their bounds where the copy is there."""
+    n = state.duals.shape[1]
+    low, high, scale = part.low[0].reshape(-1), part.high[0].reshape(-1), part.scale[0].reshape(-1)
     for p in range(near.size):
-        i = near[p]
+        i = np.int64(near[p])
         lowest, highest = bounds(loss, label * n + i)
-        b = duals[label, i]
+        b = state.duals[label, i]
         if part.moved[p] == 0.0:
             continue
         if low[p] == 0.0:
@@ -288,9 +335,8 @@ def put_back(loss, label, duals, part, near, scales, change):
         elif high[p] == 0.0:
             new = highest
         else:
-            new = min(max(b + part.moved[p] * scales[p], lowest), highest)
-        change[i] = new - b
-        duals[label, i] = new
+            new = min(max(b + part.moved[p] * scale[p], lowest), highest)
+        state.change[label, i], state.duals[label, i] = new - b, new
 
 
 class Desk:
@@ -300,7 +346,7 @@ class Desk:
         self.width = GROUP * lanes.width(np.float32)
         padded = -(-most // self.width) * self.width
         self.matrix = lanes.aligned((most * padded,), np.float32)
-        self.vectors = lanes.aligned((4, padded), np.float32)
+        self.vectors = lanes.aligned((6, padded), np.float32)
         self.moved, self.ready = np.zeros(most), np.zeros(most, bool)
 
     def part(self, size: int) -> Part:
@@ -308,9 +354,9 @@ class Desk:
         padded = -(-size // self.width) * self.width
         shape = -1, padded // lanes.width(np.float32), lanes.width(np.float32)
         vectors = [row[:padded].reshape(shape) for row in self.vectors]
-        slope, low, high, weight = vectors
         matrix = self.matrix[: size * padded].reshape(shape)
-        return Part(matrix, slope, low, high, weight, self.moved[:size], self.ready[:size])
+        slope, low, high, weight, scale, gathered = vectors
+        return Part(matrix, slope, low, high, weight, scale, gathered, self.moved[:size], self.ready[:size])
 
 
 def batches(correlation: np.ndarray) -> list[np.ndarray]:
@@ -341,17 +387,18 @@ class KernelAscent:
         self.rows = Rows(problem.gram, int((1.0 - COPY) * problem.room))
         self.batches = batches(problem.correlation)
         diagonal = problem.gram.diagonal() + problem.bias**2
-        self.curvature = np.maximum(np.diag(problem.correlation)[:, None] * diagonal, 0.0)
-        self.flat = np.any(self.curvature <= 0.0, axis=1)
-        self.near, self.gains = np.zeros((labels, n), np.uint8), np.zeros((labels, n))
+        curvature = np.maximum(np.diag(problem.correlation)[:, None] * diagonal, 0.0)
+        self.flat = np.any(curvature <= 0.0, axis=1)
         self.order = np.random.default_rng(options.seed).permutation(n)  # who comes first among equals
         self.duals = np.zeros((labels, n)) if duals is None else np.array(duals.T, order="C")
         self.scores = np.zeros((labels, n))
+        self.state = State(self.duals, self.scores, curvature, np.zeros((labels, n)))
+        self.view = View(np.zeros((labels, n), np.uint8), np.zeros((labels, n)), np.zeros(labels))
         self.dual = 0.0
         self.allowed = max(4 * BLOCK, int(FIRST * n))
         if duals is not None:
             self.add(np.arange(labels), self.duals)
-        self.look()
+        self.look(np.arange(labels))
 
     @cached_property
     def desks(self) -> "SimpleQueue[Desk]":
@@ -366,64 +413,58 @@ class KernelAscent:
         """The number of samples that a copy can hold."""
         return max(1, min(self.problem.n_examples, int(np.sqrt(COPY * self.problem.room / 4 / self.n_jobs)) - MARGIN))
 
-    def survey(self, label: int) -> float:
-        row = self.curvature[label], self.near[label], self.gains[label]
-        return survey(self.problem.loss, label, self.duals, self.scores, *row, SLACK if self.passes else 0.0)
-
     @property
     def rest(self) -> np.ndarray:
         """What a round should leave of the gap of each label, as a part of it; one where the label is done."""
         goal = GOAL * self.options.tol * abs(self.dual) / self.problem.n_labels
-        wanted = goal / np.maximum(self.gaps, TINY)
-        return np.where(wanted >= 1.0, 1.0, np.clip(wanted, *REST))
+        wanted = goal / np.maximum(self.view.gaps, TINY)
+        return np.where(wanted >= 1.0, 1.0, np.clip(wanted, REST if self.passes < 2 else LATER, MOST))
 
-    def look(self) -> None:
-        """Gaps and gains of all labels."""
-        self.gaps = np.array([self.survey(label) for label in range(self.problem.n_labels)])
-        self.stale = False
+    def look(self, labels: np.ndarray) -> None:
+        """Gaps and gains of these labels."""
+        survey(self.problem.loss, labels, self.state, self.view, SLACK if self.passes else 0.0)
 
     def advance(self, stop: Callable[[], bool]) -> float:
         """One round; returns the gap."""
-        for batch in self.batches:
+        for k, batch in enumerate(self.batches):
             if stop():
                 break
+            if k:  # the batches before have changed its scores
+                self.look(batch)
             self.improve(batch)
         self.allowed *= GROWTH
         self.passes += 1
         self.visits += self.problem.n_examples
-        self.look()
+        self.look(np.arange(self.problem.n_labels))
         self.dual = self.problem.dual(Point(self.duals, self.scores))
-        return float(self.gaps.sum())
+        return float(self.view.gaps.sum())
 
     def improve(self, batch: np.ndarray) -> None:
         """Better duals for these labels, then scores to match."""
-        if self.stale:
-            for label in batch:
-                self.gaps[label] = self.survey(label)
-        self.stale = True
-        chosen = self.choose(batch)
+        rest = self.rest[batch]
+        chosen = self.choose(batch[rest < 1.0])
         places = self.rows.need(np.flatnonzero(chosen))
         at = np.zeros(chosen.size, np.int64)
         at[chosen] = places
-        change = np.zeros((batch.size, chosen.size))
+        self.state.change[batch] = 0.0
 
         def work(k: int) -> int:
-            return self.climb(batch[k], chosen, at, self.rest[batch[k]], change[k])
+            return self.climb(batch[k], chosen, at, rest[k])
 
         self.steps += sum(in_threads(work, range(batch.size), self.n_jobs))
-        self.add(batch, change)
+        self.add(batch, self.state.change[batch])
 
     def choose(self, batch: np.ndarray) -> np.ndarray:
         """Whose rows to work on: all that are near in some label, as far as memory and the round allow.
 
         Where not all can be, half of them are new: those that gain most; the rest answer them."""
-        batch = batch[self.rest[batch] < 1.0]
         held = self.rows.held()
-        near = np.any(self.near[batch] == NEAR, axis=0) | (np.any(self.near[batch] == SOON, axis=0) & held)
+        kinds = self.view.near[batch]
+        near = np.any(kinds == NEAR, axis=0) | (np.any(kinds == SOON, axis=0) & held)
         limit = min(self.rows.capacity, self.allowed)
         if np.count_nonzero(near) <= limit:
             return near
-        gain = self.gains[batch].sum(axis=0)
+        gain = self.view.gains[batch].sum(axis=0)
         chosen = np.zeros(near.size, bool)
         ranked = self.order[np.argsort(-gain[self.order], kind="stable")]
         ranked = ranked[near[ranked]]
@@ -433,23 +474,22 @@ class KernelAscent:
         chosen[ranked[held][: limit - fresh.size]] = True
         return chosen
 
-    def climb(self, label: int, chosen: np.ndarray, at: np.ndarray, rest: float, change: np.ndarray) -> int:
+    def climb(self, label: int, chosen: np.ndarray, at: np.ndarray, rest: float) -> int:
         """SMO for one label on its samples among the chosen."""
-        problem, curvature = self.problem, self.curvature[label]
+        problem = self.problem
         if self.flat[label]:
-            settle(problem.loss, label, self.duals, self.scores, curvature, change)
-        near = np.flatnonzero((self.near[label] != FAR) & chosen) if rest < 1.0 else np.empty(0, np.int64)
+            settle(problem.loss, label, self.state)
+        if rest >= 1.0:
+            return 0
+        near = np.flatnonzero((self.view.near[label] != FAR) & chosen)
         if near.size > self.most:
-            near = np.sort(near[np.argsort(-self.gains[label, near], kind="stable")[: self.most]])
+            near = np.sort(near[np.argsort(-self.view.gains[label, near], kind="stable")[: self.most]])
         if near.size == 0:
             return 0
         desk = self.desks.get()
-        part, scale = desk.part(near.size), np.empty(near.size)
-        copy_part(problem.loss, label, self.duals, self.scores, curvature, near, part, scale)
         factor = float(problem.correlation[label, label])
-        source = Source(self.rows.table, at[near], near.view(np.uint64), scale, factor, problem.bias**2)
-        steps = optimise(part, source, rest, PATIENCE * near.size)
-        put_back(problem.loss, label, self.duals, part, near, scale, change)
+        source = Source(self.rows.table, at[near], near.view(np.uint64), factor, problem.bias**2)
+        steps = climb(problem.loss, label, self.state, desk.part(near.size), source, rest)
         self.desks.put(desk)
         return steps
 
