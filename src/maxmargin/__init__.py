@@ -3,6 +3,8 @@
 from . import datasets, projections, structures
 from .callbacks import Progress
 from .estimators.classifier import SVMClassifier
+from .estimators.latent import LatentSVMClassifier
+from .estimators.latent_structured import LatentStructuredSVM
 from .estimators.multilabel import MultilabelSVMClassifier
 from .estimators.regressor import SVMRegressor
 from .estimators.structured import StructuredSVM
@@ -13,7 +15,7 @@ from .label_prior import label_correlation, prior_from_signatures
 from .result import Certificate, History, Record, Result
 from .solve import solve
 from .solvers import DualCoordinate, ExponentiatedGradient, FrankWolfe, PartialLinearization
-from .structures import Structure, StructureError, check_structure
+from .structures import LatentStructure, Structure, StructureError, check_structure
 
 __version__ = "0.1.0.dev0"
 
@@ -24,6 +26,9 @@ __all__ = [
     "ExponentiatedGradient",
     "FrankWolfe",
     "History",
+    "LatentSVMClassifier",
+    "LatentStructure",
+    "LatentStructuredSVM",
     "MultilabelSVMClassifier",
     "PartialLinearization",
     "Progress",

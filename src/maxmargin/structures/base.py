@@ -287,6 +287,13 @@ def copied(points) -> Any:
 
 
 @singledispatch
+def follow(points, before, after) -> Any:
+    """These points of `before` as points of `after`, the same samples with other true outputs: mass on an old true output goes to
+    the new one. None where nobody knows how."""
+    return None
+
+
+@singledispatch
 def blend(points, others, gamma: float) -> None:
     """points += gamma (others - points), for all samples at once"""
     for table, other in zip(points, others, strict=True):
