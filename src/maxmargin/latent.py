@@ -71,15 +71,15 @@ class BagProblem(LatentProblem):
             return np.asarray(init, np.int64)
         if init == "first":
             return np.zeros(sizes.size, np.int64)
-        if init == "random":
-            return random.integers(sizes)
-        return self.impute(solve(self.averaged()))
+        share = np.ones(self.matrix.shape[0]) if init == "mean" else random.exponential(size=self.matrix.shape[0])
+        return self.impute(solve(self.averaged(share)))
 
-    def averaged(self) -> StructuredProblem:
-        """The convex problem in which each sample has one candidate, the mean of its bag."""
+    def averaged(self, share: np.ndarray) -> StructuredProblem:
+        """The convex problem in which each sample has one candidate, an average of its bag. (A random candidate says so little
+        that the minimum is often at zero, where the procedure rests.)"""
         count = np.diff(self.data.start)
-        pick = sp.csr_array((np.ones(self.matrix.shape[0]), np.arange(self.matrix.shape[0]), self.data.start))
-        means = (sp.diags_array(1.0 / count) @ pick) @ self.matrix
+        share = share / np.repeat(np.add.reduceat(share, self.data.start[:-1]), count)
+        means = sp.csr_array((share, np.arange(share.size), self.data.start), shape=(count.size, share.size)) @ self.matrix
         means = sp.csr_array(means) if sp.issparse(means) else np.ascontiguousarray(means)
         table = rows.rows(means.astype(self.matrix.dtype, copy=False), float(self.data.X.bias))
         data = self.data._replace(X=table, start=np.arange(count.size + 1), choice=np.zeros(count.size, np.int64))

@@ -14,8 +14,8 @@ def count(X) -> int:
     """How many bags there are."""
     if sp.issparse(X) or (hasattr(X, "shape") and not isinstance(X, np.ndarray)) or (getattr(X, "ndim", 3) == 2 and _plain(X)):
         raise ValueError(
-            "X must be a sequence of bags, each a matrix (candidates, features), or an array (bags, candidates, features); got one "
-            f"matrix of shape {X.shape}. Bags of one candidate each are X[:, None, :]."
+            "X must be a sequence of bags, each a matrix (candidates, features), or an array (bags, candidates, features); got "
+            f"one matrix of shape {X.shape}. Bags of one candidate each are X[:, None, :]."
         )
     if isinstance(X, str | bytes | dict) or not hasattr(X, "__len__") or getattr(X, "shape", None) == ():
         raise ValueError(f"X must be a sequence of bags, each a matrix (candidates, features); got {type(X).__name__}.")
@@ -29,15 +29,15 @@ def _plain(X: Any) -> bool:
 
 
 def stacked(X, dtype=None, width: int | None = None) -> tuple[Any, np.ndarray]:
-    """The candidates of all bags below each other, as a C-ordered or CSR matrix, and where each bag starts. `width`: the number of
-    features expected; by default that of the first bag. A C-ordered array of three dimensions is not copied."""
+    """The candidates of all bags below each other, as a C-ordered or CSR matrix, and where each bag starts. `width`: how many
+    features are expected; by default that of the first bag. A C-ordered array of three dimensions is not copied."""
     total = count(X)
     if isinstance(X, np.ndarray) and X.ndim == 3 and _plain(X):
         _checked(X[0], 0, X.shape[2] if width is None else width)
         start = np.arange(total + 1) * X.shape[1]
         matrix = np.ascontiguousarray(X, dtype=dtype or _floating(X.dtype)).reshape(-1, X.shape[2])
     else:
-        bags = []
+        bags: list[Any] = []
         for i in range(total):
             bags.append(_checked(X[i], i, bags[0].shape[1] if i and width is None else width))
         start = np.concatenate([[0], np.cumsum([bag.shape[0] for bag in bags])])
@@ -67,7 +67,7 @@ def _checked(bag: Any, i: int, width: int | None):
             raise ValueError(f"Bag {i} of X is not a matrix of numbers with rows of one length.") from None
     if matrix.dtype.kind not in "fiub":
         raise ValueError(f"Bag {i} of X must hold real numbers; its dtype is {matrix.dtype}.")
-    if matrix.ndim == 2 and matrix.shape[0] == 0 or matrix.size == 0 and not sp.issparse(matrix) and matrix.ndim < 2:
+    if matrix.ndim > 0 and matrix.shape[0] == 0:
         raise ValueError(f"Bag {i} of X is empty; every bag needs at least one candidate.")
     if matrix.ndim != 2:
         raise ValueError(f"Bag {i} of X must be a matrix (candidates, features); its shape is {matrix.shape}.")

@@ -9,14 +9,12 @@ RANK = 10  # directions in which ordinary movement varies
 LINGER = 0.9  # how much of a frame's posture is still there in the next
 
 
-def make_gestures(
-    n_samples=594, *, n_classes=12, n_features=130, length=(20, 40), strength=1.0, noise=0.3, random_state=None
-):
+def make_gestures(n_samples=594, *, n_classes=12, n_features=130, length=(20, 40), strength=0.7, noise=0.3, random_state=None):
     """Sequences for `LatentSVMClassifier`: bags of frames, one of which shows the gesture of the class.
 
     Ordinary frames are a slow random walk of postures in a few directions, the same for all classes; in one frame the posture of
-    the class, a random direction of length `strength` * sqrt(n_features) / 4, is added. The sizes are those of the gesture experiment
-    of Mohapatra et al. (2016): 594 sequences, 12 classes, 130 features a frame.
+    the class, a random direction of length `strength` * sqrt(n_features) / 4, is added. The sizes are those of the gesture
+    experiment of Mohapatra et al. (2016): 594 sequences, 12 classes, 130 features a frame.
 
     Parameters
     ----------
@@ -26,7 +24,7 @@ def make_gestures(
     n_features : int, default=130
     length : (int, int), default=(20, 40)
         The fewest and the most frames of a sequence.
-    strength : float, default=1.0
+    strength : float, default=0.7
         How much a gesture stands out.
     noise : float, default=0.3
         Standard deviation of each feature's own noise.

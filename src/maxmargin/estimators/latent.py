@@ -27,8 +27,8 @@ INITS = ("mean", "random", "first")
 class LatentSVMClassifier(ClassifierMixin, LatentModel):
     """Latent support vector machine: a sample is a bag of candidate feature rows, and its score that of its best one.
 
-    Two classes, as in Ramanan (2013), A.4: 1/2 ||w||^2 + C sum_i s_i max(0, 1 - y_i max_z w . x_iz), with y_i = +-1. Three and more,
-    as in the gesture experiment of Mohapatra et al. (2016): the loss is
+    Two classes, as in Ramanan (2013), A.4: 1/2 ||w||^2 + C sum_i s_i max(0, 1 - y_i max_z w . x_iz), with y_i = +-1. Three and
+    more, as in the gesture experiment of Mohapatra et al. (2016): the loss is
     max_{y, z} [ cost(y_i, y) + w_y . x_iz ] - max_z w_{y_i} . x_iz.
 
     The objective is not convex. It is lowered by the convex-concave procedure: the best candidate of each sample is fixed, the
@@ -41,16 +41,17 @@ class LatentSVMClassifier(ClassifierMixin, LatentModel):
     max_cccp_iter : int, default=50
         Convex problems at the most, for each start.
     init : {"mean", "random", "first"} or array of shape (n_samples,), default="mean"
-        The candidates fixed first: the best for a classifier of the bags' means, random ones, the first of each bag, or given ones.
+        The candidates fixed first: the best for a classifier of the bags' means, or of random averages of their candidates; the
+        first of each bag; or given ones.
     n_restarts : int, default=0
-        How many starts from random candidates follow; the model is the one with the lowest objective.
+        How many random starts follow; the model is the one with the lowest objective.
     cost : array of shape (n_classes, n_classes) or dict of dicts, optional
         As in `SVMClassifier`.
     class_weight : dict or "balanced", optional
         Factors on the weights of the samples of a class.
     tol : float, default=1e-3
-        The relative duality gap to certify for the last convex problem; and the procedure ends when a step lowers the objective by
-        less than this part.
+        The relative duality gap to certify for the last convex problem; and the procedure ends when a step lowers the objective
+        by less than this part.
     max_iter : int, default=10_000
         Passes over the data at the most, in all convex problems together.
     max_time : float, optional
@@ -63,8 +64,8 @@ class LatentSVMClassifier(ClassifierMixin, LatentModel):
         How the convex problems are solved: "auto" is "dual_coordinate"; "frank_wolfe", "partial_linearization" and
         "exponentiated_gradient" are the others.
     warm_start : bool, default=False
-        Start the next `fit` from the weights of the last one, where the numbers of classes and features are the same; and from its
-        duals, where the bags have the same sizes and labels.
+        Start the next `fit` from the weights of the last one, where the numbers of classes and features are the same; and from
+        its duals, where the bags have the same sizes and labels.
     keep_duals : bool, default=False
         Keep `dual_coef_`, and return exactly the weights that belong to it.
     random_state : int, RandomState or None, default=None
@@ -162,7 +163,7 @@ class LatentSVMClassifier(ClassifierMixin, LatentModel):
         self.dtype = dtype
 
     def decision_function(self, X) -> np.ndarray:
-        """The scores of the best candidates: (n_samples,) for two classes, positive for `classes_[1]`; else (n_samples, n_classes)."""
+        """Scores of best candidates: (n_samples,) for two classes, positive for `classes_[1]`; (n_samples, n_classes) else."""
         found = self._best_scores(*self._candidate_scores(X))
         return found.ravel() if found.shape[1] == 1 else found
 

@@ -13,6 +13,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..callbacks import with_callbacks
 from ..latent import LatentProblem
+from ..result import Result
 from ..solvers import NAMES, resolve
 from ..solvers.convex_concave import ConvexConcave, Last, LatentResult
 from .common import Certified
@@ -47,7 +48,8 @@ class LatentModel(Certified):
         Parameters
         ----------
         X : sequence of samples
-            For `LatentSVMClassifier` bags, each an array or CSR matrix (candidates, features); or an array (bags, candidates, features).
+            For `LatentSVMClassifier` bags, each an array or CSR matrix (candidates, features); or an array (bags, candidates,
+            features).
         y : sequence of classes or outputs
         sample_weight : array of shape (n_samples,), optional
             Weights s_i >= 0; an integer weight equals that many repetitions of the sample.
@@ -89,11 +91,12 @@ class LatentModel(Certified):
         if last is not None and last.W.shape != problem.weight_shape:
             last = None
         result = self._drive(procedure, problem, self._keep_latent, last=last)
-        assert isinstance(result, LatentResult)
+        assert isinstance(result, LatentResult) and result.problem is not None
         if not result.settled and result.certificate.converged:
             warnings.warn(
-                f"Stopped after {len(result.outer)} convex problems (max_cccp_iter={self.max_cccp_iter}) while the objective still "
-                "fell; the last of them is certified. Raise max_cccp_iter, max_iter or max_time (warm_start=True goes on from here).",
+                f"Stopped after {len(result.outer)} convex problems (max_cccp_iter={self.max_cccp_iter}) while the objective "
+                "still fell; the last of them is certified. Raise max_cccp_iter, max_iter or max_time (warm_start=True goes on "
+                "from here).",
                 ConvergenceWarning,
                 stacklevel=4,
             )
@@ -103,7 +106,8 @@ class LatentModel(Certified):
             self._last = last
         return last
 
-    def _keep_latent(self, result: LatentResult) -> None:
+    def _keep_latent(self, result: Result) -> None:
+        assert isinstance(result, LatentResult)
         self.outer_history_ = np.array(result.outer)
         self.n_cccp_iter_ = len(result.outer)
         self.restart_objectives_ = np.array(result.values)

@@ -37,8 +37,8 @@ class LatentStructuredSVM(LatentModel):
     n_restarts : int, default=0
         How many starts from random weights follow; the model is the one with the lowest objective.
     tol : float, default=1e-3
-        The relative duality gap to certify for the last convex problem; and the procedure ends when a step lowers the objective by
-        less than this part.
+        The relative duality gap to certify for the last convex problem; and the procedure ends when a step lowers the objective
+        by less than this part.
     max_iter : int, default=10_000
         Passes over the samples at the most, in all convex problems together.
     max_time : float, optional
@@ -135,7 +135,7 @@ class LatentStructuredSVM(LatentModel):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         dtype = checked_dtype(self.dtype)
         weight = checked_weight(sample_weight, same_count(X, y))
-        structure = fresh(self.structure)
+        structure: LatentStructure = fresh(self.structure)
         structure.dtype_ = dtype
         size = structure.size(X, y)
         name = type(structure).__name__

@@ -1,6 +1,6 @@
 """The convex-concave procedure: a sequence of convex problems, each of which touches the objective from above.
 
-    fix the best hidden choices at w;  minimise the convex problem with them;  repeat                    (latent.py has the formulas)
+    fix the best hidden choices at w;  minimise the convex problem with them;  repeat                 (latent.py has the formulas)
 
 The convex problem is F(w) at w and nowhere below F, so its minimum does not raise F. Since it is solved to a gap only, F is
 computed after every step, and a step that did not lower it keeps the old weights. These are then as near to the minimum of that
@@ -20,7 +20,7 @@ from ..latent import LatentProblem
 from ..result import Certificate, History, Record, Result, relative
 from ..structured import StructuredProblem
 from ..structures.base import follow
-from .loop import Budget
+from .loop import Budget, Interrupt
 from .points import fits
 
 LOOSE = 0.1  # the relative gap of the first step
@@ -37,8 +37,14 @@ class Last(NamedTuple):
 
 @dataclass(frozen=True)
 class LatentResult(Result):
-    """The outcome of the procedure. `choice`: the best hidden choices at w; `outer`: F after each step; `settled`: it ended by itself;
-    `problem`: the last convex problem, which the certificate and the duals belong to; `values`: the F that each start led to."""
+    """The outcome of the procedure.
+
+    choice : the best hidden choices at w
+    outer : F after each step
+    settled : whether the procedure ended by itself
+    problem : the last convex problem, which the certificate and the duals belong to
+    values : the F that each start led to
+    """
 
     choice: Any = None
     outer: tuple[float, ...] = ()
@@ -62,28 +68,35 @@ class Echo(History):
 class Inner:
     """Solves the convex problems, one after another, within one budget."""
 
-    def __init__(self, solver, budget: Budget, history: History, seed: int, average: bool):
+    def __init__(self, solver, budget: Budget, history: History, seed: int, average: bool, interrupt: Interrupt):
         self.solver, self.budget, self.history, self.seed, self.average = solver, budget, history, seed, average
         self.begin, self.passes, self.calls = time.perf_counter(), 0, 0
+        self.interrupt = interrupt
         self.stopped = ""  # the reason, in a sentence
 
-    def solve(self, problem: StructuredProblem, tol: float, points=None, weights=None) -> Result:
+    @property
+    def left(self) -> int:
+        """Passes left. Somebody who has stopped the run before its first convex problem gets one pass of that."""
+        return 1 if self.stopped else self.budget.max_iter - self.passes
+
+    def solve(self, problem: StructuredProblem, tol: float, points=None, weights=None, most: int | None = None) -> Result:
+        """Minimise to the relative gap `tol`, in `most` passes (all that are left), from these points and weights."""
         spent, before = time.perf_counter() - self.begin, self.passes
         left = None if self.budget.max_time is None else max(self.budget.max_time - spent, 1e-9)
         budget = replace(
             self.budget,
             tol=tol,
-            max_iter=max(self.budget.max_iter - before, 1),
+            max_iter=self.left if most is None else most,
             max_time=left,
-            watch=lambda iteration: self.budget.watch(before + iteration),
+            watch=lambda iteration: bool(self.budget.watch(before + iteration) or self.interrupt.pressed),
         )
         history = Echo(self.history, before, spent)
-        result = self.solver.solve(
-            problem, budget, history, seed=self.seed, duals=points, weights=weights, average=self.average
-        )
+        result = self.solver.solve(problem, budget, history, seed=self.seed, duals=points, weights=weights, average=self.average)
         self.passes += result.n_iter
         self.calls += result.oracle_calls or 0
-        if not result.certificate.converged:
+        if self.interrupt.pressed:
+            self.stopped = "Stopped by Ctrl-C."
+        elif not result.certificate.converged:
             self.stopped = result.message
         elif self.passes >= self.budget.max_iter:
             self.stopped = f"Stopped after max_iter={self.budget.max_iter} passes."
@@ -92,7 +105,14 @@ class Inner:
         return result
 
     def roughly(self, problem: StructuredProblem) -> np.ndarray:
-        return self.solve(problem, max(self.budget.tol, LOOSE)).w
+        """Weights to start from, for at the most half of the passes left."""
+        most = self.left // 2
+        if most == 0:
+            return np.zeros(problem.weight_shape)
+        result = self.solve(problem, max(self.budget.tol, LOOSE), most=most)
+        if result.n_iter >= most and not self.interrupt.pressed:  # only its own limit has stopped it
+            self.stopped = ""
+        return result.w
 
 
 class ConvexConcave:
@@ -115,16 +135,17 @@ class ConvexConcave:
         self, problem: LatentProblem, budget: Budget, history: History, *, seed=0, average=True, last: Last | None = None
     ) -> LatentResult:
         """Lower F until a step gains less than the relative `tol`, and certify the last convex problem to `tol`."""
-        inner = Inner(self.solver, budget, history, seed, average)
         random = np.random.default_rng(seed)
         found: list[LatentResult] = []
-        while len(found) <= self.restarts and not (found and inner.stopped):
-            if not found and last is not None:
-                descent = self._resumed(problem, inner, last)
-            else:
-                choice = problem.initial("random" if found else self.init, random, inner.roughly)
-                descent = Descent(problem, inner, problem.completed(choice))
-            found.append(descent.run(self.steps))
+        with Interrupt() as interrupt:  # between the convex problems, too
+            inner = Inner(self.solver, budget, history, seed, average, interrupt)
+            while len(found) <= self.restarts and not (found and inner.stopped):
+                if not found and last is not None:
+                    descent = self._resumed(problem, inner, last)
+                else:
+                    choice = problem.initial("random" if found else self.init, random, inner.roughly)
+                    descent = Descent(problem, inner, problem.completed(choice))
+                found.append(descent.run(self.steps))
         best = min(found, key=lambda result: result.outer[-1])
         values = tuple(result.outer[-1] for result in found)
         return replace(best, history=history, n_iter=inner.passes, oracle_calls=inner.calls, values=values)

@@ -1,13 +1,19 @@
 """Bags of candidates: encoded samples for models that choose one row of a sample, of which the data do not say which.
 
 Two kinds. `Bags` have a weight vector for each class; an output is a class and a candidate, with the features of that
-candidate in the place of that class, and the cost of that class. `BinaryBags` have one weight vector; an output is a candidate, or
-*nothing*, whose features are zero. For a negative sample nothing is true; for a positive one its fixed candidate is, and
-the only other output is nothing (Ramanan 2013, A.4), so that the losses are
+candidate in the place of that class, and the cost of that class. `BinaryBags` have one weight vector; an output is a candidate,
+or *nothing*, whose features are zero. For a negative sample nothing is true.
 
-    positive   max(0, margin - w . x_choice)          negative   max(0, max_c margin + w . x_c)
+`choice` holds the candidate that is fixed for the true class: with it fixed, learning is a convex structured problem. Other
+candidates of the true class are no outputs of it (as in Ramanan 2013, A.4), so that the losses are
 
-`choice` holds the candidate that is fixed for the true class: with it fixed, learning is a convex structured problem.
+    a class k      max(0, max_{j != k, c} cost_kj + w_j . x_c - w_k . x_choice)
+    positive       max(0, margin - w . x_choice)          negative   max(0, max_c margin + w . x_c)
+
+Yu and Joachims (2009) have the other candidates of the true class too, with cost zero. Both are the latent loss where the choice
+is the best one, and nowhere below it; the one here is the smaller, so a procedure that rests here would rest there, not
+the other way round.
+
 The code of an output is one number: class + candidate * classes, or 0 for nothing and 1 + candidate.
 """
 
@@ -55,7 +61,7 @@ from .graphs import FLOOR
 
 
 class Bags(NamedTuple):
-    """Samples with one of several classes, their candidates one after another."""
+    """Samples of several classes, their candidates one after another."""
 
     X: rows.Dense | rows.Indexed | rows.CSR
     start: np.ndarray  # (samples + 1,)
@@ -167,7 +173,7 @@ def _(data, i):
 
 @allowed.register(Bags)
 def _(data, i, output):
-    return True
+    return output % data.cost.shape[0] != data.label[i] or output == true_output(data, i)
 
 
 @allowed.register(BinaryBags)
@@ -255,6 +261,18 @@ def _(data, i, W, room):
 
 
 @worst.register(Bags)
+def _(data, i, room, code):
+    K, label, best = data.cost.shape[0], data.label[i], true_output(data, i)
+    highest = room.scores.flat[data.choice[i], label]
+    for c in range(data.start[i + 1] - data.start[i]):  # candidates and classes one by one: a division for each output is dear
+        for k in range(K):
+            value = room.scores.flat[c, k] + data.cost[label, k]
+            if value > highest and k != label:
+                best, highest = c * K + k, value
+    code[0] = best
+    return highest
+
+
 @worst.register(BinaryBags)
 def _(data, i, room, code):
     best, highest = 0, -np.inf
@@ -405,7 +423,12 @@ def _(data, i, t, room, W):
 
 @measure.register(Bags)
 def _(data, i, room):
-    size, K, table, spare = data.start[i + 1] - data.start[i], data.cost.shape[0], room.change.lanes, room.scores.flat.shape[0] - 1
+    size, K, table, spare = (
+        data.start[i + 1] - data.start[i],
+        data.cost.shape[0],
+        room.change.lanes,
+        room.scores.flat.shape[0] - 1,
+    )
     gain, square = 0.0, 0.0
     for c in range(size):
         if lanes.magnitude_row(table, c) > 0:

@@ -8,7 +8,7 @@ the methods of any other `Structure`. Kernels written on these functions serve b
 
 from copy import deepcopy
 from functools import singledispatch
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -113,7 +113,10 @@ def _needed(structure, method: str) -> str:
     return f"{type(structure).__name__} does not define {method}."
 
 
-def fresh(structure: Structure) -> Structure:
+S = TypeVar("S", bound=Structure)
+
+
+def fresh(structure: S) -> S:
     """A copy that may learn labels and sizes: the user's own object stays as it was given."""
     return deepcopy(structure)
 

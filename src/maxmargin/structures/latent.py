@@ -27,8 +27,8 @@ class LatentStructure(Structure):
         raise NotImplementedError(_needed(self, "impute(w, x, y)"))
 
     def loss_augmented_decode(self, w, x, y_true, z) -> tuple[Any, Any]:  # type: ignore[override]  # as above
-        """The pair (y, z) with the largest w . phi(x, y, z) + loss(y_true, y). The argument z is what was imputed for y_true; most
-        structures have no use for it."""
+        """The pair (y, z) with the largest w . phi(x, y, z) + loss(y_true, y). The argument z is what was imputed for y_true;
+        most structures have no use for it."""
         raise NotImplementedError(_needed(self, "loss_augmented_decode(w, x, y_true, z)"))
 
     def every_hidden(self, x, y, most: int) -> list | None:
@@ -42,6 +42,9 @@ class Completed(Structure):
 
     def __init__(self, latent: LatentStructure):
         self.latent = latent
+
+    def size(self, X, y):
+        return self.latent.size(X, [output for output, _ in y])
 
     def joint_feature(self, x, y):
         return self.latent.joint_feature(x, *y)
@@ -66,10 +69,13 @@ class Completed(Structure):
         listed = self.latent.every_output(x, y[0], most)
         if listed is None:
             return None
-        hidden = [self.latent.every_hidden(x, output, most) for output in listed]
-        if any(parts is None for parts in hidden) or sum(map(len, hidden)) > most:
-            return None
-        return [(output, z) for output, parts in zip(listed, hidden) for z in parts]
+        found: list[tuple] = []
+        for output in listed:
+            hidden = self.latent.every_hidden(x, output, most)
+            if hidden is None or len(found) + len(hidden) > most:
+                return None
+            found += [(output, z) for z in hidden]
+        return found
 
 
 class CompletedWithMarginals(Completed):
