@@ -4,6 +4,8 @@ from . import datasets, projections, structures
 from .callbacks import Progress
 from .data.sources import Source, SourceChangedError, open_source
 from .estimators.classifier import SVMClassifier
+from .estimators.latent import LatentSVMClassifier
+from .estimators.latent_structured import LatentStructuredSVM
 from .estimators.multilabel import MultilabelSVMClassifier
 from .estimators.regressor import SVMRegressor
 from .estimators.structured import StructuredSVM
@@ -15,7 +17,7 @@ from .minimize import minimize
 from .result import Certificate, History, Record, Result
 from .solve import solve
 from .solvers import Bundle, DualCoordinate, ExponentiatedGradient, FrankWolfe, PartialLinearization
-from .structures import Structure, StructureError, check_structure
+from .structures import LatentStructure, Structure, StructureError, check_structure
 
 __version__ = "0.1.0.dev0"
 
@@ -27,6 +29,9 @@ __all__ = [
     "ExponentiatedGradient",
     "FrankWolfe",
     "History",
+    "LatentSVMClassifier",
+    "LatentStructure",
+    "LatentStructuredSVM",
     "MultilabelSVMClassifier",
     "PartialLinearization",
     "Progress",

@@ -165,7 +165,7 @@ class SVMClassifier(ClassifierMixin, LinearSVM):
         label, factors = self._checked_labels(y, sample_weight)
         if len(self.classes_) > 2 and self.loss != "hinge":
             raise ValueError(f"loss={self.loss!r} is for two classes; y has {len(self.classes_)}. Use loss='hinge'.")
-        return label, _cost_matrix(self.cost, self.classes_), factors
+        return label, cost_matrix(self.cost, self.classes_), factors
 
     def _checked_labels(self, y, sample_weight) -> tuple[np.ndarray, np.ndarray]:
         """The number of each sample's class, and the factors of the classes."""
@@ -181,15 +181,7 @@ class SVMClassifier(ClassifierMixin, LinearSVM):
 
     def _class_factors(self, y, label, sample_weight) -> np.ndarray:
         """The factor of `class_weight` on each class."""
-        if isinstance(self.class_weight, str):
-            mass = np.bincount(label, sample_weight, minlength=len(self.classes_))
-            return np.divide(mass.sum(), len(self.classes_) * mass, out=np.zeros_like(mass, dtype=float), where=mass > 0)
-        if self.class_weight is None:
-            return np.ones(len(self.classes_))
-        factors = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
-        if not np.all(np.isfinite(factors)) or np.any(factors < 0) or not np.any(factors > 0):
-            raise ValueError("class_weight must hold finite numbers >= 0, at least one of them positive.")
-        return factors
+        return class_factors(self.class_weight, self.classes_, y, label, sample_weight)
 
     def _block_classes(self, target):
         return None if len(self.classes_) == 2 else len(self.classes_)
@@ -206,7 +198,20 @@ class SVMClassifier(ClassifierMixin, LinearSVM):
         return np.atleast_2d(coef), np.atleast_1d(intercept)
 
 
-def _cost_matrix(cost, classes: np.ndarray) -> np.ndarray:
+def class_factors(class_weight, classes: np.ndarray, y, label: np.ndarray, sample_weight) -> np.ndarray:
+    """The factor of `class_weight` on each class."""
+    if isinstance(class_weight, str):
+        mass = np.bincount(label, sample_weight, minlength=len(classes))
+        return np.divide(mass.sum(), len(classes) * mass, out=np.zeros_like(mass, dtype=float), where=mass > 0)
+    if class_weight is None:
+        return np.ones(len(classes))
+    factors = compute_class_weight(class_weight, classes=classes, y=y)
+    if not np.all(np.isfinite(factors)) or np.any(factors < 0) or not np.any(factors > 0):
+        raise ValueError("class_weight must hold finite numbers >= 0, at least one of them positive.")
+    return factors
+
+
+def cost_matrix(cost, classes: np.ndarray) -> np.ndarray:
     """The cost matrix in the order of `classes`, checked."""
     count = len(classes)
     if cost is None:

@@ -67,3 +67,42 @@ class Certified(CallbackSupportMixin, BaseEstimator):
             "the model is usable and its certificate true. Raise max_iter or max_time, loosen tol, lower C, or scale the "
             "features (warm_start=True goes on from here)."
         )
+
+
+# ---- checks of samples that are not the rows of a matrix -------------------------------------------------
+
+
+def count(name: str, given) -> int:
+    """How many samples there are."""
+    if hasattr(given, "shape"):
+        return int(given.shape[0]) if len(given.shape) else 0
+    if not hasattr(given, "__len__") or isinstance(given, str | dict):
+        raise ValueError(f"{name} must be a sequence of samples; got {type(given).__name__}.")
+    return len(given)
+
+
+def same_count(X, y) -> int:
+    """How many samples there are, in both."""
+    if count("X", X) != count("y", y):
+        raise ValueError(f"X has {count('X', X)} samples, y has {count('y', y)}.")
+    if count("X", X) == 0:
+        raise ValueError("There are no samples: X is empty.")
+    return count("X", X)
+
+
+def checked_weight(sample_weight, samples: int) -> np.ndarray:
+    """The weight of each sample, as an array of its own; one where none is given."""
+    if sample_weight is None:
+        return np.ones(samples)
+    weight = np.array(sample_weight, dtype=np.float64)
+    if weight.shape != (samples,):
+        raise ValueError(f"sample_weight has shape {weight.shape}; {samples} numbers are needed, one for each sample.")
+    if not np.all(np.isfinite(weight)) or np.any(weight < 0) or not np.any(weight > 0):
+        raise ValueError("sample_weight must be finite and not negative, and not all zero.")
+    return weight
+
+
+def checked_dtype(dtype) -> np.dtype | None:
+    if dtype is not None and np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
+        raise ValueError(f"dtype must be None, float32 or float64; got {dtype!r}.")
+    return None if dtype is None else np.dtype(dtype)

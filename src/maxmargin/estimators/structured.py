@@ -18,7 +18,8 @@ from ..solvers.bundle import Bundled
 from ..solvers.points import dual_coefficients, fits
 from ..structured import StructuredProblem
 from ..structures.base import Structure, fresh
-from .common import Certified
+from ..structures.latent import LatentStructure
+from .common import Certified, checked_dtype, checked_weight, count, same_count
 
 
 class Last(NamedTuple):
@@ -203,14 +204,13 @@ class StructuredSVM(Certified):
     def predict(self, X):
         """The best output of each sample: a list, or an array where outputs are single labels."""
         check_is_fitted(self)
-        _count("X", X)
+        count("X", X)
         return self.structure_.as_predictions(self.structure_.decode_all(self.w_, X, effective_n_jobs(self.n_jobs)))
 
     def score(self, X, y, sample_weight=None) -> float:
         """How good predictions are: the share of right labels; for Parts and structures in plain Python, minus the mean loss."""
         check_is_fitted(self)
-        if _count("X", X) != _count("y", y):
-            raise ValueError(f"X has {_count('X', X)} samples, y has {_count('y', y)}.")
+        same_count(X, y)
         return self.structure_.score_outputs(y, self.predict(X), sample_weight)
 
     # ---- how ----------------------------------------------------------------------------------------------
@@ -219,22 +219,12 @@ class StructuredSVM(Certified):
         """Samples as solvers see them, and their weights."""
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        if self.dtype is not None and np.dtype(self.dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
-            raise ValueError(f"dtype must be None, float32 or float64; got {self.dtype!r}.")
-        counts = [_count(name, given) for name, given in (("X", X), ("y", y))]
-        if counts[0] != counts[1]:
-            raise ValueError(f"X has {counts[0]} samples, y has {counts[1]}.")
-        if counts[0] == 0:
-            raise ValueError("There are no samples: X is empty.")
-        weight = np.ones(counts[0])
-        if sample_weight is not None:
-            weight = np.asarray(sample_weight, dtype=np.float64)
-            if weight.shape != (counts[0],):
-                raise ValueError(f"sample_weight has shape {weight.shape}; {counts[0]} numbers are needed, one for each sample.")
-            if not np.all(np.isfinite(weight)) or np.any(weight < 0) or not np.any(weight > 0):
-                raise ValueError("sample_weight must be finite and not negative, and not all zero.")
+        if isinstance(self.structure, LatentStructure):
+            raise ValueError(f"{type(self.structure).__name__} is a LatentStructure: use LatentStructuredSVM.")
+        dtype = checked_dtype(self.dtype)
+        weight = checked_weight(sample_weight, same_count(X, y))
         structure = fresh(self.structure)
-        structure.dtype_ = None if self.dtype is None else np.dtype(self.dtype)
+        structure.dtype_ = dtype
         size = structure.size(X, y)
         data = structure.encode(X, y)
         if size != (found := structure.joint_feature(X[0], y[0]).size):
@@ -276,12 +266,3 @@ class StructuredSVM(Certified):
         tags.input_tags.two_d_array = False
         tags.target_tags.required = True
         return tags
-
-
-def _count(name: str, given) -> int:
-    """How many samples there are."""
-    if hasattr(given, "shape"):
-        return int(given.shape[0]) if len(given.shape) else 0
-    if not hasattr(given, "__len__") or isinstance(given, str | dict):
-        raise ValueError(f"{name} must be a sequence of samples; got {type(given).__name__}.")
-    return len(given)

@@ -2,14 +2,29 @@
 
 from typing import Any
 
+import numpy as np
+
 from ..structured import StructuredProblem
-from ..structures.base import kind_of, output_of, same_shapes, statistics_of, truths, weight_shape
-from .working_set import CODES, MASS, SIZE, SLOT, Sets
+from ..structures.base import copied, follow, kind_of, output_of, same_shapes, statistics_of, truths, weight_shape
+from .working_set import CODES, MASS, ROOM, SIZE, SLOT, Sets
 
 
 @kind_of.register(Sets)
 def _(points):
     return "sets"
+
+
+@follow.register(Sets)
+def _(points, before, after):
+    old, sizes = truths(before)
+    new = truths(after)[0]
+    if np.any(sizes != 1):  # slots and codes are then not the same places
+        return None
+    result = copied(points)
+    owner = np.repeat(np.arange(sizes.size), points.sample[:, ROOM])
+    result.codes[points.codes == old[owner]] = new[owner][points.codes == old[owner]]
+    result.codes[points.codes == new[owner]] = old[owner][points.codes == new[owner]]
+    return result
 
 
 def fits(points: Any, data: Any, problem: StructuredProblem, solver) -> bool:

@@ -8,7 +8,7 @@ the methods of any other `Structure`. Kernels written on these functions serve b
 
 from copy import deepcopy
 from functools import singledispatch
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -117,7 +117,10 @@ def _needed(structure, method: str) -> str:
     return f"{type(structure).__name__} does not define {method}."
 
 
-def fresh(structure: Structure) -> Structure:
+S = TypeVar("S", bound=Structure)
+
+
+def fresh(structure: S) -> S:
     """A copy that may learn labels and sizes: the user's own object stays as it was given."""
     return deepcopy(structure)
 
@@ -288,6 +291,13 @@ def interior(data, spread: float) -> Any:
 def copied(points) -> Any:
     """Points of their own with the same values."""
     return type(points)(*(lanes.table(lanes.convert(table.lanes, table.lanes.dtype)) for table in points))
+
+
+@singledispatch
+def follow(points, before, after) -> Any:
+    """These points of `before` as points of `after`, the same samples with other true outputs: mass on an old true output goes to
+    the new one. None where nobody knows how."""
+    return None
 
 
 @singledispatch

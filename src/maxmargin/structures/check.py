@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
 from .base import Structure, fresh, has_marginals
+from .latent import Completed, LatentStructure, completed
 
 TEMPERATURES = (3.0, 1.0, 0.3)
 RANDOM_OUTPUTS = 10  # of decode, where the outputs cannot be listed
@@ -27,15 +28,15 @@ def check_structure(structure: Structure, X, y, *, w=None, outputs=None, random_
 
     Parameters
     ----------
-    structure : Structure
-        Stays as it is: a copy is tested.
+    structure : Structure or LatentStructure
+        Stays as it is: a copy is tested. Of a latent structure, `impute` is tested too; its outputs are pairs (y, z).
     X, y : sequences of samples and their true outputs
         A few small ones.
     w : array of shape (size,), optional
         Weights to test at. By default random ones are drawn, and zero weights are tried too.
     outputs : list, or callable x -> list, optional
-        All outputs, of every sample or of a given one. Not needed where the structure has
-        `every_output`, as those of this package do.
+        All outputs, of every sample or of a given one. Not needed where the structure has `every_output` (and, if it is a latent
+        one, `every_hidden`), as those of this package do.
     random_state : int, RandomState instance or None, default=0
     max_outputs : int, default=4096
         Samples with more outputs than this are not enumerated.
@@ -47,9 +48,11 @@ def check_structure(structure: Structure, X, y, *, w=None, outputs=None, random_
     if len(X) == 0:
         raise ValueError("There are no samples: X is empty.")
     structure, random = fresh(structure), check_random_state(random_state)
-    dim = structure.size(X, y)
-    if isinstance(dim, bool) or not isinstance(dim, int | np.integer) or dim < 1:
-        raise StructureError(f"size(X, y) must return a positive integer, the number of weights; got {dim!r}.")
+    if isinstance(structure, LatentStructure):
+        zero = np.zeros(_size(structure, X, y))
+        y = [(output, structure.impute(zero, x, output)) for x, output in zip(X, y)]
+        structure = completed(structure)
+    dim = _size(structure, X, y)
     weights = [random.normal(size=dim), np.zeros(dim)] if w is None else [np.asarray(w, dtype=np.float64)]
     if weights[0].shape != (dim,):
         raise ValueError(f"w must have {dim} entries, as size(X, y) says; its shape is {weights[0].shape}.")
@@ -62,17 +65,29 @@ def check_structure(structure: Structure, X, y, *, w=None, outputs=None, random_
             raise
 
 
+def _size(structure: Structure, X, y) -> int:
+    dim = structure.size(X, y)
+    if isinstance(dim, bool) or not isinstance(dim, int | np.integer) or dim < 1:
+        raise StructureError(f"size(X, y) must return a positive integer, the number of weights; got {dim!r}.")
+    return int(dim)
+
+
 def _check_sample(structure, i: int, X, y, dim: int, weights: list, outputs, random, most: int) -> None:
     sample = _Sample(structure, i, X[i], y[i], dim)
     listed = _listed(structure, X[i], y[i], outputs, most)
     if listed is None:
         known = [output for j, output in enumerate(y) if j == i or _alike(output, y[i])]
+        if isinstance(structure, Completed):  # a hidden part belongs to its sample
+            draws = [random.normal(size=dim) for _ in range(RANDOM_OUTPUTS)]
+            known = [y[i]] + [(y[i][0], structure.latent.impute(w, X[i], y[i][0])) for w in draws]
         known += [structure.decode(random.normal(size=dim), X[i]) for _ in range(RANDOM_OUTPUTS)]
         sample.know(known, complete=False)
     else:
         sample.know(listed, complete=True)
     for each in weights:
         sample.check_decoders(each)
+        if isinstance(structure, Completed):
+            sample.check_impute(structure.latent, each)
     if has_marginals(structure):
         sample.check_marginals(weights[0], 0.5 * random.normal(size=dim))
 
@@ -111,7 +126,8 @@ class _Sample:
         self.losses = np.array([self._loss(output) for output in outputs])
 
     def _wrong(self, method: str, why: str) -> None:
-        raise StructureError(f"{method} of {type(self.structure).__name__} is wrong for sample {self.i}: {why}.")
+        name = type(self.structure.latent if isinstance(self.structure, Completed) else self.structure).__name__
+        raise StructureError(f"{method} of {name} is wrong for sample {self.i}: {why}.")
 
     def _feature(self, output) -> np.ndarray:
         feature = np.asarray(self.structure.joint_feature(self.x, output))
@@ -146,6 +162,16 @@ class _Sample:
             self._wrong(
                 method, f"{found!r} has {what} = {value:.9g}, more than any listed output ({values[best]:.9g}): it is not one"
             )
+
+    def check_impute(self, latent: LatentStructure, w: np.ndarray) -> None:
+        """Against the hidden parts of the true output among the known outputs."""
+        mine = [k for k, (output, _) in enumerate(self.known) if np.array_equal(output, self.y[0])]
+        found = self.y[0], latent.impute(w, self.x, self.y[0])
+        values = self.features[mine] @ w if mine else np.zeros(0)
+        value = float(self._feature(found) @ w)
+        if mine and value < values.max() - RELATIVE * (1.0 + np.abs(values).max()):
+            best = self.known[mine[int(values.argmax())]]
+            self._wrong("impute(w, x, y)", f"{found[1]!r} has w . phi = {value:.9g}, but {best[1]!r} has {values.max():.9g}")
 
     # ---- marginals ----------------------------------------------------------------------------------------
 

@@ -1,0 +1,274 @@
+"""`LatentSVMClassifier`: classes of bags of candidates, one of which matters."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from .. import lanes
+from ..data import bags
+from ..data.rows import rows
+from ..latent import BagProblem
+from ..solvers.convex_concave import LatentResult
+from ..structures.bags import Bags, BinaryBags, coefficients
+from ..structures.base import new_room
+from .base import SPARSE_BELOW
+from .classifier import class_factors, cost_matrix
+from .common import checked_dtype, checked_weight, same_count
+from .latent_base import LatentModel, Real
+
+INITS = ("mean", "random", "first")
+
+
+class LatentSVMClassifier(ClassifierMixin, LatentModel):
+    """Latent support vector machine: a sample is a bag of candidate feature rows, and its score that of its best one.
+
+    Two classes, as in Ramanan (2013), A.4: 1/2 ||w||^2 + C sum_i s_i max(0, 1 - y_i max_z w . x_iz), with y_i = +-1. Three and
+    more, as in the gesture experiment of Mohapatra et al. (2016): the loss is
+    max_{y, z} [ cost(y_i, y) + w_y . x_iz ] - max_z w_{y_i} . x_iz.
+
+    The objective is not convex. It is lowered by the convex-concave procedure: the best candidate of each sample is fixed, the
+    convex problem with them is solved to a certified gap, and so on (`docs/latent.md`). The objective never rises.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the losses against the regulariser.
+    max_cccp_iter : int, default=50
+        Convex problems at the most, for each start.
+    init : {"mean", "random", "first"} or array of shape (n_samples,), default="mean"
+        The candidates fixed first: the best for a classifier of the bags' means, or of random averages of their candidates; the
+        first of each bag; or given ones.
+    n_restarts : int, default=0
+        How many random starts follow; the model is the one with the lowest objective.
+    cost : array of shape (n_classes, n_classes) or dict of dicts, optional
+        As in `SVMClassifier`.
+    class_weight : dict or "balanced", optional
+        Factors on the weights of the samples of a class.
+    tol : float, default=1e-3
+        The relative duality gap to certify for the last convex problem; and the procedure ends when a step lowers the objective
+        by less than this part.
+    max_iter : int, default=10_000
+        Passes over the data at the most, in all convex problems together.
+    max_time : float, optional
+        Seconds at the most. The model is then the best so far, with its true certificate and a ConvergenceWarning.
+    fit_intercept : bool, default=True
+        Whether a constant feature `intercept_scaling` is appended to every candidate; its weight is regularised.
+    intercept_scaling : float, default=1.0
+        The larger, the less the intercept is regularised.
+    solver : str or solver object, default="auto"
+        How the convex problems are solved: "auto" is "dual_coordinate"; "frank_wolfe", "partial_linearization" and
+        "exponentiated_gradient" are the others.
+    warm_start : bool, default=False
+        Start the next `fit` from the weights of the last one, where the numbers of classes and features are the same; and from
+        its duals, where the bags have the same sizes and labels.
+    keep_duals : bool, default=False
+        Keep `dual_coef_`, and return exactly the weights that belong to it.
+    random_state : int, RandomState or None, default=None
+        Seed of the order of visits and of random starts; an int makes runs repeatable.
+    n_jobs : int, optional
+        Threads for the passes that evaluate the objective.
+    verbose : int, default=0
+        1 shows a line of progress on stderr.
+    dtype : {None, float32, float64}, default=None
+        What candidates are stored as; None keeps float32 and float64.
+
+    Attributes
+    ----------
+    coef_ : array of shape (1, n_features) for two classes, else (n_classes, n_features)
+    intercept_ : array of shape (1,) or (n_classes,)
+    classes_ : array of shape (n_classes,)
+    latent_ : array of shape (n_samples,)
+        The best candidate of each training sample for its class.
+    outer_history_ : array
+        The objective after each convex problem; never rises.
+    n_cccp_iter_ : int
+        Convex problems solved, from the start that the model comes from.
+    restart_objectives_ : array of shape (1 + n_restarts,)
+        The objective that each start led to.
+    certificate_ : Certificate
+        Of the last convex problem: the objective with the candidates fixed that it was solved with. Its primal value is
+        `outer_history_[-1]` or, where the best candidates changed once more, above it.
+    history_ : History
+        The exact evaluations of all convex problems, one after another.
+    dual_coef_ : array of shape (n_candidates,) or (n_candidates, n_classes), with keep_duals=True
+        For the candidates of all bags, one after another: coef_ = sum_r dual_coef_[r] x_r.
+    n_iter_ : int
+        Passes made, in all convex problems.
+    n_oracle_calls_ : int
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> import maxmargin as mm
+    >>> X, y, frames = mm.datasets.make_gestures(60, n_classes=3, n_features=20, strength=2.0, random_state=0)
+    >>> model = mm.LatentSVMClassifier(random_state=0).fit(X, y)
+    >>> model.certificate_.converged
+    True
+    >>> model.score(X, y) > 0.9
+    True
+    """
+
+    _parameter_constraints: dict[str, Any] = {
+        **LatentModel._parameter_constraints,
+        "cost": ["array-like", dict, None],
+        "class_weight": [StrOptions({"balanced"}), dict, None],
+        "fit_intercept": ["boolean"],
+        "intercept_scaling": [Interval(Real, 0.0, None, closed="neither")],
+    }
+
+    def __init__(
+        self,
+        C=1.0,
+        *,
+        max_cccp_iter=50,
+        init="mean",
+        n_restarts=0,
+        cost=None,
+        class_weight=None,
+        tol=1e-3,
+        max_iter=10_000,
+        max_time=None,
+        fit_intercept=True,
+        intercept_scaling=1.0,
+        solver="auto",
+        warm_start=False,
+        keep_duals=False,
+        random_state=None,
+        n_jobs=None,
+        verbose=0,
+        dtype=None,
+    ):
+        self.C = C
+        self.max_cccp_iter = max_cccp_iter
+        self.init = init
+        self.n_restarts = n_restarts
+        self.cost = cost
+        self.class_weight = class_weight
+        self.tol = tol
+        self.max_iter = max_iter
+        self.max_time = max_time
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.solver = solver
+        self.warm_start = warm_start
+        self.keep_duals = keep_duals
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.dtype = dtype
+
+    def decision_function(self, X) -> np.ndarray:
+        """Scores of best candidates: (n_samples,) for two classes, positive for `classes_[1]`; (n_samples, n_classes) else."""
+        found = self._best_scores(*self._candidate_scores(X))
+        return found.ravel() if found.shape[1] == 1 else found
+
+    def predict(self, X) -> np.ndarray:
+        """The class with the highest score."""
+        found = self._best_scores(*self._candidate_scores(X))
+        best = (found[:, 0] > 0).astype(np.intp) if found.shape[1] == 1 else found.argmax(axis=1)
+        return self.classes_[best]
+
+    def predict_latent(self, X, y=None) -> np.ndarray:
+        """The number of the best candidate of each bag: for the class predicted, or for the classes `y`.
+
+        With two classes there is one score: the best candidate is the one that looks most like `classes_[1]`, whatever the class.
+        """
+        scores, start = self._candidate_scores(X)
+        samples = start.size - 1
+        column = np.zeros(samples, np.int64)
+        if y is not None:
+            column[:] = self._numbers_of(y, samples)
+        elif scores.shape[1] > 1:
+            column[:] = self._best_scores(scores, start).argmax(axis=1)
+        if scores.shape[1] == 1:
+            column[:] = 0
+        result = np.empty(samples, np.int64)
+        bags.best_in_bags(np.ascontiguousarray(scores), start, column, result)
+        return result
+
+    # ---- how ----------------------------------------------------------------------------------------------
+
+    def _candidate_scores(self, X) -> tuple[np.ndarray, np.ndarray]:
+        """The scores of all candidates, and where each bag starts."""
+        check_is_fitted(self)
+        matrix, start = bags.stacked(X, None, self.n_features_in_)
+        weights = self.coef_.T.astype(matrix.dtype)
+        return safe_sparse_dot(matrix, weights, dense_output=True) + np.asarray(self.intercept_, matrix.dtype), start
+
+    def _best_scores(self, scores: np.ndarray, start: np.ndarray) -> np.ndarray:
+        return np.maximum.reduceat(scores, start[:-1], axis=0)
+
+    def _numbers_of(self, y, samples: int) -> np.ndarray:
+        y = column_or_1d(y)
+        if y.size != samples:
+            raise ValueError(f"X has {samples} bags, y has {y.size} labels.")
+        found = np.searchsorted(self.classes_, y).clip(0, len(self.classes_) - 1)
+        wrong = np.flatnonzero(self.classes_[found] != y)
+        if wrong.size:
+            raise ValueError(f"Label {y[wrong[0]]!r} of y, of sample {wrong[0]}, was not seen in fit.")
+        return found
+
+    def _prepared(self, X, y, sample_weight):
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        dtype = checked_dtype(self.dtype)
+        bags.count(X)
+        weight = checked_weight(sample_weight, same_count(X, y))
+        check_classification_targets(y)
+        y = column_or_1d(y)
+        classes, label = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(f"y must hold at least 2 classes; it holds only one: {classes[0]!r}.")
+        cost = cost_matrix(self.cost, classes)
+        factors = class_factors(self.class_weight, classes, y, label, sample_weight if sample_weight is None else weight)
+        matrix, start = bags.stacked(X, dtype)
+        bias = float(self.intercept_scaling) if self.fit_intercept else 0.0
+        table = rows(matrix, bias, SPARSE_BELOW["scalar" if len(classes) == 2 else "row"])
+        bags.check_sizes(table, start)
+        first = np.zeros(label.size, np.int64)
+        if len(classes) == 2:
+            data: Bags | BinaryBags = BinaryBags(table, start, label.astype(np.int64), first, cost[label, 1 - label])
+        else:
+            data = Bags(table, start, label.astype(np.int64), first, cost)
+
+        def make(C: float) -> BagProblem:
+            return BagProblem(data, C * weight * factors[label], matrix)
+
+        return make, {"classes_": classes, "n_features_in_": matrix.shape[1]}
+
+    def _checked_init(self, problem: BagProblem):
+        sizes = np.diff(problem.data.start)
+        if isinstance(self.init, str) and self.init in INITS:
+            return self.init
+        given = np.asarray(self.init)
+        if given.shape != sizes.shape or given.dtype.kind not in "iu":
+            raise ValueError(f"init must be one of {', '.join(INITS)}, or an integer for each of the {sizes.size} bags.")
+        wrong = np.flatnonzero((given < 0) | (given >= sizes))
+        if wrong.size:
+            i = int(wrong[0])
+            raise ValueError(f"init names candidate {given[i]} of bag {i}, which has {sizes[i]} candidates.")
+        return given.astype(np.int64)
+
+    def _keep(self, result: LatentResult) -> None:
+        two = len(self.classes_) == 2
+        weights = result.w[None, :] if two else lanes.to_classes(result.w, len(self.classes_))
+        scaling = float(self.intercept_scaling) if self.fit_intercept else 0.0
+        self.coef_, self.intercept_ = np.ascontiguousarray(weights[:, :-1]), weights[:, -1] * scaling
+        self.n_oracle_calls_ = result.oracle_calls
+        if self.keep_duals:
+            assert result.problem is not None
+            data = result.problem.data
+            table = np.zeros((int(data.start[-1]), weights.shape[0]))
+            coefficients(result.duals, data, result.problem.cap, new_room(data), table)
+            self.dual_coef_ = table.ravel() if two else table
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.three_d_array = True
+        return tags

@@ -1,0 +1,136 @@
+"""What the latent estimators share: parameters, the convex-concave procedure, warm starts and paths."""
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from ..callbacks import with_callbacks
+from ..latent import LatentProblem
+from ..result import Result
+from ..solvers import NAMES, resolve
+from ..solvers.convex_concave import ConvexConcave, Last, LatentResult
+from .common import Certified
+
+Make = Callable[[float], LatentProblem]
+
+
+class LatentModel(Certified):
+    """A model with a hidden choice for each sample."""
+
+    _parameter_constraints: dict[str, Any] = {
+        "C": [Interval(Real, 0.0, None, closed="neither")],
+        "tol": [Interval(Real, 0.0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "max_time": [Interval(Real, 0.0, None, closed="neither"), None],
+        "max_cccp_iter": [Interval(Integral, 1, None, closed="left")],
+        "n_restarts": [Interval(Integral, 0, None, closed="left")],
+        "init": "no_validation",
+        "solver": [StrOptions(set(NAMES)), BaseEstimator],
+        "warm_start": ["boolean"],
+        "keep_duals": ["boolean"],
+        "random_state": ["random_state"],
+        "n_jobs": [Integral, None],
+        "verbose": ["verbose"],
+        "dtype": "no_validation",
+    }
+
+    @with_callbacks
+    def fit(self, X, y=None, sample_weight=None):
+        """Lower the objective from convex problem to convex problem; certify the last one to the relative duality gap `tol`.
+
+        Parameters
+        ----------
+        X : sequence of samples
+            For `LatentSVMClassifier` bags, each an array or CSR matrix (candidates, features); or an array (bags, candidates,
+            features).
+        y : sequence of classes or outputs
+        sample_weight : array of shape (n_samples,), optional
+            Weights s_i >= 0; an integer weight equals that many repetitions of the sample.
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        make, learned = self._prepared(X, y, sample_weight)
+        self._fit(make, learned, getattr(self, "_last", None) if self.warm_start else None)
+        return self
+
+    def regularization_path(self, X, y, Cs, sample_weight=None) -> list:
+        """Fitted copies of this estimator for each C in `Cs`, each started from the one before it and certified.
+
+        Go from small to large C.
+        """
+        Cs = np.asarray(Cs, dtype=np.float64)
+        if Cs.ndim != 1 or not np.all(np.isfinite(Cs)) or np.any(Cs <= 0):
+            raise ValueError("Cs must be a list of finite numbers > 0.")
+        self._validate_params()
+        make, learned = self._prepared(X, y, sample_weight)
+        fitted: list[LatentModel] = []
+        last = None
+        for C in Cs:
+            estimator = clone(self).set_params(C=float(C))
+            if hasattr(self, "_skl_callbacks"):
+                estimator.set_callbacks(*self._skl_callbacks)
+            last = with_callbacks(type(estimator)._fit)(estimator, make, learned, last)
+            fitted.append(estimator)
+        return fitted
+
+    def _fit(self, make: Make, learned: dict[str, Any], last: Last | None) -> Last:
+        for name, value in learned.items():
+            setattr(self, name, value)
+        problem = make(float(self.C))
+        procedure = ConvexConcave(resolve(self.solver), self.max_cccp_iter, self._checked_init(problem), self.n_restarts)
+        if last is not None and last.W.shape != problem.weight_shape:
+            last = None
+        result = self._drive(procedure, problem, self._keep_latent, last=last)
+        assert isinstance(result, LatentResult) and result.problem is not None
+        if not result.settled and result.certificate.converged:
+            warnings.warn(
+                f"Stopped after {len(result.outer)} convex problems (max_cccp_iter={self.max_cccp_iter}) while the objective "
+                "still fell; the last of them is certified. Raise max_cccp_iter, max_iter or max_time (warm_start=True goes on "
+                "from here).",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        last = Last(result.problem, result.duals, result.w)
+        self.__dict__.pop("_last", None)
+        if self.warm_start:
+            self._last = last
+        return last
+
+    def _keep_latent(self, result: Result) -> None:
+        assert isinstance(result, LatentResult)
+        self.outer_history_ = np.array(result.outer)
+        self.n_cccp_iter_ = len(result.outer)
+        self.restart_objectives_ = np.array(result.values)
+        self.latent_ = result.choice
+        self.__dict__.pop("dual_coef_", None)
+        self._keep(result)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.target_tags.required = True
+        return tags
+
+    # ---- what a subclass says -----------------------------------------------------------------------------
+
+    @abstractmethod
+    def _prepared(self, X, y, sample_weight) -> tuple[Make, dict[str, Any]]:
+        """Checked samples: the problem at any C, and the fitted attributes that are known already."""
+
+    @abstractmethod
+    def _checked_init(self, problem) -> Any:
+        """`init`, checked against the samples."""
+
+    @abstractmethod
+    def _keep(self, result: LatentResult) -> None:
+        """Fitted attributes from the weights."""

@@ -1,0 +1,232 @@
+"""The convex-concave procedure: a sequence of convex problems, each of which touches the objective from above.
+
+    fix the best hidden choices at w;  minimise the convex problem with them;  repeat                 (latent.py has the formulas)
+
+The convex problem is F(w) at w and nowhere below F, so its minimum does not raise F. Since it is solved to a gap only, F is
+computed after every step, and a step that did not lower it keeps the old weights. These are then as near to the minimum of that
+convex problem as the new ones: F(old) <= F(new) <= P(new), and P(old) = F(old). So the procedure ends with a certificate: the
+weights minimise, to `tol`, the convex problem that was solved last.
+
+A step is solved to a part of what the step before gained, from the duals of the step before; the last ones to `tol`.
+"""
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..latent import LatentProblem
+from ..result import Certificate, History, Record, Result, relative
+from ..structured import StructuredProblem
+from ..structures.base import follow
+from .loop import Budget, Interrupt
+from .points import fits
+
+LOOSE = 0.1  # the relative gap of the first step
+PART = 0.1  # of what a step gained: the gap of the next
+
+
+class Last(NamedTuple):
+    """What another run may start from: a convex problem, its points, and the weights."""
+
+    problem: StructuredProblem
+    points: Any
+    W: np.ndarray
+
+
+@dataclass(frozen=True)
+class LatentResult(Result):
+    """The outcome of the procedure.
+
+    choice : the best hidden choices at w
+    outer : F after each step
+    settled : whether the procedure ended by itself
+    problem : the last convex problem, which the certificate and the duals belong to
+    values : the F that each start led to
+    """
+
+    choice: Any = None
+    outer: tuple[float, ...] = ()
+    settled: bool = False
+    problem: StructuredProblem | None = None
+    values: tuple[float, ...] = ()
+
+
+class Echo(History):
+    """The history of one convex problem, which also goes on to that of all, passes and seconds counted through."""
+
+    def __init__(self, whole: History, passes: int, seconds: float):
+        super().__init__()
+        self.whole, self.passes, self.seconds = whole, passes, seconds
+
+    def append(self, record: Record) -> None:
+        super().append(record)
+        self.whole.append(record._replace(iteration=record.iteration + self.passes, seconds=record.seconds + self.seconds))
+
+
+class Inner:
+    """Solves the convex problems, one after another, within one budget."""
+
+    def __init__(self, solver, budget: Budget, history: History, seed: int, average: bool, interrupt: Interrupt):
+        self.solver, self.budget, self.history, self.seed, self.average = solver, budget, history, seed, average
+        self.begin, self.passes, self.calls = time.perf_counter(), 0, 0
+        self.interrupt = interrupt
+        self.stopped = ""  # the reason, in a sentence
+
+    @property
+    def left(self) -> int:
+        """Passes left. Somebody who has stopped the run before its first convex problem gets one pass of that."""
+        return 1 if self.stopped else self.budget.max_iter - self.passes
+
+    def solve(self, problem: StructuredProblem, tol: float, points=None, weights=None, most: int | None = None) -> Result:
+        """Minimise to the relative gap `tol`, in `most` passes (all that are left), from these points and weights."""
+        spent, before = time.perf_counter() - self.begin, self.passes
+        left = None if self.budget.max_time is None else max(self.budget.max_time - spent, 1e-9)
+        budget = replace(
+            self.budget,
+            tol=tol,
+            max_iter=self.left if most is None else most,
+            max_time=left,
+            watch=lambda iteration: bool(self.budget.watch(before + iteration) or self.interrupt.pressed),
+        )
+        history = Echo(self.history, before, spent)
+        result = self.solver.solve(problem, budget, history, seed=self.seed, duals=points, weights=weights, average=self.average)
+        self.passes += result.n_iter
+        self.calls += result.oracle_calls or 0
+        if self.interrupt.pressed:
+            self.stopped = "Stopped by Ctrl-C."
+        elif not result.certificate.converged:
+            self.stopped = result.message
+        elif self.passes >= self.budget.max_iter:
+            self.stopped = f"Stopped after max_iter={self.budget.max_iter} passes."
+        elif self.budget.max_time is not None and time.perf_counter() - self.begin >= self.budget.max_time:
+            self.stopped = f"Stopped after max_time={self.budget.max_time:g} seconds."
+        return result
+
+    def roughly(self, problem: StructuredProblem) -> np.ndarray:
+        """Weights to start from, for at the most half of the passes left."""
+        most = self.left // 2
+        if most == 0:
+            return np.zeros(problem.weight_shape)
+        result = self.solve(problem, max(self.budget.tol, LOOSE), most=most)
+        if result.n_iter >= most and not self.interrupt.pressed:  # only its own limit has stopped it
+            self.stopped = ""
+        return result.w
+
+
+class ConvexConcave:
+    """Runs the procedure from one or several starts, with `solver` for the convex problems.
+
+    Parameters
+    ----------
+    solver : solver object
+    steps : int
+        Convex problems at the most, for each start.
+    init : what `LatentProblem.initial` takes
+    restarts : int
+        How many random starts follow; the best result counts.
+    """
+
+    def __init__(self, solver, steps: int, init: Any, restarts: int = 0):
+        self.solver, self.steps, self.init, self.restarts = solver, steps, init, restarts
+
+    def solve(
+        self, problem: LatentProblem, budget: Budget, history: History, *, seed=0, average=True, last: Last | None = None
+    ) -> LatentResult:
+        """Lower F until a step gains less than the relative `tol`, and certify the last convex problem to `tol`."""
+        random = np.random.default_rng(seed)
+        found: list[LatentResult] = []
+        with Interrupt() as interrupt:  # between the convex problems, too
+            inner = Inner(self.solver, budget, history, seed, average, interrupt)
+            while len(found) <= self.restarts and not (found and inner.stopped):
+                if not found and last is not None:
+                    descent = self._resumed(problem, inner, last)
+                else:
+                    choice = problem.initial("random" if found else self.init, random, inner.roughly)
+                    descent = Descent(problem, inner, problem.completed(choice))
+                found.append(descent.run(self.steps))
+        best = min(found, key=lambda result: result.outer[-1])
+        values = tuple(result.outer[-1] for result in found)
+        return replace(best, history=history, n_iter=inner.passes, oracle_calls=inner.calls, values=values)
+
+    def _resumed(self, problem: LatentProblem, inner: Inner, last: Last) -> "Descent":
+        start = problem.completed(problem.impute(last.W, inner.budget.n_jobs))
+        points = last.points if fits(last.points, last.problem.data, start, self.solver) else None
+        if points is not None:
+            points = follow(points, last.problem.data, start.data)
+        return Descent(problem, inner, start, last.W, points)
+
+
+class Descent:
+    """The way down from one start. `problem` touches F at the weights W (any choices do where W is zero: there all are best)."""
+
+    def __init__(self, latent: LatentProblem, inner: Inner, problem: StructuredProblem, W: np.ndarray | None = None, points=None):
+        self.latent, self.inner, self.problem, self.points = latent, inner, problem, points
+        self.W = np.zeros(latent.weight_shape) if W is None else W
+        self.value = problem.primal(self.W, inner.budget.n_jobs)
+        self.tol = inner.budget.tol
+        self.gap = max(self.tol, LOOSE) if inner.average else self.tol  # weights that belong to duals cannot be mended later
+        self.kept: Result | None = None
+        self.kept_problem = problem
+        self.choice: Any = None
+        self.outer: list[float] = []
+        self.settled = False
+
+    def run(self, steps: int) -> LatentResult:
+        for step in range(steps):
+            if step == steps - 1:
+                self.gap = self.tol  # what comes last is certified
+            self.settled = self.step() and not self.inner.stopped
+            if self.settled or self.inner.stopped:
+                break
+        assert self.kept is not None
+        kept = self.kept
+        if self.choice is None:  # no step has lowered F
+            self.choice = self.latent.impute(self.W, self.inner.budget.n_jobs)
+        certificate = kept.certificate
+        if certificate.relative_gap > self.tol:
+            certificate = replace(certificate, converged=False, message=self.inner.stopped)
+        return LatentResult(
+            kept.w,
+            certificate,
+            kept.history,
+            certificate.message,
+            kept.n_iter,
+            kept.duals,
+            kept.oracle_calls,
+            self.choice,
+            tuple(self.outer),
+            self.settled,
+            self.kept_problem,
+        )
+
+    def step(self) -> bool:
+        """One convex problem; returns whether F cannot be lowered any more."""
+        inner, first = self.inner, self.kept is None
+        final = self.gap <= self.tol
+        result = inner.solve(self.problem, self.gap, self.points, self.W)
+        choice, tight = self.latent.tight(result.w, self.problem, inner.budget.n_jobs)
+        value = tight.primal(result.w, inner.budget.n_jobs)
+        if value < self.value or (first and not inner.average):
+            gain = relative(self.value, value)
+            done = final and (gain <= self.tol or self.latent.same(self.problem, tight))
+            self.kept, self.kept_problem, self.choice = result, self.problem, choice
+            self.W, self.value = result.w, value
+            self.points = follow(result.duals, self.problem.data, tight.data)
+            self.problem = tight
+            self.gap = self.tol if gain <= self.tol else max(self.tol, min(self.gap, PART * gain))
+        else:
+            done = final
+            self.points, self.gap = result.duals, self.tol
+            if inner.average:  # the old weights, with the new bound
+                self.kept = replace(result, w=self.W, certificate=_bounded(self.value, result.certificate, self.tol))
+                self.kept_problem = self.problem
+        self.outer.append(self.value)
+        return done
+
+
+def _bounded(primal: float, certificate: Certificate, tol: float) -> Certificate:
+    """The certificate of other weights of the same convex problem."""
+    gap = relative(primal, certificate.dual)
+    return replace(certificate, primal=primal, gap=primal - certificate.dual, relative_gap=gap, converged=gap <= tol)
