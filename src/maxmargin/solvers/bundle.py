@@ -18,10 +18,13 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from ..explicit import GroupedProblem
+from ..kernel_problem import KernelMultilabelProblem
+from ..multilabel_problem import MultilabelProblem
 from ..result import History, Result
 from ..risks import Cut, Layout, Risk, layout_of, risk_of
 from . import loop
 from .frame import Frame, frame_of
+from .label_groups import solve_groups
 from .planes import AGGREGATE, Planes, most_planes
 from .sgd import descended
 
@@ -117,6 +120,10 @@ class Bundle(BaseEstimator):
 
     def accepts(self, problem) -> str | None:
         """None, or the reason why this solver cannot serve the problem."""
+        if isinstance(problem, MultilabelProblem):
+            return None
+        if isinstance(problem, KernelMultilabelProblem):
+            return "Bundle serves no kernels: its planes are vectors of weights. Use solver='dual_coordinate'."
         if getattr(problem, "fence", None) is not None:
             return "Bundle does not serve sign constraints under a full prior covariance; use solver='dual_coordinate'."
         if risk_of(problem) is None:
@@ -128,6 +135,10 @@ class Bundle(BaseEstimator):
         self._check()
         if (reason := self.accepts(problem)) is not None:
             raise TypeError(reason)
+        if isinstance(problem, MultilabelProblem):  # its groups come here one by one
+            if not isinstance(self.init, str):
+                raise ValueError("init must be 'auto', 'sgd' or 'zero' for multi-label problems; use warm_start for weights.")
+            return solve_groups(self, problem, budget, history, seed=seed, duals=duals, weights=weights, average=average)
         layout = layout_of(problem)
         dim = layout.flat(np.zeros(problem.weight_shape)).size
         groups = self._groups(problem, dim)

@@ -7,7 +7,7 @@ known without work.
 
 import threading
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,16 @@ from ..multilabel_problem import MultilabelProblem
 from ..result import Certificate, History, Record, Result, relative
 from ..threads import in_threads
 from .loop import Budget, Interrupt
+
+
+@dataclass(frozen=True)
+class Left:
+    """What a solver without duals leaves of each group for a run at another C."""
+
+    parts: list[Any]
+
+    def rescaled(self, factor: float) -> "Left":
+        return Left([None if part is None else part.rescaled(factor) for part in self.parts])
 
 
 class Ledger:
@@ -78,7 +88,9 @@ def solve_groups(
 
         group = problem.group(groups[k])
         start: dict[str, Any] = {"duals": None, "weights": weights[k] if known else None}
-        if duals is not None:
+        if isinstance(duals, Left):
+            start["duals"] = duals.parts[k] if len(duals.parts) == len(groups) else None
+        elif duals is not None:
             start["duals"] = group.clipped(duals[:, groups[k]].toarray())
         share = None if left is None else left * min(budget.n_jobs, len(groups) - k) / (len(groups) - k)
         own = replace(budget, max_time=share, n_jobs=1 if len(groups) > 1 else budget.n_jobs, watch=watch)
@@ -102,12 +114,21 @@ def solve_groups(
         message += f" Of {problem.labels.shape[1]} labels {begun} were begun; the weights of the others are zero."
     certificate = Certificate(primal, dual, gap, part, converged, True, message)
     kept = [None if result is None else result.w for result in found]
-    return Result(kept, certificate, history, message, ledger.passes, assembled(problem, found))
+    return Result(kept, certificate, history, message, ledger.passes, assembled(problem, found), statistics=summed(found))
 
 
-def assembled(problem: MultilabelProblem, found: list[Result | None]) -> sp.csc_array:
-    """The duals of all groups as one CSC matrix; those that are zero take no room."""
+def summed(found: list[Result | None]) -> dict[str, float]:
+    """The statistics of all groups together."""
+    tables = [result.statistics for result in found if result is not None]
+    return {name: sum(table[name] for table in tables) for name in (tables[0] if tables else {})}
+
+
+def assembled(problem: MultilabelProblem, found: list[Result | None]) -> "sp.csc_array | Left":
+    """The duals of all groups as one CSC matrix; those that are zero take no room. Where a solver has something else in their
+    place, that of each group."""
     n, count = problem.labels.shape
+    if any(hasattr(result.duals, "rescaled") for result in found if result is not None):
+        return Left([None if result is None else result.duals for result in found])
     columns: list[np.ndarray] = [np.empty(0, np.int32)] * count
     values: list[np.ndarray] = [np.empty(0)] * count
     for which, result in zip(problem.groups, found, strict=True):
