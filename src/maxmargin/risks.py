@@ -205,8 +205,10 @@ class MultilabelRisk(Risk):
         self.n_groups, self.shape = n_groups, (problem.labels.shape[1], rows.shape(problem.X)[1] + 1)
         self.dim = self.shape[0] * self.shape[1]
         free = replace(problem, R=None)
-        self.parts = [(columns, RowRisk(group, group.n_examples, n_groups, n_jobs, layout_of(group)))
-                      for columns, group in ((columns, free.group(columns)) for columns in free.groups)]
+        self.parts = [
+            (columns, RowRisk(group, group.n_examples, n_groups, n_jobs, layout_of(group)))
+            for columns, group in ((columns, free.group(columns)) for columns in free.groups)
+        ]
 
     def cut(self, w):
         W = w.reshape(self.shape)
