@@ -167,7 +167,8 @@ class StructuredSVM(Certified):
         """The losses alone, sum_i s_i loss_i(w), as a convex function for `maxmargin.minimize` or for a solver of your own.
 
         risk(w) -> (value, subgradient), or values (P,) and subgradients (P, dim) for P = `n_groups` groups of samples; w is in
-        the order of `w_`.
+        the order of `w_`. Neither C nor bounds that the structure has on weights (`Parts`) are part of it: give them to
+        `minimize`.
         """
         self._validate_params()
         model = clone(self)

@@ -68,7 +68,8 @@ class Bundle(BaseEstimator):
     """Bundle methods: BMRM, Prox-BMRM, P-BMRM and Prox-P-BMRM (Uřičář and Franc 2012), for every problem with a risk.
 
     An iteration is one pass over the data for the risk and its subgradient, on `n_jobs` threads, and a small quadratic program.
-    Serves all estimators, explicit problems and `maxmargin.minimize`; priors and signs, but not signs under a full covariance.
+    Serves all estimators, explicit problems and `maxmargin.minimize`; priors and signs, but neither kernels nor signs under a
+    full covariance.
 
     Parameters
     ----------
@@ -79,8 +80,10 @@ class Bundle(BaseEstimator):
         examples, or where `memory` is short).
     init : {"auto", "sgd", "zero"} or array, default="auto"
         Where to begin: after `passes` passes of stochastic gradient descent, at zero, or at these weights (one a feature and the
-        intercept's last; a row of them for each class). "auto" is the previous point on a path and with `warm_start`, else "sgd"
-        with a prox-term and "zero" without, with priors or signs, and for a risk of your own.
+        intercept's last; a row of them for each class; of a `StructuredSVM` in the order of `w_`; not for multi-label models).
+        "auto" is the previous point with `warm_start`, else "sgd" with a prox-term and "zero" without, with priors or their
+        signs, and for a risk of your own. On a path the planes are kept; it goes on from the previous point where "sgd" is not
+        asked for or not possible.
     max_step : float, default=0.01
         K, as a part of the length of the first point: how far consecutive points may be apart when alpha is adjusted.
     patience : int, default=100
