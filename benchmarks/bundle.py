@@ -2,7 +2,8 @@
 
 Their lam is that of lam/2 ||w||^2 + sum of losses, so C = 1/lam. mnist is their first benchmark, the same data; segmented plates
 and landmarks are made here, after their second and third; words are ours. On mnist the path begins at lam = 10^4, and a variant
-with a prox-term begins where the one before it on the path ended; the others begin anew, as there.
+with a prox-term begins where the one before it on the path ended; the others begin anew, as there. OCA in dlib, a cutting-plane
+method for binary problems alone, is not beside them: it has no wheel and was not built.
 """
 
 import importlib
@@ -26,9 +27,10 @@ from .report import Report, figure, table
 from .traces import encoded
 from .workloads import MissingDataError, path
 
-PARTS = ("mnist", "ocr", "segmentation", "parts", "curves")
+PARTS = ("mnist", "mnist6000", "ocr", "segmentation", "parts", "curves")
 TOL = 0.01
-MNIST_LAMS, FIRST_LAM = (1000.0, 100.0, 10.0, 1.0), 10_000.0
+MNIST_LAMS = (1000.0, 100.0, 10.0, 1.0)
+FEW, FEW_LAMS = 6_000, (100.0, 10.0, 1.0)  # a tenth of the rows: a tenth of lam weighs them alike
 PAPER_ERRORS = {1000.0: 0.0864, 100.0: 0.0740, 10.0: 0.0708, 1.0: 0.0720}
 PAPER_ITERATIONS = {
     "BMRM": (157, 417, 1429, 5932),
@@ -38,7 +40,7 @@ PAPER_ITERATIONS = {
 # What must hold: errors, iterations of BMRM over those of Prox-P=16, the part of the time that is not the risk's.
 CLOSE, FEWER, HALF = 0.004, 8.0, 0.5
 STRUCTURED_LAMS = (1000.0, 100.0, 10.0, 1.0)
-PLATES, FACES, QUICK = 1_000, 300, 40  # samples
+PLATES, FACES, WORDS, QUICK = 300, 100, 600, 40  # samples
 CURVE_LAM, CURVE_MODELS = 100.0, (1, 4, 16)
 
 BMRM, PROX16, DUAL = "BMRM", "Prox-P=16", "dual coordinate"
@@ -53,8 +55,8 @@ VARIANTS: dict[str, Any] = {
 MEANING = """*iter*: calls of the risk, each one pass over the data (of `dual coordinate`: passes). *s*: processor seconds of one
 thread. *QP*: part of them in the quadratic program and the bookkeeping of planes. *planes*, *MB*: kept at the most, and their
 memory with that of their inner products. `Prox` begins with the previous weights of the path (words, plates, landmarks: ten
-passes of stochastic gradient descent), `planes` with the previous planes too, `dual coordinate` with the previous duals. `>`: not
-done within the limit."""
+passes of stochastic gradient descent), `planes` with the previous planes and after such a descent, `dual coordinate` with the
+previous duals. `>`: not done within the limit, with the relative gap reached in brackets."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +85,14 @@ class Fit:
 # ---- data --------------------------------------------------------------------------------------------------
 
 
-def mnist(quick: bool) -> Task:
-    """Pixels divided by 255, no intercept: of the scalings tried the one whose errors are the paper's"""
+def mnist(quick: bool, count: int | None = None, lams: Sequence[float] = MNIST_LAMS) -> Task:
+    """Pixels divided by 255, no intercept: the errors are the paper's, within 0.004 at each lam. (With pixels divided by 128 they
+    are 0.010 below it at lam = 1000, with rows of length one 0.133 above.)"""
     with np.load(path("mnist", "mnist.npz")) as data:
         X, y = data["X_train"].reshape(-1, 784) / 255.0, data["y_train"].astype(np.int64)
         unseen, truth = data["X_test"].reshape(-1, 784) / 255.0, data["y_test"].astype(np.int64)
-    if quick:
-        X, y = np.ascontiguousarray(X[:1_000]), y[:1_000]
+    if quick or count:
+        X, y = np.ascontiguousarray(X[: 1_000 if quick else count]), y[: 1_000 if quick else count]
     table_of_rows = rows(X, 0.0, 0.6)
 
     def problem(lam: float) -> BlockProblem:
@@ -98,7 +101,12 @@ def mnist(quick: bool) -> Task:
     def error(task: BlockProblem, W: np.ndarray) -> float:
         return float(np.mean(np.argmax(unseen @ task.table(W)[:, :-1].T, axis=1) != truth))
 
-    return Task("mnist", problem, MNIST_LAMS[: 2 if quick else None], FIRST_LAM, error)
+    whole = None if count else error
+    return Task("mnist", problem, lams[: 2 if quick else None], 10.0 * lams[0], whole)
+
+
+def mnist_few(quick: bool) -> Task:
+    return replace(mnist(quick, FEW, FEW_LAMS), name="mnist6000")
 
 
 def structured(name: str, structure: Any, X: Any, y: Any, quick: bool) -> Task:
@@ -112,7 +120,7 @@ def structured(name: str, structure: Any, X: Any, y: Any, quick: bool) -> Task:
 
 def ocr(quick: bool) -> Task:
     words = sequences.ocr_words([0], quick)
-    return structured("ocr", mm.structures.Chain(), words.X, words.y, quick)
+    return structured("ocr", mm.structures.Chain(), words.X[:WORDS], words.y[:WORDS], quick)
 
 
 def generated(maker: str, structure: str, count: int, name: str, quick: bool) -> Task:
@@ -134,15 +142,26 @@ def landmarks(quick: bool) -> Task:
     return generated("make_landmarks", "Parts", FACES, "parts", quick)
 
 
-TASKS: dict[str, Callable[[bool], Task]] = {"mnist": mnist, "ocr": ocr, "segmentation": segmentation, "parts": landmarks}
+TASKS: dict[str, Callable[[bool], Task]] = {
+    "mnist": mnist,
+    "mnist6000": mnist_few,
+    "ocr": ocr,
+    "segmentation": segmentation,
+    "parts": landmarks,
+}
 
 
 # ---- runs --------------------------------------------------------------------------------------------------
 
 
 def fitted(solver: Any, problem: Any, limit: float, **start: Any) -> Fit:
+    """To the gap TOL, or until `limit` seconds of the processor are spent"""
     begin = time.process_time()
-    result = solver.solve(problem, Budget(tol=TOL, max_iter=10**6, max_time=limit), mm.History(), **start)
+
+    def watch(iteration: int) -> bool:
+        return time.process_time() - begin > limit
+
+    result = solver.solve(problem, Budget(tol=TOL, max_iter=10**6, watch=watch), mm.History(), **start)
     return Fit(result, time.process_time() - begin)
 
 
@@ -150,7 +169,8 @@ def along(name: str, task: Task, limit: float) -> dict[float, Fit]:
     """One variant at every lam, each begun as `MEANING` says"""
     found: dict[float, Fit] = {}
     last: tuple[float, Result] | None = None
-    for lam in ([task.first] if task.first else []) + list(task.lams):
+    onward = name == DUAL or VARIANTS[name].prox  # the others begin anew
+    for lam in ([task.first] if task.first and onward else []) + list(task.lams):
         problem, start = task.problem(lam), {}
         if last is not None and task.first:
             before, result = last
@@ -158,10 +178,11 @@ def along(name: str, task: Task, limit: float) -> dict[float, Fit]:
                 start = {"duals": result.duals.rescaled(before / lam), "weights": result.w}
             elif name == DUAL:
                 start = {"duals": problem.clipped(result.duals), "weights": result.w}
-            elif VARIANTS[name].prox:
+            elif onward:
                 start = {"weights": result.w}
         one = fitted(VARIANTS[name], problem, limit, **start)
-        print(f"{task.name}, lam = {lam:g}: {name}: {one.seconds:.1f} s, {one.result.message}", flush=True)
+        gap = one.result.certificate.relative_gap
+        print(f"{task.name}, lam = {lam:g}: {name}: {one.seconds:.1f} s, {one.result.n_iter}, gap {gap:.3g}", flush=True)
         last = lam, one.result
         if lam in task.lams:
             found[lam] = Fit(replace(one.result, duals=None), one.seconds)  # planes are large
@@ -177,25 +198,30 @@ def described(task: Task, fits: dict[str, dict[float, Fit]], limit: float) -> st
         line = [name]
         for lam in task.lams:
             one, used = found[lam], found[lam].result.statistics
-            late = "" if one.result.certificate.converged else "> "
-            line += [f"{late}{one.result.n_iter}", late + figure(one.seconds)]
+            proof = one.result.certificate
+            late, gap = ("", "") if proof.converged else ("> ", f" ({figure(proof.relative_gap, 2)})")
+            line += [f"{late}{one.result.n_iter}{gap}", late + figure(one.seconds)]
             if one.part is None:
                 line += ["-", "-", "-"]
             else:
                 line += [f"{100.0 * one.part:.0f} %", f"{used['most_planes']:.0f}", f"{used['plane_megabytes']:.0f}"]
         lines.append(line)
-    return "\n\n".join([f"Relative gap {TOL:g}, at most {limit:g} s a fit.", MEANING, table(head, lines)])
+    return "\n\n".join([f"Relative gap {TOL:g}, at most {limit:g} s of the processor a fit.", MEANING, table(head, lines)])
 
 
 def mnist_verdicts(task: Task, fits: dict[str, dict[float, Fit]]) -> list[str]:
     lines, head = [], ["lam", "error", "the paper's", "within 0.004", *(f"{name}, the paper's" for name in PAPER_ITERATIONS)]
     assert task.error is not None
     for k, lam in enumerate(task.lams):
-        error = task.error(task.problem(lam), fits[PROX16][lam].result.w)
+        error = task.error(task.problem(lam), fits[DUAL][lam].result.w)
         state = "holds" if abs(error - PAPER_ERRORS[lam]) <= CLOSE else "FAILS"
         theirs = [str(count[k]) for count in PAPER_ITERATIONS.values()]
         lines.append([f"{lam:g}", f"{error:.4f}", f"{PAPER_ERRORS[lam]:.4f}", state, *theirs])
-    text = ["Error on all 10,000 test digits of `Prox-P=16`, pixels divided by 255 and no intercept:", table(head, lines)]
+    text = [
+        "Error on all 10,000 test digits of the models that `dual coordinate` certified, pixels divided by 255 and no intercept "
+        "(the optimum does not depend on the solver):",
+        table(head, lines),
+    ]
     lam = task.lams[-1]
     plain, best = fits[BMRM][lam], fits[PROX16][lam]
     ratio, done = plain.result.n_iter / max(best.result.n_iter, 1), plain.result.certificate.converged
@@ -216,7 +242,7 @@ def iterations(report: Report, name: str, quick: bool, limit: float) -> None:
     task = TASKS[name](quick)
     for solver in VARIANTS.values():  # compiles all of it
         solver.solve(task.problem(task.lams[0]), Budget(tol=0.5, max_iter=3), mm.History())
-    variants = [one for one in VARIANTS if task.first or not one.endswith("planes")]
+    variants = [one for one in VARIANTS if (task.first and task.error is None) or not one.endswith("planes")]
     fits = {one: along(one, task, limit) for one in variants}
     verdicts = mnist_verdicts(task, fits) if task.error is not None else []
     report.section(f"bundle: {name}", "\n\n".join([described(task, fits, limit), *verdicts]))

@@ -1,17 +1,23 @@
 """`Bundle`: planes, the quadratic program, the optimum of every kind of problem, bounds that are never overstated, paths."""
 
 import clarabel
+import enumerated
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import test_multilabel as multilabel
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import grouped, reference
 from sklearn.base import clone
 from test_optimum import check, features, labels, prior, seed_of, signs, targets, weights
+from test_parts import images
+from test_segmentation import STRUCTURES as SEGMENTATIONS
+from test_segmentation import lines
 
 import maxmargin as mm
-from maxmargin import lanes
+from maxmargin import lanes, multilabel_problem
+from maxmargin.data.labels import checked_labels
 from maxmargin.data.rows import rows
 from maxmargin.explicit import ExplicitProblem
 from maxmargin.jit import kernel
@@ -19,10 +25,13 @@ from maxmargin.losses.base import reward, row_slope, row_value, slope, value
 from maxmargin.losses.crammer_singer import crammer_singer
 from maxmargin.losses.epsilon_insensitive import EpsilonInsensitive
 from maxmargin.losses.hinge import Hinge
+from maxmargin.losses.multilabel_hinge import MultilabelHinge
+from maxmargin.losses.multilabel_squared_hinge import MultilabelSquaredHinge
 from maxmargin.losses.squared_epsilon_insensitive import SquaredEpsilonInsensitive
 from maxmargin.losses.squared_hinge import SquaredHinge
 from maxmargin.losses.topk_alpha import topk_alpha
 from maxmargin.losses.topk_beta import topk_beta
+from maxmargin.multilabel_problem import MultilabelProblem
 from maxmargin.problem import BlockProblem, ScalarProblem, TopKProblem
 from maxmargin.result import History
 from maxmargin.risks import layout_of, risk_of
@@ -145,6 +154,7 @@ def bits(seed=0, count=12):
 
 
 def problems():
+    """One of each kind; together they take every path to a risk."""
     rng = np.random.default_rng(3)
     X = features(rng, 41, 5)
     sparse = sp.csr_array(np.where(np.abs(X) < 0.5, 0.0, X))
@@ -154,6 +164,10 @@ def problems():
     yield "multiclass", BlockProblem(rows(X, 1.0), y, cap, 1.0 - np.eye(4))
     yield "indexed", BlockProblem(rows(sparse.toarray(), 1.0, 0.99), y, cap, 1.0 - np.eye(4))
     yield "topk", TopKProblem(rows(sparse, 1.0), y, cap, 4, 2, topk_beta, 0.1)
+    some = checked_labels(np.where(rng.random((41, 3)) < 0.1, np.nan, rng.integers(0, 2, (41, 3)))).columns
+    for name, kind, R in (("labels", MultilabelHinge, None), ("coupled labels", MultilabelSquaredHinge, np.ones((3, 3)))):
+        weight, margin = rng.uniform(0.5, 2.0, (2, 3, 2))
+        yield name, MultilabelProblem(rows(X, 1.0), some, cap, weight, margin, kind, R).group(np.arange(3))
     yield "explicit", ExplicitProblem(X, rng.uniform(-0.5, 1.5, 41), rng.integers(0, 12, 41)).bind(0.7)
     X, y = words()
     structure = Chain()
@@ -178,7 +192,7 @@ def test_risks(name, problem):
             structure.size(*words())
             count = structure.flatten(np.zeros(shape)).size
             w, other = (layout.flat(structure.unflatten(rng.normal(size=count))) for _ in range(2))
-        half = 0.5 * float(w @ w)
+        half = 0.5 * float(w @ w)  # of coupled labels too: w is U there, with 1/2 ||U||^2
         cut, parts, there = one.cut(w), many.cut(w), many.cut(other)
         assert cut.values[0] == pytest.approx(problem.primal(layout.shaped(w)) - half, rel=1e-11, abs=1e-12)
         assert cut.offsets + cut.slopes @ w == pytest.approx(cut.values, rel=1e-11, abs=1e-11)
@@ -348,6 +362,100 @@ def test_structures_beside_the_dual_solvers(case, variant):
     assert len(model.predict(X)) == len(y)
 
 
+@pytest.mark.parametrize("variant", ["BMRM", "Prox-P-BMRM"])
+@pytest.mark.parametrize("name", ["two parts", "a star, by the eyes"])
+def test_weights_that_must_not_be_negative(name, variant):
+    """Parts binds its stiffness: the optimum is that of the bound problem, as the dual solvers and a convex solver have it."""
+    structure, X, y = images(name)
+    solvers = (
+        clone(VARIANTS[variant]).set_params(n_models=min(len(X), VARIANTS[variant].n_models)),
+        mm.FrankWolfe(),
+        mm.DualCoordinate(),
+    )
+    for C in (0.3, 30.0):
+        models = [mm.StructuredSVM(structure, C, tol=1e-5, solver=solver, random_state=0).fit(X, y) for solver in solvers]
+        bound = models[0].structure_.nonnegative()
+        found, cap = enumerated.tables(structure, X, y), np.full(len(X), C)
+        best, loose = enumerated.optimum(found, cap, bound), enumerated.optimum(found, cap)
+        assert loose < best * (1.0 - 1e-3)  # the bounds matter
+        for model in models:
+            assert model.certificate_.converged and np.all(model.w_[bound] >= 0.0)
+            assert model.certificate_.dual <= best * (1.0 + 1e-7) and model.certificate_.primal >= best * (1.0 - 1e-7)
+        assert enumerated.primal(found, models[0].w_, cap) == pytest.approx(models[0].certificate_.primal, rel=1e-10)
+
+
+@pytest.mark.parametrize("name", ["ranges and transitions", "costs"])
+def test_segmentation(name):
+    X, y = lines(SEGMENTATIONS[name])
+    best = enumerated.optimum(enumerated.tables(SEGMENTATIONS[name], X, y), np.full(len(X), 0.7))
+    for solver in (mm.Bundle(n_models=3), mm.FrankWolfe(), mm.DualCoordinate()):
+        found = mm.StructuredSVM(SEGMENTATIONS[name], 0.7, tol=1e-4, solver=solver, random_state=0).fit(X, y).certificate_
+        assert found.converged and found.dual <= best * (1.0 + 1e-7) and found.primal >= best * (1.0 - 1e-7)
+
+
+# ---- multi-label ---------------------------------------------------------------------------------------------------------------
+
+PRIORS = {
+    "none": None,
+    "full": multilabel.correlated(3),
+    "singular": np.ones((3, 3)),
+    "in two": np.array([[1.0, -0.5, 0.0], [-0.5, 2.0, 0.0], [0.0, 0.0, 3.0]]),
+}
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_multilabel(loss, prior):
+    """The optimum of M3L: a convex solver's, and that of dual coordinate ascent; labels that are missing, weights, margins."""
+    X, Y = multilabel.data()
+    Y = np.where(np.random.default_rng(1).random(Y.shape) < 0.1, np.nan, Y)
+    R, weight = PRIORS[prior], np.random.default_rng(2).integers(0, 3, len(X))
+    model = mm.MultilabelSVMClassifier(0.7, label_prior=R, loss=loss, tol=1e-5, solver=mm.Bundle(n_models=4), random_state=0)
+    model.set_params(cost=[1.0, 0.5, 2.0]).fit(X, Y, weight)
+    formula = multilabel.Formula(X, Y, 0.7, R, weight, margin=[1.0, 0.5, 2.0], squared=loss == "squared_hinge")
+    best, certificate = formula.optimum(), model.certificate_
+    assert certificate.converged and formula.primal(model) == pytest.approx(certificate.primal, rel=1e-9)
+    assert certificate.dual <= best * (1.0 + 1e-8) and certificate.primal >= best * (1.0 - 1e-8)
+    dual = clone(model).set_params(solver="dual_coordinate").fit(X, Y, weight).certificate_
+    assert certificate.dual <= dual.primal * (1.0 + ROUNDING) and dual.dual <= certificate.primal * (1.0 + ROUNDING)
+
+
+@pytest.mark.parametrize("prior", ["none", "full"])
+def test_multilabel_paths_and_groups(prior, monkeypatch):
+    """Groups of labels are solved one by one and their planes reused; the sums are certified."""
+    monkeypatch.setattr(multilabel_problem, "TOGETHER", 2)
+    X, Y = multilabel.data()
+    R = PRIORS[prior]
+    model = mm.MultilabelSVMClassifier(label_prior=R, tol=1e-4, solver="bundle", random_state=0)
+    path = model.regularization_path(X, Y, [0.1, 1.0, 1.0])
+    for fitted in path[:2]:
+        best = multilabel.Formula(X, Y, fitted.C, R).optimum()
+        assert fitted.certificate_.converged
+        assert fitted.certificate_.dual <= best * (1.0 + 1e-8) and fitted.certificate_.primal >= best * (1.0 - 1e-8)
+    assert path[2].n_iter_ == 0 and path[2].certificate_.primal == pytest.approx(path[1].certificate_.primal)
+    assert path[1].statistics_["models"] == (32 if R is None else 16)
+    warm = clone(model).set_params(warm_start=True).fit(X, Y)
+    assert warm._last.duals is None  # planes are of no use to other data
+    first = warm.certificate_
+    for solver in ("dual_coordinate", "bundle"):
+        found = warm.set_params(solver=solver).fit(X, Y).certificate_
+        assert found.converged and found.dual <= first.primal * (1.0 + ROUNDING) and first.dual <= found.primal * (1.0 + ROUNDING)
+
+
+def test_what_multilabel_models_refuse():
+    X, Y = multilabel.data()
+    with pytest.raises(TypeError, match="Bundle serves no kernels"):
+        mm.MultilabelSVMClassifier(kernel="rbf", solver="bundle").fit(X, Y)
+    with pytest.raises(ValueError, match="keep_duals=True does not go with Bundle"):
+        mm.MultilabelSVMClassifier(solver="bundle", keep_duals=True).fit(X, Y)
+    with pytest.raises(ValueError, match="init must be 'auto', 'sgd' or 'zero' for multi-label"):
+        mm.MultilabelSVMClassifier(solver=mm.Bundle(init=np.zeros(15))).fit(X, Y)
+    with pytest.raises(ValueError, match="init='sgd' serves neither priors"):
+        mm.MultilabelSVMClassifier(solver=mm.Bundle(init="sgd"), label_prior=PRIORS["full"]).fit(X, Y)
+    with pytest.raises(ValueError, match="kernel='rbf' has none"):
+        mm.MultilabelSVMClassifier(kernel="rbf").risk(X, Y)
+
+
 def test_integer_weights_are_repetitions():
     rng = np.random.default_rng(4)
     X, often = features(rng), rng.integers(0, 3, 40)
@@ -439,6 +547,9 @@ def test_paths_reuse_planes(n_models):
     for fitted in path:
         check(fitted, reference(fitted, X, y))
     assert path[0].n_iter_ == alone[0].n_iter_
+    both = clone(model).set_params(solver=mm.Bundle(n_models=n_models)).regularization_path(X, y, Cs)  # planes, and descent
+    for fitted in both:
+        check(fitted, reference(fitted, X, y))
     assert sum(fitted.n_iter_ for fitted in path[1:]) < sum(fitted.n_iter_ for fitted in alone[1:])
     again = model.regularization_path(X, y, [1.0, 1.0])
     assert again[1].n_iter_ == 0 and again[1].certificate_.converged  # everything was known
@@ -448,6 +559,10 @@ def test_structured_paths_and_warm_starts():
     X, y = words()
     model = mm.StructuredSVM(Chain(), tol=1e-4, solver="bundle", random_state=0)
     path = model.regularization_path(X, y, [0.1, 1.0])
+    begun = clone(model).set_params(C=1.0, solver=mm.Bundle(init=path[1].w_)).fit(X, y)  # in the order of w_
+    assert begun.history_[0].primal == pytest.approx(path[1].certificate_.primal, rel=1e-12)
+    with pytest.raises(ValueError, match="finite weights in the order of w_"):
+        clone(begun).set_params(solver=mm.Bundle(init=path[1].w_[1:])).fit(X, y)
     fresh = clone(model).set_params(C=1.0, solver="dual_coordinate").fit(X, y)
     assert path[1].certificate_.dual <= fresh.certificate_.primal and fresh.certificate_.dual <= path[1].certificate_.primal
     assert path[0].n_oracle_calls_ == path[0].n_iter_ * len(X)

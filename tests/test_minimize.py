@@ -7,6 +7,7 @@ from pathlib import Path
 import cvxpy as cp
 import numpy as np
 import pytest
+import test_multilabel as multilabel
 from hypothesis import given
 from hypothesis import strategies as st
 from test_bundle import Brackets, bits, words
@@ -104,6 +105,7 @@ def test_every_estimator_is_a_risk(n_groups):
         (mm.SVMClassifier(0.5, tol=1e-5), X, y),
         (mm.SVMRegressor(0.5, tol=1e-5), X, real),
         (mm.TopKSVMClassifier(0.5, k=2, tol=1e-5), X, y),
+        (mm.MultilabelSVMClassifier(0.5, tol=1e-5), *multilabel.data()),
         (mm.StructuredSVM(Chain(), 0.5, tol=1e-5), *words()),
         (mm.StructuredSVM(Brackets(), 0.5, tol=1e-5), *bits()),
     ]

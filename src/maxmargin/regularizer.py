@@ -12,6 +12,7 @@ elsewhere.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -58,6 +59,10 @@ class Regularizer:
 
     def scoring(self, w: np.ndarray) -> np.ndarray:
         """The weights that scores use."""
+        return w
+
+    def moved(self, w: np.ndarray) -> np.ndarray:
+        """What the duals of examples add up to, in an array of the shape of the weights."""
         return w
 
     def dual(self, r: np.ndarray, v: np.ndarray) -> float:
@@ -127,6 +132,17 @@ class Coupling:
 
     def scoring(self, both: np.ndarray) -> np.ndarray:
         return both[1]
+
+    def moved(self, both: np.ndarray) -> np.ndarray:
+        return both[0]
+
+    @cached_property
+    def factor(self) -> tuple[np.ndarray, np.ndarray]:
+        """F (labels, rank) with R = F F', and its pseudo-inverse. With U = V F the term is 1/2 ||U||^2, and Z = U F'."""
+        values, vectors = np.linalg.eigh(self.R)
+        kept = values > len(values) * np.finfo(float).eps * values[-1]
+        root = np.sqrt(values[kept])
+        return vectors[:, kept] * root, (vectors[:, kept] / root).T
 
     def penalty(self, both: np.ndarray) -> float:
         return 0.5 * float(np.vdot(both[0], both[1]))

@@ -9,6 +9,7 @@ from their conjugates (`reward`). A new kind of problem is one more registration
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from functools import singledispatch
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from .data.rows import add, dot, update
 from .explicit import GroupedProblem
 from .jit import Interpreted, kernel
 from .losses.base import reward, row_slope, slope, value
+from .multilabel_problem import LabelGroup, MultilabelProblem
 from .problem import RowProblem, ScalarProblem
 from .structured import StructuredProblem
 from .structures.base import clear, forget, loss_of, new_room, prepare, push, score_of, tally, truth, worst
@@ -179,7 +181,8 @@ class RowRisk(ProblemRisk):
     def part(self, W, out, span):
         K = self.problem.n_classes
         room = lanes.zeros_table(1, K, np.float64), lanes.zeros_table(1, K, np.float64)
-        return row_cut(self.problem.X, self.problem.exact_loss, W, out, span, *room)
+        prior = self.problem.regularizer
+        return row_cut(self.problem.X, self.problem.exact_loss, prior.scoring(W), prior.moved(out), span, *room)
 
 
 class GroupedRisk(ProblemRisk):
@@ -191,6 +194,31 @@ class GroupedRisk(ProblemRisk):
 class StructuredRisk(ProblemRisk):
     def part(self, W, out, span):
         return structured_cut(self.problem.data, self.problem.cap, W, out, new_room(self.problem.data), span)
+
+
+class MultilabelRisk(Risk):
+    """The losses of all labels over one table of weights (labels, features + 1), flattened; R has no part in them."""
+
+    nonnegative = True
+
+    def __init__(self, problem: MultilabelProblem, n_groups: int, n_jobs: int):
+        self.n_groups, self.shape = n_groups, (problem.labels.shape[1], rows.shape(problem.X)[1] + 1)
+        self.dim = self.shape[0] * self.shape[1]
+        free = replace(problem, R=None)
+        self.parts = [
+            (columns, RowRisk(group, group.n_examples, n_groups, n_jobs, layout_of(group)))
+            for columns, group in ((columns, free.group(columns)) for columns in free.groups)
+        ]
+
+    def cut(self, w):
+        W = w.reshape(self.shape)
+        values, offsets, slopes = np.zeros(self.n_groups), np.zeros(self.n_groups), np.zeros((self.n_groups, *self.shape))
+        for columns, risk in self.parts:
+            found = risk.cut(W[columns].ravel())
+            values += found.values
+            offsets += found.offsets
+            slopes[:, columns] = found.slopes.reshape(self.n_groups, len(columns), -1)
+        return Cut(values, slopes.reshape(self.n_groups, -1), offsets)
 
 
 def plain(problem) -> Layout:
@@ -212,6 +240,21 @@ def _(problem: RowProblem) -> Layout:
     )
 
 
+@layout_of.register
+def _(problem: LabelGroup) -> Layout:
+    """(labels, features + 1); of coupled ones U' in its place, in which the quadratic term is 1/2 ||U||^2 (`Coupling.factor`)"""
+    if problem.R is None:
+        return layout_of.dispatch(RowProblem)(problem)
+    (F, inverse), K = problem.regularizer.factor, problem.n_classes
+
+    def shaped(u: np.ndarray) -> np.ndarray:
+        U, both = u.reshape(F.shape[1], -1), lanes.aligned(problem.weight_shape, np.float64)
+        both[0], both[1] = lanes.from_classes(inverse.T @ U, np.float64), lanes.from_classes(F @ U, np.float64)
+        return both
+
+    return Layout(lambda both: (F.T @ lanes.to_classes(both[0], K)).ravel(), shaped)
+
+
 @singledispatch
 def risk_of(problem, n_groups: int = 1, n_jobs: int = 1, layout: Layout | None = None) -> Risk | None:
     """The losses of this problem, split into groups; None where there is no such thing."""
@@ -230,6 +273,11 @@ def _(problem: RowProblem, n_groups=1, n_jobs=1, layout=None):
     if row_slope.dispatch(type(problem.exact_loss)) is row_slope.dispatch(object):
         return None
     return RowRisk(problem, problem.n_examples, n_groups, n_jobs, layout or layout_of(problem))
+
+
+@risk_of.register
+def _(problem: MultilabelProblem, n_groups=1, n_jobs=1, layout=None):
+    return MultilabelRisk(problem, n_groups, n_jobs)
 
 
 @risk_of.register

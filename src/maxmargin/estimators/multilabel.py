@@ -5,7 +5,8 @@ from numbers import Integral, Real
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import ClassifierMixin
+from joblib import effective_n_jobs
+from sklearn.base import ClassifierMixin, clone
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
@@ -19,6 +20,7 @@ from ..losses.multilabel_hinge import MultilabelHinge
 from ..losses.multilabel_squared_hinge import MultilabelSquaredHinge
 from ..multilabel_problem import MultilabelProblem
 from ..result import Result
+from ..risks import Risk, risk_of
 from ..solvers import resolve
 from .base import SPARSE_BELOW, Last, LinearModel
 from .multilabel_kernel import KERNELS, keep_kernel, kernel_problem, started
@@ -61,7 +63,8 @@ class MultilabelSVMClassifier(ClassifierMixin, LinearModel):
     tol, max_iter, max_time, fit_intercept, intercept_scaling, warm_start, random_state, verbose, dtype
         As for `SVMClassifier`. The intercept is a feature like others, coupled by R; with a kernel it is the constant
         intercept_scaling^2 added to it, regularised, where SVC has a free one. `max_iter` counts for each group of labels.
-    solver : {"auto", "dual_coordinate"} or DualCoordinate object, default="auto"
+    solver : {"auto", "dual_coordinate", "bundle"} or solver object, default="auto"
+        "bundle" serves the linear kernel.
     keep_duals : bool, default=False
         Keep `dual_coef_`, and return exactly the weights that belong to it.
     n_jobs : int, optional
@@ -177,7 +180,26 @@ class MultilabelSVMClassifier(ClassifierMixin, LinearModel):
 
     def regularization_path(self, X, y, Cs, sample_weight=None, mask=None) -> list:
         """Fitted copies of this estimator for each C in `Cs`, each started from the one before it and certified."""
-        return self._path(X, y, sample_weight, self._settings(Cs), mask=mask)
+        return self._path(X, y, sample_weight, self._settings(Cs), mask=mask, same_losses=True)
+
+    def risk(self, X, y, sample_weight=None, mask=None, n_groups: int = 1) -> Risk:
+        """The losses alone, sum_il s_i u_l loss_il(w), as a convex function for `maxmargin.minimize` or a solver of your own.
+
+        risk(w) -> (value, subgradient), or values (P,) and subgradients (P, dim) for P = `n_groups` groups of samples. Its
+        `risk.dim` weights are a row for each label, one a feature and last the intercept's (unused without one), flattened. C and
+        `label_prior` are not part of it; kernels have no such vector.
+        """
+        self._validate_params()
+        if self.kernel != "linear":
+            raise ValueError(f"risk is a function of weights, which kernel={self.kernel!r} has none of; use kernel='linear'.")
+        model = clone(self).set_params(C=1.0)
+        X, labels = model._checked_pair(X, y, mask)
+        weight = np.ones(X.shape[0]) if sample_weight is None else model._checked_weight(sample_weight, X)
+        if not isinstance(n_groups, Integral) or not 1 <= n_groups <= X.shape[0]:
+            raise ValueError(f"n_groups must be an integer between 1 and the {X.shape[0]} samples; got {n_groups!r}.")
+        found = risk_of(model._problem(X, labels, weight), int(n_groups), effective_n_jobs(self.n_jobs))
+        assert found is not None
+        return found
 
     def decision_function(self, X) -> np.ndarray:
         """Scores, (n_samples, n_labels); positive where the label is predicted."""
@@ -199,14 +221,14 @@ class MultilabelSVMClassifier(ClassifierMixin, LinearModel):
         check_is_fitted(self)
         return self._kernel_model.scores(validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False))
 
-    def _fit(self, X, y, sample_weight, last: Last | None, mask=None) -> Last:
+    def _fit(self, X, y, sample_weight, last: Last | None, mask=None, same_losses: bool = False) -> Last:
         self._validate_params()
         solver = resolve(self.solver)
         X, labels = self._checked_pair(X, y, mask)
         weight = np.ones(X.shape[0]) if sample_weight is None else self._checked_weight(sample_weight, X)
         problem = self._problem(X, labels, weight)
         self.classes_, self._form = np.arange(labels.columns.shape[1]), (labels.dtype, labels.sparse)
-        duals, weights = started(last, problem)
+        duals, weights = started(last, problem, self.C if same_losses else None)
 
         def keep(result: Result) -> None:
             if isinstance(problem, KernelMultilabelProblem):
@@ -259,7 +281,8 @@ class MultilabelSVMClassifier(ClassifierMixin, LinearModel):
         else:
             super()._keep(result, weights)
         if self.warm_start:
-            self._last = Last(result.duals, result.w, self.C)
+            # Planes are of no use to other data.
+            self._last = Last(result.duals if sp.issparse(result.duals) else None, result.w, self.C)
 
     def _shaped(self, coef, intercept):
         return coef, np.atleast_1d(intercept)

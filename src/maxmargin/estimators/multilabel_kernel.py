@@ -50,9 +50,18 @@ def pattern(matrix: sp.csc_array) -> np.ndarray:
     return result
 
 
-def started(last: Last | None, problem) -> tuple[Any, Any]:
-    """Duals and weights of an earlier run that this problem can start from; None where it was of another kind or size."""
-    if last is None or last.duals is None or last.duals.shape != problem.dual_shape:
+def started(last: Last | None, problem, C: float | None) -> tuple[Any, Any]:
+    """Duals and weights of an earlier run that this problem can start from; None where it was of another kind or size.
+
+    `C` where the losses are those of the earlier run but for it: then planes hold as well.
+    """
+    if last is None:
+        return None, None
+    if isinstance(last.w, list) and not sp.issparse(last.duals):
+        if isinstance(problem, KernelMultilabelProblem):
+            return None, None
+        return last.duals.rescaled(C / last.C) if C is not None and last.duals is not None else None, last.w
+    if last.duals is None or last.duals.shape != problem.dual_shape:
         return None, None
     if isinstance(problem, KernelMultilabelProblem) == sp.issparse(last.duals):
         return None, None

@@ -11,6 +11,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..callbacks import with_callbacks
+from ..data.validate import numbers
 from ..result import Result
 from ..risks import Layout, Risk, risk_of
 from ..solvers import NAMES, Bundle, resolve
@@ -167,7 +168,8 @@ class StructuredSVM(Certified):
         """The losses alone, sum_i s_i loss_i(w), as a convex function for `maxmargin.minimize` or for a solver of your own.
 
         risk(w) -> (value, subgradient), or values (P,) and subgradients (P, dim) for P = `n_groups` groups of samples; w is in
-        the order of `w_`.
+        the order of `w_`. Neither C nor bounds that the structure has on weights (`Parts`) are part of it: give them to
+        `minimize`.
         """
         self._validate_params()
         model = clone(self)
@@ -233,8 +235,8 @@ class StructuredSVM(Certified):
         return data, weight
 
     def _fit(self, data, weight, last):
-        solver = resolve(self.solver)
         problem = StructuredProblem(data, float(self.C) * weight)
+        solver = self._told(resolve(self.solver), problem)
         result = self._drive(solver, problem, partial(self._keep, problem), **self._start(problem, solver, last))
         last = Last(data, result.duals, result.w, self.C)
         self.__dict__.pop("_last", None)
@@ -242,6 +244,16 @@ class StructuredSVM(Certified):
             # Planes are of no use to other samples.
             self._last = last._replace(points=None) if isinstance(solver, Bundle) else last
         return last
+
+    def _told(self, solver, problem: StructuredProblem):
+        """The solver, with weights to begin at in the order of `w_` brought into that of the problem."""
+        if not isinstance(solver, Bundle) or isinstance(solver.init, str):
+            return solver
+        size = self.structure_.flatten(np.zeros(problem.weight_shape)).size
+        given = numbers("init", solver.init).ravel()
+        if given.size != size:
+            raise ValueError(f"init must hold {size} finite weights in the order of w_; it has {given.size}.")
+        return clone(solver).set_params(init=self.structure_.unflatten(given).ravel())
 
     def _start(self, problem: StructuredProblem, solver, last: Last | None) -> dict[str, Any]:
         """Where the solver may begin: points that fit the samples, planes of these very samples, or weights."""

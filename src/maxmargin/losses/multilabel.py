@@ -18,7 +18,7 @@ import numpy as np
 
 from .. import lanes
 from ..jit import generic, jitable
-from .base import row_extrapolate, row_prefetch, row_repair, row_step, row_value
+from .base import row_extrapolate, row_prefetch, row_repair, row_slope, row_step, row_value
 
 BYTE = 8  # labels
 SWEEPS = 2  # over the labels of an example that are coupled: one more saves passes where they pull hard
@@ -64,6 +64,11 @@ def lane_cost(loss, a, cap):
 
 
 @generic
+def lane_slope(loss, slope, cap):
+    """The duals at which the losses are attained: their derivatives in the slope."""
+
+
+@generic
 def lane_clip(loss, a, cap):
     """The nearest feasible duals."""
 
@@ -102,6 +107,23 @@ def value_of(loss, i, scores):
             slope = lanes.subtract(margin, lanes.multiply(sign, lanes.load(scores.lanes, 0, byte * blocks + p)))
             total = lanes.add(total, lane_value(loss, slope, cap))
     return np.float64(lanes.total(total))
+
+
+@jitable
+def slope_of(loss, i, scores, duals):
+    """`row_slope`: the duals of each label, the loss and their reward"""
+    part, zero = loss.labels, lanes.zeros_like(scores.lanes)
+    total, gain, blocks = zero, zero, part.signs.lanes.shape[1]
+    for byte in range(part.present.shape[1]):
+        for p in range(blocks):
+            b = byte * blocks + p
+            sign, cap, margin = asked(part, i, byte, p)
+            slope = lanes.subtract(margin, lanes.multiply(sign, lanes.load(scores.lanes, 0, b)))
+            a = lane_slope(loss, slope, cap)
+            total = lanes.add(total, lane_value(loss, slope, cap))
+            gain = lanes.add(gain, lanes.subtract(lanes.multiply(margin, a), lane_cost(loss, a, cap)))
+            lanes.store(duals.lanes, 0, b, lanes.multiply(sign, a))
+    return np.float64(lanes.total(total)), np.float64(lanes.total(gain))
 
 
 @jitable
@@ -189,8 +211,9 @@ def repair_of(loss, i, duals, out):
 
 
 def serve(kind) -> None:
-    """Let a loss that has the four lane functions be used as a loss of rows."""
+    """Let a loss that has the five lane functions be used as a loss of rows."""
     row_value.register(kind)(value_of)
+    row_slope.register(kind)(slope_of)
     row_prefetch.register(kind)(prefetch_of)
     row_step.register(kind)(step_of)
     row_extrapolate.register(kind)(extrapolate_of)
@@ -211,6 +234,11 @@ class Coupled(NamedTuple):
 @row_value.register(Coupled)
 def _(loss, i, scores):
     return value_of(loss.each, i, scores)
+
+
+@row_slope.register(Coupled)
+def _(loss, i, scores, duals):
+    return slope_of(loss.each, i, scores, duals)
 
 
 @row_prefetch.register(Coupled)

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from .. import lanes
-from .multilabel import FLAT, Labels, lane_best, lane_clip, lane_cost, lane_value, serve
+from .multilabel import FLAT, Labels, lane_best, lane_clip, lane_cost, lane_slope, lane_value, serve
 
 
 class MultilabelHinge(NamedTuple):
@@ -23,6 +23,11 @@ def _(loss, slope, cap):
 @lane_cost.register(MultilabelHinge)
 def _(loss, a, cap):
     return lanes.zeros_like(loss.labels.signs.lanes)
+
+
+@lane_slope.register(MultilabelHinge)
+def _(loss, slope, cap):
+    return lanes.where_negative(lanes.subtract(lanes.zeros_like(loss.labels.signs.lanes), slope), cap)
 
 
 @lane_clip.register(MultilabelHinge)

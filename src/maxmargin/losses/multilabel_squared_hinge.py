@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from .. import lanes
-from .multilabel import FLAT, Labels, lane_best, lane_clip, lane_cost, lane_value, serve
+from .multilabel import FLAT, Labels, lane_best, lane_clip, lane_cost, lane_slope, lane_value, serve
 
 
 class MultilabelSquaredHinge(NamedTuple):
@@ -26,6 +26,12 @@ def _(loss, a, cap):
     zero = lanes.zeros_like(loss.labels.signs.lanes)
     quarter = lanes.fma(zero, 4.0, cap)
     return lanes.divide(lanes.multiply(a, a), lanes.maximum(quarter, lanes.shift(zero, FLAT)))
+
+
+@lane_slope.register(MultilabelSquaredHinge)
+def _(loss, slope, cap):
+    zero = lanes.zeros_like(loss.labels.signs.lanes)
+    return lanes.multiply(lanes.fma(zero, 2.0, cap), lanes.maximum(slope, zero))
 
 
 @lane_clip.register(MultilabelSquaredHinge)

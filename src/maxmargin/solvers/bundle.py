@@ -18,17 +18,20 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from ..explicit import GroupedProblem
+from ..kernel_problem import KernelMultilabelProblem
+from ..multilabel_problem import MultilabelProblem
 from ..result import History, Result
 from ..risks import Cut, Layout, Risk, layout_of, risk_of
 from . import loop
 from .frame import Frame, frame_of
+from .label_groups import solve_groups
 from .planes import AGGREGATE, Planes, most_planes
 from .sgd import descended
 
 FIRST = 2.0**-6  # the smallest alpha but zero; the quadratic term itself has 1/2
 LARGEST = 2.0**60
 TRUST = 0.8  # part of what the model promised from which on it may be trusted farther
-SHARE = 0.05  # part of the gap that the quadratic program may leave undone
+SHARE = 0.2  # part of the gap that the quadratic program may leave undone: with 0.05 it took four times as long for 75 steps
 SELDOM = 3  # iterations between two lower bounds without the prox-term: their quadratic program is the larger one
 WRONG = 1e-6  # by this part of the numbers involved a plane may lie above the function: rounding of a user's oracle
 SEVERAL = 16  # models by default: what Uřičář and Franc found best
@@ -49,24 +52,24 @@ class Options:
 
 @dataclass(frozen=True)
 class Bundled:
-    """What a run leaves for one at another C: its planes, its best point with the values of the risk there, and its prox-term."""
+    """What a run leaves for one at another C: its planes, and its best point with the values of the risk there."""
 
     planes: Planes
     w: np.ndarray
     values: np.ndarray
-    alpha: float
 
     def rescaled(self, factor: float) -> "Bundled":
         """The same of `factor` times the risk; the planes are changed in place."""
         self.planes.rescale(factor)
-        return Bundled(self.planes, self.w, factor * self.values, self.alpha)
+        return Bundled(self.planes, self.w, factor * self.values)
 
 
 class Bundle(BaseEstimator):
     """Bundle methods: BMRM, Prox-BMRM, P-BMRM and Prox-P-BMRM (Uřičář and Franc 2012), for every problem with a risk.
 
     An iteration is one pass over the data for the risk and its subgradient, on `n_jobs` threads, and a small quadratic program.
-    Serves all estimators, explicit problems and `maxmargin.minimize`; priors and signs, but not signs under a full covariance.
+    Serves all estimators, explicit problems and `maxmargin.minimize`; priors and signs, but neither kernels nor signs under a
+    full covariance.
 
     Parameters
     ----------
@@ -77,8 +80,10 @@ class Bundle(BaseEstimator):
         examples, or where `memory` is short).
     init : {"auto", "sgd", "zero"} or array, default="auto"
         Where to begin: after `passes` passes of stochastic gradient descent, at zero, or at these weights (one a feature and the
-        intercept's last; a row of them for each class). "auto" is the previous point on a path and with `warm_start`, else "sgd"
-        with a prox-term and "zero" without, with priors or signs, and for a risk of your own.
+        intercept's last; a row of them for each class; of a `StructuredSVM` in the order of `w_`; not for multi-label models).
+        "auto" is the previous point with `warm_start`, else "sgd" with a prox-term and "zero" without, with priors or their
+        signs, and for a risk of your own. On a path the planes are kept; it goes on from the previous point where "sgd" is not
+        asked for or not possible.
     max_step : float, default=0.01
         K, as a part of the length of the first point: how far consecutive points may be apart when alpha is adjusted.
     patience : int, default=100
@@ -117,6 +122,10 @@ class Bundle(BaseEstimator):
 
     def accepts(self, problem) -> str | None:
         """None, or the reason why this solver cannot serve the problem."""
+        if isinstance(problem, MultilabelProblem):
+            return None
+        if isinstance(problem, KernelMultilabelProblem):
+            return "Bundle serves no kernels: its planes are vectors of weights. Use solver='dual_coordinate'."
         if getattr(problem, "fence", None) is not None:
             return "Bundle does not serve sign constraints under a full prior covariance; use solver='dual_coordinate'."
         if risk_of(problem) is None:
@@ -128,13 +137,17 @@ class Bundle(BaseEstimator):
         self._check()
         if (reason := self.accepts(problem)) is not None:
             raise TypeError(reason)
+        if isinstance(problem, MultilabelProblem):  # its groups come here one by one
+            if not isinstance(self.init, str):
+                raise ValueError("init must be 'auto', 'sgd' or 'zero' for multi-label problems; use warm_start for weights.")
+            return solve_groups(self, problem, budget, history, seed=seed, duals=duals, weights=weights, average=average)
         layout = layout_of(problem)
         dim = layout.flat(np.zeros(problem.weight_shape)).size
         groups = self._groups(problem, dim)
         risk = risk_of(problem, groups, budget.n_jobs)
         assert risk is not None  # or it would not have been accepted
         left = duals if isinstance(duals, Bundled) and duals.planes.n_models == groups else None
-        start = left.w if left is not None else self._start(problem, layout, dim, weights, seed)
+        start = self._start(problem, layout, dim, weights, seed) if left is None else self._descended(problem, layout, seed)
         memory = float(self.memory) * 2**20
         options = Options(budget.tol, bool(self.prox), float(self.max_step), int(self.patience), int(self.idle), memory)
         return loop.solve(Run(problem, risk, layout, start, left, options), budget, history)
@@ -180,13 +193,17 @@ class Bundle(BaseEstimator):
             return start
         if self.init == "auto" and weights is not None and weights.shape == problem.weight_shape:
             return layout.flat(weights)
-        if self.init == "sgd" or (self.init == "auto" and self.prox):
-            found = descended(problem, int(self.passes), seed)
-            if found is not None:
-                return layout.flat(found)
-            if self.init == "sgd":
-                raise ValueError("init='sgd' serves neither priors, signs nor a risk of your own; use 'zero' or give weights.")
-        return np.zeros(dim)
+        found = self._descended(problem, layout, seed)
+        if found is None and self.init == "sgd":
+            raise ValueError("init='sgd' serves neither priors, signs nor a risk of your own; use 'zero' or give weights.")
+        return np.zeros(dim) if found is None else found
+
+    def _descended(self, problem, layout: Layout, seed: int) -> np.ndarray | None:
+        """Where stochastic gradient descent leads, if it is asked for and possible."""
+        if not isinstance(self.init, str) or not (self.init == "sgd" or (self.init == "auto" and self.prox)):
+            return None
+        found = descended(problem, int(self.passes), seed)
+        return None if found is None else layout.flat(found)
 
 
 def parts_of(problem) -> int | None:
@@ -220,30 +237,36 @@ class Run:
         """Calls of the max-oracle, one an example."""
         return self.visits
 
-    def __init__(self, problem, risk: Risk, layout: Layout, start: np.ndarray, left: Bundled | None, options: Options):
+    def __init__(self, problem, risk: Risk, layout: Layout, start: np.ndarray | None, left: Bundled | None, options: Options):
+        """`start` may be None where an earlier run left something."""
         self.problem, self.risk, self.layout, self.options = problem, risk, layout, options
         self.frame: Frame = frame_of(problem, layout)
         self.planes: Planes | None = None
         self.passes = self.visits = 0
         self.qp_seconds = self.oracle_seconds = 0.0
-        self.best, self.best_w, self.best_values, self.best_call = np.inf, start, np.zeros(0), 0
+        self.best, self.best_w, self.best_values, self.best_call = np.inf, np.zeros(0), np.zeros(0), 0
         self.dual = -np.inf
         self.value = np.inf  # F at the last point
         self.alpha, self.gamma, self.adjust = 0.0, np.inf, True
-        self.next = self.settled(self.frame.nearest(self.frame.inside(start)))
-        self.point = self.next
         self.reach = self.shortest = 0.0
         self.bound_due = 0  # the iteration from which on the lower bound is brought up to date
         self.warm = left is not None
         if left is not None:
             self.take_up(left)
+        if start is not None:
+            self.next = self.point = self.settled(self.frame.nearest(self.frame.inside(start)))
+            self.value, self.reach = np.inf, 0.0
 
     def take_up(self, left: Bundled) -> None:
-        """Go on with the planes of a run at another C: the risk at its best point is known."""
-        self.planes, self.alpha = left.planes, left.alpha
-        self.planes.idle[: self.planes.size] = 0
-        self.arrive(self.next, left.values)
-        self.planes.here[: self.planes.size] = self.planes.slopes[: self.planes.size] @ self.point
+        """Go on with the planes of a run at another C: the risk at its best point is known, and where the model wants to go from
+        there it may, as the optimum is elsewhere now."""
+        planes = self.planes = left.planes
+        planes.idle[: planes.size] = 0
+        self.arrive(self.settled(self.frame.inside(left.w)), left.values)
+        planes.here[: planes.size] = planes.slopes[: planes.size] @ self.point
+        self.improve_bound()
+        planes.masses[: planes.size] = planes.bound[: planes.size]
+        self.reach = max(self.reach, planes.distance(planes.masses, 0.0, self.point, self.frame))
         self.choose(lambda: False)
 
     # ---- one iteration ------------------------------------------------------------------------------------
@@ -413,7 +436,7 @@ class Run:
     wake = refine = accelerate
 
     def exact_duals(self) -> Any:
-        return Bundled(self.planes, self.best_w, self.best_values, self.alpha) if self.planes is not None else None
+        return Bundled(self.planes, self.best_w, self.best_values) if self.planes is not None else None
 
     def statistics(self) -> dict[str, float]:
         planes = self.planes

@@ -195,6 +195,7 @@ class Descent:
             kept.n_iter,
             kept.duals,
             kept.oracle_calls,
+            kept.statistics,
             self.choice,
             tuple(self.outer),
             self.settled,

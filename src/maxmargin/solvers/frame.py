@@ -7,6 +7,7 @@ import numpy as np
 
 from ..regularizer import Regularizer
 from ..risks import Layout
+from ..structured import StructuredProblem
 
 
 @dataclass(frozen=True)
@@ -58,3 +59,13 @@ def frame_of(problem, layout: Layout) -> Frame:
     scale = None if variance is None else np.sqrt(variance)
     frame = Frame(mean, scale)
     return frame if lower is None else Frame(mean, scale, frame.inside(lower))
+
+
+@frame_of.register
+def _(problem: StructuredProblem, layout: Layout) -> Frame:
+    """A structure may bind weights to be non-negative."""
+    if problem.bound.size == 0:
+        return Frame()
+    lower = np.full(problem.weight_shape, -np.inf)
+    lower.reshape(-1)[problem.bound] = 0.0
+    return Frame(lower=layout.flat(lower))

@@ -7,7 +7,7 @@ known without work.
 
 import threading
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,16 @@ from ..multilabel_problem import MultilabelProblem
 from ..result import Certificate, History, Record, Result, relative
 from ..threads import in_threads
 from .loop import Budget, Interrupt
+
+
+@dataclass(frozen=True)
+class Left:
+    """What a solver without duals leaves of each group for a run at another C."""
+
+    parts: list[Any]
+
+    def rescaled(self, factor: float) -> "Left":
+        return Left([None if part is None else part.rescaled(factor) for part in self.parts])
 
 
 class Ledger:
@@ -78,12 +88,16 @@ def solve_groups(
 
         group = problem.group(groups[k])
         start: dict[str, Any] = {"duals": None, "weights": weights[k] if known else None}
-        if duals is not None:
+        if isinstance(duals, Left):
+            start["duals"] = duals.parts[k] if len(duals.parts) == len(groups) else None
+        elif duals is not None:
             start["duals"] = group.clipped(duals[:, groups[k]].toarray())
         share = None if left is None else left * min(budget.n_jobs, len(groups) - k) / (len(groups) - k)
         own = replace(budget, max_time=share, n_jobs=1 if len(groups) > 1 else budget.n_jobs, watch=watch)
         result = solver.solve(group, own, Page(ledger, k), seed=seed + k, average=average, **start)
-        found[k] = replace(result, duals=sp.csc_array(result.duals))  # at once: a group's table is the largest there is
+        if isinstance(result.duals, np.ndarray):  # at once: a group's table is the largest there is
+            result = replace(result, duals=sp.csc_array(result.duals))
+        found[k] = result
 
     with Interrupt() as interrupt:
         in_threads(work, range(len(groups)), budget.n_jobs)
@@ -103,11 +117,20 @@ def solve_groups(
         message += f" Of {problem.labels.shape[1]} labels {begun} were begun; the weights of the others are zero."
     certificate = Certificate(primal, dual, gap, part, converged, True, message)
     kept = [None if result is None else result.w for result in found]
-    return Result(kept, certificate, history, message, ledger.passes, assembled(problem, found))
+    return Result(kept, certificate, history, message, ledger.passes, assembled(problem, found), statistics=summed(found))
 
 
-def assembled(problem: MultilabelProblem, found: list[Result | None]) -> sp.csc_array:
-    """The duals of all groups as one CSC matrix; those that are zero take no room."""
+def summed(found: list[Result | None]) -> dict[str, float]:
+    """The statistics of all groups together."""
+    tables = [result.statistics for result in found if result is not None]
+    return {name: sum(table[name] for table in tables) for name in (tables[0] if tables else {})}
+
+
+def assembled(problem: MultilabelProblem, found: list[Result | None]) -> "sp.csc_array | Left":
+    """The duals of all groups as one CSC matrix; those that are zero take no room. Where a solver has something else in their
+    place, that of each group."""
+    if any(hasattr(result.duals, "rescaled") for result in found if result is not None):
+        return Left([None if result is None else result.duals for result in found])
     n, groups = problem.n_examples, problem.groups
     parts = [sp.csc_array((n, len(which))) if got is None else got.duals for which, got in zip(groups, found, strict=True)]
     return sp.csc_array(sp.hstack(parts, format="csc")[:, np.argsort(np.concatenate(groups))])

@@ -16,6 +16,7 @@ from ..data.rows import add, dot, update
 from ..jit import kernel
 from ..losses.base import row_slope, slope
 from ..problem import RowProblem, ScalarProblem
+from ..regularizer import Coupling
 from ..structured import StructuredProblem
 from ..structures.base import clear, forget, new_room, prepare, push, tally, truth, worst
 
@@ -58,8 +59,8 @@ def row_descent(X, loss, W, order, first, scores, duals):
 
 
 @kernel
-def structured_descent(data, weight, W, order, first, room):
-    n = order.size
+def structured_descent(data, weight, W, order, first, room, bound):
+    n, flat = order.size, W.reshape(-1)
     for k in range(n):
         i, t = order[k], first + k
         prepare(data, i, W, room)
@@ -71,6 +72,8 @@ def structured_descent(data, weight, W, order, first, room):
         tally(data, i, 1.0, room.code, room)
         W *= 1.0 - 1.0 / t
         push(data, i, n * weight[i] / t, room, W)
+        for j in bound:
+            flat[j] = max(flat[j], 0.0)
 
 
 @singledispatch
@@ -92,13 +95,13 @@ def _(problem: RowProblem, W, order, first):
 
 @one_pass.register
 def _(problem: StructuredProblem, W, order, first):
-    structured_descent(problem.data, problem.cap, W, order, first, new_room(problem.data))
+    structured_descent(problem.data, problem.cap, W, order, first, new_room(problem.data), problem.bound)
 
 
 def descended(problem, passes: int, seed: int) -> np.ndarray | None:
-    """Weights after so many passes; None where there is no such method: for priors, signs and other kinds of problems."""
+    """Weights after so many passes; None where there is no such method: for priors, their signs, and other kinds of problems."""
     prior = getattr(problem, "regularizer", None)
-    if prior is not None and not prior.mean is prior.variance is prior.lower is None:
+    if isinstance(prior, Coupling) or (prior is not None and not prior.mean is prior.variance is prior.lower is None):
         return None
     if one_pass.dispatch(type(problem)) is one_pass.dispatch(object):
         return None
