@@ -7,14 +7,16 @@ from .estimators.regressor import SVMRegressor
 from .estimators.structured import StructuredSVM
 from .estimators.topk import TopKSVMClassifier
 from .explicit import ExplicitProblem
+from .minimize import minimize
 from .result import Certificate, History, Record, Result
 from .solve import solve
-from .solvers import DualCoordinate, ExponentiatedGradient, FrankWolfe, PartialLinearization
+from .solvers import Bundle, DualCoordinate, ExponentiatedGradient, FrankWolfe, PartialLinearization
 from .structures import Structure, StructureError, check_structure
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "Bundle",
     "Certificate",
     "DualCoordinate",
     "ExplicitProblem",
@@ -32,6 +34,7 @@ __all__ = [
     "StructuredSVM",
     "TopKSVMClassifier",
     "check_structure",
+    "minimize",
     "projections",
     "solve",
     "structures",

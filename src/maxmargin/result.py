@@ -1,7 +1,7 @@
 """What a solver returns: weights, a certificate, and how it got there."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -80,6 +80,7 @@ class Result:
     """The outcome of a solver. `w` has the layout of the problem; `duals` are those whose value the certificate states.
 
     `oracle_calls` counts the calls of the max- or sum-oracle during the iterations of structured solvers; None elsewhere.
+    `statistics` are further numbers of the solver, by name: see its documentation.
     """
 
     w: np.ndarray
@@ -89,3 +90,4 @@ class Result:
     n_iter: int
     duals: Any
     oracle_calls: int | None = None
+    statistics: dict[str, float] = field(default_factory=dict)

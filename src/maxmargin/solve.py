@@ -5,6 +5,7 @@ from numbers import Real
 import numpy as np
 from joblib import effective_n_jobs
 
+from .data.validate import numbers
 from .explicit import ExplicitProblem
 from .result import History, Result
 from .solvers import resolve
@@ -45,7 +46,8 @@ def solve(
     Returns
     -------
     Result
-        `w` (one weight a feature), `certificate`, `history`, `message`, `n_iter` and `duals` (one a row).
+        `w` (one weight a feature), `certificate`, `history`, `message`, `n_iter` and `duals` (one a row; `Bundle` has planes in
+        their place, which start no other run).
     """
     if not isinstance(problem, ExplicitProblem):
         raise TypeError(f"problem must be an ExplicitProblem, got {type(problem).__name__}.")
@@ -57,8 +59,8 @@ def solve(
     chosen = resolve(solver)
     bound = problem.bind(C)
     if duals is not None:
-        duals = np.asarray(duals, dtype=np.float64)
-        if duals.shape != bound.margin.shape or not np.all(np.isfinite(duals)):
+        duals = numbers("duals", duals)
+        if duals.shape != bound.margin.shape:
             raise ValueError(f"duals must be {bound.margin.size} finite numbers, one for each row of X.")
     budget = Budget(tol, max_iter, max_time, effective_n_jobs(n_jobs))
     result = chosen.solve(bound, budget, History(), seed=random_state, duals=duals)

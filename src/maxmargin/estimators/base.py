@@ -2,9 +2,10 @@
 
 from abc import abstractmethod
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import safe_sparse_dot
@@ -14,11 +15,21 @@ from ..callbacks import with_callbacks
 from ..data.rows import rows
 from ..data.validate import checked_matrix
 from ..prior import Prior
+from ..regularizer import Regularizer
 from ..result import Result
+from ..risks import Risk, risk_of
 from ..solvers import NAMES, resolve
 from .common import Certified
 
 SPARSE_BELOW = {"scalar": 0.2, "row": 0.6}  # dense rows with fewer non-zeros than this are read by an index of them
+
+
+class Last(NamedTuple):
+    """What a run leaves for the next: duals (an array, or what the solver has in their place), weights, and its C."""
+
+    duals: Any
+    w: np.ndarray
+    C: float
 
 
 class LinearSVM(Certified):
@@ -64,6 +75,23 @@ class LinearSVM(Certified):
         self._fit(X, y, sample_weight, getattr(self, "_last", None) if self.warm_start else None)
         return self
 
+    def risk(self, X, y, sample_weight=None, n_groups: int = 1) -> Risk:
+        """The losses alone, sum_i s_i loss_i(w), as a convex function for `maxmargin.minimize` or for a solver of your own.
+
+        risk(w) -> (value, subgradient), or values (P,) and subgradients (P, dim) for P = `n_groups` groups of samples. `risk.dim`
+        weights: one a feature and last the intercept's (unused without one), for several classes a row of them for each, flattened.
+        C, priors and signs are not part of it.
+        """
+        model = clone(self).set_params(C=1.0)
+        model._validate_params()
+        X, target, weight = model._validated(X, y, sample_weight)
+        if not isinstance(n_groups, Integral) or not 1 <= n_groups <= X.shape[0]:
+            raise ValueError(f"n_groups must be an integer between 1 and the {X.shape[0]} samples; got {n_groups!r}.")
+        problem = model._problem(model._rows(X, model._block_classes(target)), target, weight, Regularizer(), None)
+        found = risk_of(problem, int(n_groups), effective_n_jobs(self.n_jobs))
+        assert found is not None
+        return found
+
     def regularization_path(self, X, y, Cs, sample_weight=None) -> list:
         """Fitted copies of this estimator for each C in `Cs`, each started from the one before it and certified.
 
@@ -72,9 +100,9 @@ class LinearSVM(Certified):
         Cs = np.asarray(Cs, dtype=np.float64)
         if Cs.ndim != 1 or not np.all(np.isfinite(Cs)) or np.any(Cs <= 0):
             raise ValueError("Cs must be a list of finite numbers > 0.")
-        return self._path(X, y, sample_weight, [{"C": float(C)} for C in Cs])
+        return self._path(X, y, sample_weight, [{"C": float(C)} for C in Cs], same_losses=True)
 
-    def _path(self, X, y, sample_weight, settings: list[dict[str, Any]]) -> list:
+    def _path(self, X, y, sample_weight, settings: list[dict[str, Any]], same_losses: bool = False) -> list:
         """Fitted copies, one for each setting of parameters, each started from the one before it."""
         fitted: list[LinearSVM] = []
         last = None
@@ -82,34 +110,47 @@ class LinearSVM(Certified):
             estimator = clone(self).set_params(**setting)
             if hasattr(self, "_skl_callbacks"):
                 estimator.set_callbacks(*self._skl_callbacks)
-            last = with_callbacks(type(estimator)._fit)(estimator, X, y, sample_weight, last)
+            last = with_callbacks(type(estimator)._fit)(estimator, X, y, sample_weight, last, same_losses)
             fitted.append(estimator)
         return fitted
 
-    def _fit(self, X, y, sample_weight, last) -> tuple[np.ndarray, np.ndarray]:
-        """Validate, build the problem, solve, keep the result; `last` and what is returned: duals and weights of a run."""
+    def _fit(self, X, y, sample_weight, last: Last | None, same_losses: bool = False) -> Last:
+        """Validate, build the problem, solve, keep the result; `same_losses`: the `last` problem had this one's but for C."""
         self._validate_params()
         solver = resolve(self.solver)
-        X, y = self._checked_data(X, y)
-        if sample_weight is not None:
-            sample_weight = self._checked_weight(sample_weight, X)
-        target = self._checked_target(y, sample_weight)
-        weight = np.ones(X.shape[0]) if sample_weight is None else sample_weight
+        X, target, weight = self._validated(X, y, sample_weight)
         classes = self._block_classes(target)
         prior = Prior(self.positive, self.prior_mean, self.prior_scale, self.prior_covariance).checked(X.shape[1], classes)
         data, regularizer, fence = prior.applied(X, classes)
-        bias = float(self.intercept_scaling) if self.fit_intercept else 0.0
-        table = rows(data, bias, SPARSE_BELOW["scalar" if classes is None else "row"])
-        problem = self._problem(table, target, weight, regularizer, fence)
-        duals, weights = (None, None) if last is None or last[0].shape != problem.dual_shape else last
-        if duals is not None:
-            duals = problem.clipped(duals)
+        problem = self._problem(self._rows(data, classes), target, weight, regularizer, fence)
 
         def keep(result: Result) -> None:
             self._keep(result, prior.back(self._table(problem, result.w)))
 
-        result = self._drive(solver, problem, keep, duals=duals, weights=weights)
-        return result.duals, result.w
+        result = self._drive(solver, problem, keep, **self._start(problem, last, same_losses))
+        return Last(result.duals, result.w, self.C)
+
+    def _start(self, problem, last: Last | None, same_losses: bool) -> dict[str, Any]:
+        """Where the solver may begin: the duals of an earlier run made feasible, or planes, which hold for their own data only."""
+        if last is None or last.w.shape != problem.weight_shape:
+            return {}
+        if isinstance(last.duals, np.ndarray):
+            fits = last.duals.shape == problem.dual_shape
+            return {"duals": problem.clipped(last.duals), "weights": last.w} if fits else {}
+        duals = last.duals.rescaled(self.C / last.C) if same_losses and last.duals is not None else None
+        return {"duals": duals, "weights": last.w}
+
+    def _validated(self, X, y, sample_weight):
+        """X, the target and the weights as the problem takes them."""
+        X, y = self._checked_data(X, y)
+        if sample_weight is not None:
+            sample_weight = self._checked_weight(sample_weight, X)
+        target = self._checked_target(y, sample_weight)
+        return X, target, np.ones(X.shape[0]) if sample_weight is None else sample_weight
+
+    def _rows(self, X, classes: int | None):
+        bias = float(self.intercept_scaling) if self.fit_intercept else 0.0
+        return rows(X, bias, SPARSE_BELOW["scalar" if classes is None else "row"])
 
     # ---- data ---------------------------------------------------------------------------------------------
 
@@ -134,9 +175,10 @@ class LinearSVM(Certified):
         """Fitted attributes from the weights (..., features + 1) in the user's coordinates."""
         scaling = float(self.intercept_scaling) if self.fit_intercept else 0.0
         self.coef_, self.intercept_ = self._shaped(np.ascontiguousarray(weights[..., :-1]), weights[..., -1] * scaling)
+        duals = result.duals if isinstance(result.duals, np.ndarray) else None  # planes are of no use to other data
         for name, wanted, kept in (
-            ("dual_coef_", self.keep_duals, result.duals),
-            ("_last", self.warm_start, (result.duals, result.w)),
+            ("dual_coef_", self.keep_duals, duals),
+            ("_last", self.warm_start, Last(duals, result.w, self.C)),
         ):
             if wanted:
                 setattr(self, name, kept)

@@ -19,6 +19,11 @@ class Certified(CallbackSupportMixin, BaseEstimator):
 
     def _drive(self, solver, problem, keep: Callable[[Result], None], **start) -> Result:
         """Solve `problem`, telling callbacks and the user; `keep` sets the fitted attributes, `start` goes to the solver."""
+        if self.keep_duals and not getattr(solver, "keeps_duals", True):
+            raise ValueError(
+                f"keep_duals=True does not go with {type(solver).__name__}: it holds combinations of planes, no duals of samples. "
+                "Use solver='dual_coordinate'."
+            )
         self.history_ = History()
         context = self._init_callback_context(max_subtasks=self.max_iter)
         context.call_on_fit_task_begin(estimator=self)
@@ -29,6 +34,9 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         result = solver.solve(problem, budget, self.history_, seed=seed, average=not self.keep_duals, **start)
         self.certificate_, self.history_, self.n_iter_ = result.certificate, result.history, result.n_iter
+        self.__dict__.pop("statistics_", None)
+        if result.statistics:
+            self.statistics_ = result.statistics
         keep(result)
         context.call_on_fit_task_end(estimator=self)
         if line is not None:

@@ -12,7 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..callbacks import with_callbacks
 from ..result import Result
-from ..solvers import NAMES, resolve
+from ..risks import Layout, Risk, risk_of
+from ..solvers import NAMES, Bundle, resolve
+from ..solvers.bundle import Bundled
 from ..solvers.points import dual_coefficients, fits
 from ..structured import StructuredProblem
 from ..structures.base import Structure, fresh
@@ -25,6 +27,7 @@ class Last(NamedTuple):
     data: Any
     points: Any
     w: np.ndarray
+    C: float
 
 
 class StructuredSVM(Certified):
@@ -157,6 +160,21 @@ class StructuredSVM(Certified):
         self._fit(data, weight, last)
         return self
 
+    def risk(self, X, y, sample_weight=None, n_groups: int = 1) -> Risk:
+        """The losses alone, sum_i s_i loss_i(w), as a convex function for `maxmargin.minimize` or for a solver of your own.
+
+        risk(w) -> (value, subgradient), or values (P,) and subgradients (P, dim) for P = `n_groups` groups of samples; w is as `w_`.
+        """
+        self._validate_params()
+        model = clone(self)
+        data, weight = model._encoded(X, y, sample_weight)
+        if not isinstance(n_groups, Integral) or not 1 <= n_groups <= weight.size:
+            raise ValueError(f"n_groups must be an integer between 1 and the {weight.size} samples; got {n_groups!r}.")
+        layout = Layout(model.structure_.flatten, model.structure_.unflatten)
+        found = risk_of(StructuredProblem(data, weight), int(n_groups), effective_n_jobs(self.n_jobs), layout)
+        assert found is not None
+        return found
+
     def regularization_path(self, X, y, Cs, sample_weight=None) -> list:
         """Fitted copies of this estimator for each C in `Cs`, each started from the one before it and certified.
 
@@ -224,15 +242,24 @@ class StructuredSVM(Certified):
     def _fit(self, data, weight, last):
         solver = resolve(self.solver)
         problem = StructuredProblem(data, float(self.C) * weight)
-        start: dict[str, Any] = {}
-        if last is not None and fits(last.points, last.data, problem, solver):
-            start = {"duals": last.points, "weights": last.w}
-        result = self._drive(solver, problem, partial(self._keep, problem), **start)
-        last = Last(data, result.duals, result.w)
+        result = self._drive(solver, problem, partial(self._keep, problem), **self._start(problem, solver, last))
+        last = Last(data, result.duals, result.w, self.C)
         self.__dict__.pop("_last", None)
         if self.warm_start:
-            self._last = last
+            # Planes are of no use to other samples.
+            self._last = last._replace(points=None) if isinstance(solver, Bundle) else last
         return last
+
+    def _start(self, problem: StructuredProblem, solver, last: Last | None) -> dict[str, Any]:
+        """Where the solver may begin: points that fit the samples, planes of these very samples, or weights."""
+        if last is None or last.w.shape != problem.weight_shape:
+            return {}
+        if isinstance(solver, Bundle):
+            same = isinstance(last.points, Bundled) and last.data is problem.data
+            return {"duals": last.points.rescaled(self.C / last.C) if same else None, "weights": last.w}
+        if fits(last.points, last.data, problem, solver):
+            return {"duals": last.points, "weights": last.w}
+        return {}
 
     def _keep(self, problem: StructuredProblem, result: Result) -> None:
         self.w_ = self.structure_.flatten(result.w)

@@ -22,6 +22,11 @@ def reward(loss, i, dual):
 
 
 @generic
+def slope(loss, i, score):
+    """The dual b at which the loss is attained: value(score) = reward(b) - b score, so that -b is its derivative."""
+
+
+@generic
 def step(loss, i, score, dual, curvature):
     """The dual of example i that is best with all others fixed; curvature = ||x_i||^2."""
 
@@ -34,6 +39,14 @@ def clip(loss, i, dual):
 @generic
 def row_value(loss, i, scores):
     """The loss of example i, weighted, at a row of scores. May overwrite them."""
+
+
+@generic
+def row_slope(loss, i, scores, duals):
+    """Write the row of duals at which the loss is attained to duals[0], as `slope`; returns the loss and their reward.
+
+    May overwrite `scores`, needs no other room.
+    """
 
 
 @generic

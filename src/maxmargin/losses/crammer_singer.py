@@ -16,7 +16,7 @@ import numpy as np
 
 from .. import lanes
 from ..jit import jitable
-from .base import row_extrapolate, row_prefetch, row_repair, row_step, row_value
+from .base import row_extrapolate, row_prefetch, row_repair, row_slope, row_step, row_value
 
 NEVER = -1e30  # the cost of an unused lane: no class is there
 
@@ -42,6 +42,25 @@ def _(loss, i, scores):
     for b in range(1, scores.lanes.shape[1]):
         top = lanes.maximum(top, lanes.add(lanes.load(scores.lanes, 0, b), lanes.load(loss.cost.lanes, y, b)))
     return loss.cap[i] * np.float64(lanes.largest(top) - scores.flat[0, y])
+
+
+@row_slope.register(CrammerSinger)
+def _(loss, i, scores, duals):
+    y, cap, zero = loss.label[i], loss.cap[i], lanes.zeros_like(duals.lanes)
+    top = lanes.shift(zero, scores.flat[0, y])
+    for b in range(scores.lanes.shape[1]):
+        h = lanes.add(lanes.load(scores.lanes, 0, b), lanes.load(loss.cost.lanes, y, b))
+        top = lanes.maximum(top, h)
+        lanes.store(scores.lanes, 0, b, h)
+        lanes.store(duals.lanes, 0, b, zero)
+    best, truth = lanes.largest(top), scores.flat[0, y]
+    if not best > truth or cap == 0.0:
+        return 0.0, 0.0
+    j = 0
+    while scores.flat[0, j] != best:
+        j += 1
+    duals.flat[0, j], duals.flat[0, y] = -cap, cap
+    return cap * np.float64(best - truth), cap * loss.cost.flat[y, j]
 
 
 @row_prefetch.register(CrammerSinger)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .base import clip, reward, step, value
+from .base import clip, reward, slope, step, value
 
 
 class EpsilonInsensitive(NamedTuple):
@@ -25,6 +25,14 @@ def _(loss, i, score):
 @reward.register(EpsilonInsensitive)
 def _(loss, i, dual):
     return loss.target[i] * dual - loss.epsilon * abs(dual)
+
+
+@slope.register(EpsilonInsensitive)
+def _(loss, i, score):
+    residual = loss.target[i] - score
+    if abs(residual) <= loss.epsilon:
+        return 0.0
+    return loss.cap[i] if residual > 0.0 else -loss.cap[i]
 
 
 @clip.register(EpsilonInsensitive)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .base import clip, reward, step, value
+from .base import clip, reward, slope, step, value
 
 
 class Hinge(NamedTuple):
@@ -21,6 +21,11 @@ def _(loss, i, score):
 @reward.register(Hinge)
 def _(loss, i, dual):
     return loss.margin[i] * loss.sign[i] * dual
+
+
+@slope.register(Hinge)
+def _(loss, i, score):
+    return loss.sign[i] * loss.cap[i] if loss.margin[i] - loss.sign[i] * score > 0.0 else 0.0
 
 
 @clip.register(Hinge)

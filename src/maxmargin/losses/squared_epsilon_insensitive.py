@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .base import clip, reward, step, value
+from .base import clip, reward, slope, step, value
 
 
 class SquaredEpsilonInsensitive(NamedTuple):
@@ -27,6 +27,12 @@ def _(loss, i, dual):
     if dual == 0.0:
         return 0.0
     return loss.target[i] * dual - loss.epsilon * abs(dual) - dual * dual / (4.0 * loss.cap[i])
+
+
+@slope.register(SquaredEpsilonInsensitive)
+def _(loss, i, score):
+    residual = loss.target[i] - score
+    return 2.0 * loss.cap[i] * (max(residual - loss.epsilon, 0.0) + min(residual + loss.epsilon, 0.0))
 
 
 @clip.register(SquaredEpsilonInsensitive)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .base import clip, reward, step, value
+from .base import clip, reward, slope, step, value
 
 
 class SquaredHinge(NamedTuple):
@@ -23,6 +23,11 @@ def _(loss, i, score):
 @reward.register(SquaredHinge)
 def _(loss, i, dual):
     return loss.margin[i] * loss.sign[i] * dual - dual * dual / (4.0 * loss.cap[i]) if dual != 0.0 else 0.0
+
+
+@slope.register(SquaredHinge)
+def _(loss, i, score):
+    return 2.0 * loss.cap[i] * loss.sign[i] * max(loss.margin[i] - loss.sign[i] * score, 0.0)
 
 
 @clip.register(SquaredHinge)

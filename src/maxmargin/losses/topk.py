@@ -17,8 +17,8 @@ import numpy as np
 
 from .. import lanes
 from ..jit import generic_call, jitable, jitable_call
-from ..levels import Level, above, level, top_sum
-from .base import row_extrapolate, row_prefetch, row_repair, row_step, row_value
+from ..levels import UNKNOWN, Level, above, level, top_sum
+from .base import row_extrapolate, row_prefetch, row_repair, row_slope, row_step, row_value
 
 NEVER = -1e30  # the margin of an unused lane: no class is there
 SHORT = 1e-11  # a radius below this part of the largest entry is lost in rounding
@@ -109,6 +109,64 @@ def value_of(loss, i, scores):
         row[count] = h
         count += 1 if h > floor else 0
     return loss.cap[i] * excess(loss, row, count, floor)
+
+
+@jitable_call
+def slope_of(loss, i, scores, duals):
+    """`row_slope` of both losses."""
+    row, out, y, cap = scores.flat[0], duals.flat[0], np.int64(loss.label[i]), loss.cap[i]
+    for j in range(out.size):
+        out[j] = 0.0
+    if cap == 0.0:
+        return 0.0, 0.0
+    offset = 1.0 - np.float64(row[y])
+    if loss.smoothing > 0.0:
+        return smoothed_slope_of(loss, y, cap, offset, row, out)
+    total, share, taken, row[y] = 0.0, cap / loss.k, 0, NEVER
+    for _ in range(loss.k):
+        best = 0
+        for j in range(1, loss.classes):
+            best = j if row[j] > row[best] else best
+        h = np.float64(row[best]) + offset
+        if h <= 0.0 and not loss.joint:
+            break
+        total += h
+        out[best], row[best] = -share, NEVER
+        taken += 1
+    if total <= 0.0:
+        for j in range(loss.classes):
+            out[j] = 0.0
+        return 0.0, 0.0
+    out[y] = share * taken
+    return share * total, share * taken
+
+
+@jitable_call
+def smoothed_slope_of(loss, y, cap, offset, row, out):
+    """The same where the loss is smoothed: cap times the projection of h / smoothing."""
+    count, highest = 0, 0.0
+    for j in range(loss.classes):
+        if j != y:
+            out[count] = np.float64(row[j]) + offset
+            highest = max(highest, out[count])
+            count += 1
+    if highest <= 0.0:
+        for j in range(count):
+            out[j] = 0.0
+        return 0.0, 0.0
+    found = level(shape_of(loss, loss.smoothing, 0.0), out, count, UNKNOWN)
+    total, mass, square = cap * smoothed(loss, out, count, found), 0.0, 0.0
+    for j in range(loss.classes - 1, -1, -1):  # from behind: h_j stands at j, or before it
+        if j == y:
+            out[j] = 0.0
+        else:
+            count -= 1
+            a = cap * max(0.0, min(out[count] - found.shift - found.t, found.cap)) / loss.smoothing
+            out[j] = -a
+            mass += a
+            square += a * a
+    out[y] = mass
+    return total, mass - 0.5 * loss.smoothing / cap * square
 
 
 # ---- the step ----------------------------------------------------------------------------------------------
@@ -359,6 +417,7 @@ def ask_for(loss, i):
 def register(kind: type) -> None:
     """Make a class with the fields of `Parts` a loss of rows; what is its own are the four generic functions above."""
     row_value.register(kind)(value_of)
+    row_slope.register(kind)(slope_of)
     row_step.register(kind)(best_row)
     row_prefetch.register(kind)(ask_for)
     row_extrapolate.register(kind)(extrapolated)

@@ -1,6 +1,7 @@
 """Solvers. A new solver is one new file and one line in `NAMES`; `loop` is the one outer loop."""
 
 from . import working_set  # noqa: F401 - lets DualCoordinate serve structures
+from .bundle import Bundle
 from .dual_coordinate import DualCoordinate
 from .structured_solvers import ExponentiatedGradient, FrankWolfe, PartialLinearization
 
@@ -10,6 +11,7 @@ NAMES = {
     "partial_linearization": PartialLinearization,
     "frank_wolfe": FrankWolfe,
     "exponentiated_gradient": ExponentiatedGradient,
+    "bundle": Bundle,
 }
 
 

@@ -196,6 +196,7 @@ class Ascent(ABC):
     piece: int  # examples between two looks at the clock
     duals: Any
     walls: Any = None
+    exact = False
 
     def __init__(self, problem, duals: np.ndarray | None, options: Options):
         self.problem, self.options = problem, options
@@ -283,6 +284,12 @@ class Ascent(ABC):
         if self.options.average and self.mean_count > 1:
             found.append(self.problem.feasible(lanes.convert(self.mean_sum, np.float64) / self.mean_count))
         return found
+
+    def primal(self, w: np.ndarray, n_jobs: int) -> float:
+        return self.problem.primal(w, n_jobs)
+
+    def statistics(self) -> dict[str, float]:
+        return {}
 
     def wake(self) -> None:
         """Visit every example in the next pass. Who was visited in the last one stays known, for the extrapolation."""

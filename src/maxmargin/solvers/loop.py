@@ -1,9 +1,10 @@
 """The one outer loop: budget, certificate, history, callbacks, interrupt.
 
 A run offers `advance` (one pass, returning a cheap estimate of the gap), `accelerate`, `synchronise` (the exact dual
-value), `candidates` (weights to take the primal value at), `wake` and `refine`. An exact evaluation costs two passes,
-so it is made only when the estimate says that the target is reached (Ramanan 2013, section 2), and now and then for the
-history. How far the estimate is off is learned from each evaluation.
+value), `candidates` (weights to take the primal value at), `primal`, `wake` and `refine`. An exact evaluation mostly costs
+two passes, so it is made only when the estimate says that the target is reached (Ramanan 2013, section 2), and now and then
+for the history. How far the estimate is off is learned from each evaluation. A run whose passes end with exact values says
+so (`exact`) and is evaluated after each of them.
 """
 
 import signal
@@ -81,7 +82,7 @@ class Best:
         order = sorted(range(len(candidates)), key=lambda k: k != self.prefer)
         found = {}
         for k in order:
-            found[k] = run.problem.primal(candidates[k], budget.n_jobs)
+            found[k] = run.primal(candidates[k], budget.n_jobs)
             if found[k] < self.primal:
                 self.primal, self.w = found[k], candidates[k]
             found_gap = relative(found[k], self.dual)
@@ -120,7 +121,7 @@ def solve(run, budget: Budget, history: History) -> Result:
                 message = f"Stopped after max_iter={budget.max_iter} passes."
             since, total = (visits / max(run.problem.n_examples, 1) for visits in (run.visits - visits_then, run.visits))
             promising = estimate * ratio <= budget.tol * abs(run.dual) and since >= APART
-            if message or promising or since >= max(SELDOM[0], SELDOM[1] * total):
+            if message or run.exact or promising or since >= max(SELDOM[0], SELDOM[1] * total):
                 best.evaluate(run, budget, seconds, last=bool(message))
                 if message or relative(best.primal, best.dual) <= budget.tol:
                     break  # the duals stay those of the certificate
@@ -139,4 +140,5 @@ def solve(run, budget: Budget, history: History) -> Result:
     assert best.w is not None
     gap = best.primal - best.dual
     certificate = Certificate(best.primal, best.dual, gap, relative(best.primal, best.dual), converged, True, message)
-    return Result(best.w, certificate, history, message, run.passes, run.exact_duals(), getattr(run, "calls", None))
+    calls, duals = getattr(run, "calls", None), run.exact_duals()
+    return Result(best.w, certificate, history, message, run.passes, duals, calls, run.statistics())

@@ -14,7 +14,7 @@ from .working_set import CODES, MASS, SIZE, SLOT, Sets
 def fits(points: Any, data: Any, problem: StructuredProblem, solver) -> bool:
     """Whether these points, found on `data`, can start `solver` on this problem: of its kind, samples of the same shapes."""
     wanted = getattr(solver, "kind_of_points", None)
-    if wanted is None or kind_of(points) != wanted():
+    if wanted is None or points is None or kind_of(points) != wanted():
         return False
     if isinstance(data, Custom):
         return data is problem.data  # outputs in plain Python are known to their own samples only

@@ -32,6 +32,8 @@ class Options:
 class StructuredRun(ABC):
     """A run on a structured problem: its points, its weights and the order of visits."""
 
+    exact = False
+
     def __init__(self, problem: StructuredProblem, points: Any, options: Options):
         self.problem, self.options = problem, options
         self.warm = points is not None
@@ -112,6 +114,12 @@ class StructuredRun(ABC):
             self.mean[...] = 0.0
         self.mean += self.W
         self.mean_count += 1
+
+    def primal(self, w: np.ndarray, n_jobs: int) -> float:
+        return self.problem.primal(w, n_jobs)
+
+    def statistics(self) -> dict[str, float]:
+        return {}
 
     def wake(self) -> None:
         """Visit every sample in the next pass."""

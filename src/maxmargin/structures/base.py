@@ -72,6 +72,10 @@ class Structure(BaseEstimator):
         """`w_`, a vector, from the weights as solvers hold them."""
         return W.copy()
 
+    def unflatten(self, w: np.ndarray) -> np.ndarray:
+        """The weights as solvers hold them, from `w_`."""
+        return w
+
     def decode_all(self, w, X, n_jobs: int = 1) -> list:
         """The best output of each sample; plain Python uses one thread."""
         return [self.decode(w, x) for x in X]

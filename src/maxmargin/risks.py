@@ -1,0 +1,243 @@
+"""The losses of a problem as one convex function with planes that touch it: all that a bundle method needs to see.
+
+    R(w) = sum_p R_p(w),      R_p(w') >= offset_p + <slope_p, w'>  for every w',  with equality at w
+
+The examples are split into `n_groups` groups p, each with a plane of its own. For losses that are maxima of affine functions
+the offset is summed from the margins of the maximising pieces, not taken as a difference of large numbers; smooth losses have it
+from their conjugates (`reward`). A new kind of problem is one more registration of `risk_of`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import singledispatch
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import lanes
+from .data import rows
+from .data.rows import add, dot, update
+from .explicit import GroupedProblem
+from .jit import Interpreted, kernel
+from .losses.base import reward, row_slope, slope, value
+from .problem import RowProblem, ScalarProblem
+from .structured import StructuredProblem
+from .structures.base import clear, forget, loss_of, new_room, prepare, push, score_of, tally, truth, worst
+from .threads import in_threads
+
+PIECES = 16  # groups are evaluated in pieces, this many in all at least, so that sums do not depend on the number of threads
+
+
+class Cut(NamedTuple):
+    """What a risk says at one point: of each group its value, and the plane that touches it there."""
+
+    values: np.ndarray
+    slopes: np.ndarray
+    offsets: np.ndarray
+
+
+class Risk(ABC):
+    """A convex function of a vector of `dim` weights, a sum of `n_groups` parts.
+
+    Calling it returns what `maxmargin.minimize` asks of a risk: (value, subgradient), or with several groups values (P,) and
+    subgradients (P, dim).
+    """
+
+    dim: int
+    n_groups: int
+    nonnegative = False  # whether every part is known never to be negative
+
+    @abstractmethod
+    def cut(self, w: np.ndarray) -> Cut: ...
+
+    def __call__(self, w) -> tuple[Any, np.ndarray]:
+        w = np.asarray(w, dtype=np.float64).ravel()
+        if w.size != self.dim:
+            raise ValueError(f"w has {w.size} entries; this risk has {self.dim} weights.")
+        values, slopes, _ = self.cut(w)
+        return (float(values[0]), slopes[0]) if self.n_groups == 1 else (values, slopes)
+
+
+class Layout(NamedTuple):
+    """The weights of a problem as one vector, and back."""
+
+    flat: Callable[[np.ndarray], np.ndarray]
+    shaped: Callable[[np.ndarray], np.ndarray]
+
+
+# ---- kernels: a part of the examples; each adds sum_i b_i x_i, minus its subgradient, and returns value and offset ---------------
+
+
+@kernel
+def scalar_cut(X, loss, w, out, start, stop, step):
+    total, offset = 0.0, 0.0
+    for i in range(start, stop, step):
+        score = dot(X, i, w)
+        b = slope(loss, i, score)
+        total += value(loss, i, score)
+        if b != 0.0:
+            add(X, i, b, out)
+            offset += reward(loss, i, b)
+    return total, offset
+
+
+@kernel
+def row_cut(X, loss, W, out, span, scores, duals):
+    start, stop, step = span
+    total, offset = 0.0, 0.0
+    for i in range(start, stop, step):
+        rows.scores(X, i, W, scores.lanes)
+        share, gain = row_slope(loss, i, scores, duals)
+        if share != 0.0:
+            update(X, i, duals.lanes, out)
+            total += share
+            offset += gain
+    return total, offset
+
+
+@kernel
+def grouped_cut(X, margin, layout, cap, w, out, span):
+    (members, starts), (start, stop, step) = layout, span
+    total, offset = 0.0, 0.0
+    for i in range(start, stop, step):
+        best, found = 0.0, -1
+        for k in range(starts[i], starts[i + 1]):
+            r = members[k]
+            excess = margin[r] - dot(X, r, w)
+            if excess > best:
+                best, found = excess, r
+        if found >= 0:
+            add(X, found, cap[i], out)
+            total += cap[i] * best
+            offset += cap[i] * margin[found]
+    return total, offset
+
+
+@kernel
+def structured_cut(data, weight, W, out, room, span):
+    start, stop, step = span
+    total, offset = 0.0, 0.0
+    for i in range(start, stop, step):
+        if weight[i] > 0.0:
+            prepare(data, i, W, room)
+            best = worst(data, i, room, room.code)
+            offset += weight[i] * loss_of(data, i, room.code)
+            clear(data, i, room)
+            tally(data, i, -1.0, room.code, room)
+            forget(data, i, room.code)
+            truth(data, i, room.code)
+            total += weight[i] * (best - score_of(data, i, room, room.code))
+            tally(data, i, 1.0, room.code, room)
+            push(data, i, weight[i], room, out)
+    return total, offset
+
+
+# ---- problems --------------------------------------------------------------------------------------------
+
+
+class ProblemRisk(Risk):
+    """The losses of a problem, weighted as they are there; group p has the examples p, p + P, p + 2 P, ..."""
+
+    nonnegative = True
+
+    def __init__(self, problem, count: int, n_groups: int, n_jobs: int, layout: Layout):
+        self.problem, self.count, self.n_groups, self.n_jobs, self.layout = problem, count, n_groups, n_jobs, layout
+        self.dim = layout.flat(np.zeros(problem.weight_shape)).size
+        each = -(-PIECES // n_groups)
+        self.spans = [(p + n_groups * k, count, n_groups * each) for p in range(n_groups) for k in range(each)]
+        self.each = each
+
+    def cut(self, w):
+        W = self.layout.shaped(w)
+
+        def work(span: tuple[int, int, int]) -> tuple[float, float, np.ndarray]:
+            out = lanes.aligned(self.problem.weight_shape, np.float64)
+            total, offset = self.part(W, out, span)
+            return total, offset, self.layout.flat(out)
+
+        found = in_threads(work, self.spans, self.n_jobs)
+        values, offsets = np.zeros(self.n_groups), np.zeros(self.n_groups)
+        slopes = np.zeros((self.n_groups, self.dim))
+        for k, (total, offset, out) in enumerate(found):
+            p = k // self.each
+            values[p] += total
+            offsets[p] += offset
+            slopes[p] -= out
+        return Cut(values, slopes, offsets)
+
+    @abstractmethod
+    def part(self, W: np.ndarray, out: np.ndarray, span: tuple[int, int, int]) -> tuple[float, float]:
+        """Value and offset of the examples range(*span), minus their subgradient added to `out`."""
+
+
+class ScalarRisk(ProblemRisk):
+    def part(self, W, out, span):
+        return scalar_cut(self.problem.X, self.problem.loss, W, out, *span)
+
+
+class RowRisk(ProblemRisk):
+    def part(self, W, out, span):
+        K = self.problem.n_classes
+        room = lanes.zeros_table(1, K, np.float64), lanes.zeros_table(1, K, np.float64)
+        return row_cut(self.problem.X, self.problem.exact_loss, W, out, span, *room)
+
+
+class GroupedRisk(ProblemRisk):
+    def part(self, W, out, span):
+        p = self.problem
+        return grouped_cut(p.X, p.margin, p.layout, p.cap, W, out, span)
+
+
+class StructuredRisk(ProblemRisk):
+    def part(self, W, out, span):
+        return structured_cut(self.problem.data, self.problem.cap, W, out, new_room(self.problem.data), span)
+
+
+def plain(problem) -> Layout:
+    return Layout(np.ravel, lambda w: w.reshape(problem.weight_shape))
+
+
+@singledispatch
+def layout_of(problem) -> Layout:
+    """Weights in the order that the problem has them."""
+    return plain(problem)
+
+
+@layout_of.register
+def _(problem: RowProblem) -> Layout:
+    """(classes, features + 1), without unused lanes"""
+    K = problem.n_classes
+    return Layout(
+        lambda W: lanes.to_classes(W, K).ravel(), lambda w: lanes.from_classes(w.reshape(K, problem.weight_shape[0]), np.float64)
+    )
+
+
+@singledispatch
+def risk_of(problem, n_groups: int = 1, n_jobs: int = 1, layout: Layout | None = None) -> Risk | None:
+    """The losses of this problem, split into groups; None where there is no such thing."""
+    return None
+
+
+@risk_of.register
+def _(problem: ScalarProblem, n_groups=1, n_jobs=1, layout=None):
+    if slope.dispatch(type(problem.loss)) is slope.dispatch(object):
+        return None
+    return ScalarRisk(problem, problem.n_examples, n_groups, n_jobs, layout or layout_of(problem))
+
+
+@risk_of.register
+def _(problem: RowProblem, n_groups=1, n_jobs=1, layout=None):
+    if row_slope.dispatch(type(problem.exact_loss)) is row_slope.dispatch(object):
+        return None
+    return RowRisk(problem, problem.n_examples, n_groups, n_jobs, layout or layout_of(problem))
+
+
+@risk_of.register
+def _(problem: GroupedProblem, n_groups=1, n_jobs=1, layout=None):
+    return GroupedRisk(problem, problem.cap.size, n_groups, n_jobs, layout or layout_of(problem))
+
+
+@risk_of.register
+def _(problem: StructuredProblem, n_groups=1, n_jobs=1, layout=None):
+    jobs = 1 if isinstance(problem.data, Interpreted) else n_jobs
+    return StructuredRisk(problem, problem.n_examples, n_groups, jobs, layout or layout_of(problem))

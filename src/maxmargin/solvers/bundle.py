@@ -1,0 +1,398 @@
+"""Bundle methods for any convex risk (Teo et al. 2010; Uřičář and Franc 2012, Algorithms 1 and 2).
+
+    F(w) = 1/2 ||w||^2 + R(w),     R = sum_p R_p convex, each part under-estimated by the planes met so far
+
+Each iteration asks the risk once, at the minimiser of the model: 1/2 ||w||^2 + sum_p max_t (b_t + <a_t, w>) + alpha ||w - w_t||^2.
+Without the prox-term (alpha = 0) that is BMRM, with one plane an iteration or with P of them. With it, alpha stays as long as F
+falls by at least gamma, such that T steps like it would reach the target; otherwise alpha becomes the smallest number of a grid
+0, a, 2 a, 4 a, ... for which the point moves by K at the most.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from ..explicit import GroupedProblem
+from ..result import History, Result
+from ..risks import Cut, Layout, Risk, layout_of, risk_of
+from . import loop
+from .frame import Frame, frame_of
+from .planes import AGGREGATE, Planes, most_planes
+from .sgd import descended
+
+FIRST = 2.0**-6  # the smallest alpha but zero; the quadratic term itself has 1/2
+LARGEST = 2.0**60
+SHARE = 0.05  # part of the gap that the quadratic program may leave undone
+WRONG = 1e-6  # by this part of the numbers involved a plane may lie above the function: rounding of a user's oracle
+SEVERAL = 16  # models by default: what Uřičář and Franc found best
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a run goes about it; see `Bundle`."""
+
+    tol: float
+    prox: bool
+    max_step: float
+    patience: int
+    idle: int
+    memory: float
+    average: bool = True
+
+
+@dataclass(frozen=True)
+class Bundled:
+    """What a run leaves for one at another C: its planes, its best point with the values of the risk there, and its prox-term."""
+
+    planes: Planes
+    w: np.ndarray
+    values: np.ndarray
+    alpha: float
+
+    def rescaled(self, factor: float) -> "Bundled":
+        """The same of `factor` times the risk; the planes are changed in place."""
+        self.planes.rescale(factor)
+        return Bundled(self.planes, self.w, factor * self.values, self.alpha)
+
+
+class Bundle(BaseEstimator):
+    """Bundle methods: BMRM, Prox-BMRM, P-BMRM and Prox-P-BMRM (Uřičář and Franc 2012), for every problem with a risk.
+
+    An iteration is one pass over the data for the risk and its subgradient, on `n_jobs` threads, and a small quadratic program. Serves
+    all estimators, explicit problems and `maxmargin.minimize`; priors and signs too, but not signs under a full covariance.
+
+    Parameters
+    ----------
+    prox : bool, default=True
+        Keep consecutive points near each other by a prox-term. Without it iterations zigzag where C is large.
+    n_models : int or "auto", default="auto"
+        The examples are split into so many groups, each with planes of its own. "auto" is 16 (fewer where there are fewer
+        examples, or where `memory` is short).
+    init : {"auto", "sgd", "zero"} or array, default="auto"
+        Where to begin: after `passes` passes of stochastic gradient descent, at zero, or at these weights (one a feature and the
+        intercept's last; a row of them for each class). "auto" is the previous point on a path and with `warm_start`, else "sgd"
+        with a prox-term and "zero" without, with priors or signs, and for a risk of your own.
+    max_step : float, default=0.01
+        K, as a part of the length of the first point: how far consecutive points may be apart when alpha is adjusted.
+    patience : int, default=100
+        T: alpha is adjusted again unless that many steps like the last one would reach the target.
+    idle : int, default=50
+        Planes without mass for more iterations than this are dropped.
+    memory : float, default=1024
+        Megabytes for planes and their inner products. When they are full, idle planes go first; if all have mass, they are replaced
+        by two combinations of them for each model, so that no bound is lost.
+    passes : int, default=10
+        Passes of stochastic gradient descent.
+    """
+
+    keeps_duals = False
+
+    def __init__(
+        self,
+        prox=True,
+        n_models="auto",
+        init="auto",
+        *,
+        max_step=0.01,
+        patience=100,
+        idle=50,
+        memory=1024.0,
+        passes=10,
+    ):
+        self.prox = prox
+        self.n_models = n_models
+        self.init = init
+        self.max_step = max_step
+        self.patience = patience
+        self.idle = idle
+        self.memory = memory
+        self.passes = passes
+
+    def accepts(self, problem) -> str | None:
+        """None, or the reason why this solver cannot serve the problem."""
+        if getattr(problem, "fence", None) is not None:
+            return "Bundle does not serve sign constraints under a full prior covariance; use solver='dual_coordinate'."
+        if risk_of(problem) is None:
+            return f"Bundle knows no subgradient of a {type(problem).__name__}."
+        return None
+
+    def solve(self, problem, budget: loop.Budget, history: History, *, seed=0, duals=None, weights=None, average=True) -> Result:
+        """Minimise until the budget's relative gap is certified, from `weights` or from what an earlier run left (`duals`)."""
+        self._check()
+        if (reason := self.accepts(problem)) is not None:
+            raise TypeError(reason)
+        layout = layout_of(problem)
+        dim = layout.flat(np.zeros(problem.weight_shape)).size
+        groups = self._groups(problem, dim)
+        risk = risk_of(problem, groups, budget.n_jobs)
+        left = duals if isinstance(duals, Bundled) and duals.planes.n_models == groups else None
+        start = left.w if left is not None else self._start(problem, layout, dim, weights, seed)
+        memory = float(self.memory) * 2**20
+        options = Options(budget.tol, bool(self.prox), float(self.max_step), int(self.patience), int(self.idle), memory)
+        return loop.solve(Run(problem, risk, layout, start, left, options), budget, history)
+
+    def _check(self) -> None:
+        for name, least in (("patience", 1), ("idle", 1), ("passes", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+                raise ValueError(f"{name} must be an integer >= {least}; got {value!r}.")
+        for name in ("max_step", "memory"):
+            value = getattr(self, name)
+            if not isinstance(value, Real) or isinstance(value, bool) or not 0.0 < float(value) < np.inf:
+                raise ValueError(f"{name} must be a finite number > 0; got {value!r}.")
+        if not isinstance(self.prox, bool | np.bool_):
+            raise ValueError(f"prox must be True or False; got {self.prox!r}.")
+        if isinstance(self.init, str) and self.init not in ("auto", "sgd", "zero"):
+            raise ValueError(f"init must be 'auto', 'sgd', 'zero' or an array of weights; got {self.init!r}.")
+        if self.n_models != "auto" and (
+            not isinstance(self.n_models, Integral) or isinstance(self.n_models, bool) or self.n_models < 1
+        ):
+            raise ValueError(f"n_models must be 'auto' or an integer >= 1; got {self.n_models!r}.")
+
+    def _groups(self, problem, dim: int) -> int:
+        """How many models there are; 0 where the risk itself decides."""
+        count = parts_of(problem)
+        if count is None:
+            return 0 if self.n_models == "auto" else int(self.n_models)
+        if self.n_models == "auto":
+            room = most_planes(dim, float(self.memory) * 2**20) // 64
+            return max(1, min(SEVERAL, count, room))
+        if self.n_models > count:
+            raise ValueError(f"n_models={self.n_models} exceeds the {count} examples: a model needs one at least.")
+        return int(self.n_models)
+
+    def _start(self, problem, layout: Layout, dim: int, weights, seed: int) -> np.ndarray:
+        if not isinstance(self.init, str):
+            try:
+                start = np.array(self.init, dtype=np.float64).ravel()
+            except (TypeError, ValueError):
+                raise ValueError(f"init must be 'auto', 'sgd', 'zero' or an array of weights; got {self.init!r}.") from None
+            if start.size != dim or not np.all(np.isfinite(start)):
+                raise ValueError(f"init must hold {dim} finite weights for this problem; it has {start.size}.")
+            return start
+        if self.init == "auto" and weights is not None and weights.shape == problem.weight_shape:
+            return layout.flat(weights)
+        if self.init == "sgd" or (self.init == "auto" and self.prox):
+            found = descended(problem, int(self.passes), seed)
+            if found is not None:
+                return layout.flat(found)
+            if self.init == "sgd":
+                raise ValueError("init='sgd' serves neither priors, signs nor a risk of your own; use 'zero' or give weights.")
+        return np.zeros(dim)
+
+
+def parts_of(problem) -> int | None:
+    """How many examples there are to split; None where the risk is not ours."""
+    if isinstance(problem, GroupedProblem):
+        return problem.cap.size
+    return None if getattr(problem, "own_parts", False) else problem.n_examples
+
+
+def above(offsets: np.ndarray, products: np.ndarray, values: np.ndarray) -> int | None:
+    """The plane that lies farthest above the function, beyond what rounding explains; None if there is none."""
+    size = np.abs(offsets) + np.abs(products) + np.abs(values)
+    over = offsets + products - values - WRONG * size
+    return int(np.argmax(over)) if np.any(over > 0.0) else None
+
+
+def broken(point: str, origin: str, offset: float, product: float, value: float) -> str:
+    return (
+        f"The risk is not convex, or its subgradient is wrong: its value at {point} is {value:.9g}, but the plane from {origin} "
+        f"says that it is at least {offset + product:.9g} there."
+    )
+
+
+class Run:
+    """A run of a bundle method on one problem, in coordinates where the quadratic term is 1/2 ||u||^2."""
+
+    exact = True
+
+    @property
+    def calls(self) -> int:
+        """Calls of the max-oracle, one an example."""
+        return self.visits
+
+    def __init__(self, problem, risk: Risk, layout: Layout, start: np.ndarray, left: Bundled | None, options: Options):
+        self.problem, self.risk, self.layout, self.options = problem, risk, layout, options
+        self.frame: Frame = frame_of(problem, layout)
+        self.planes: Planes | None = None
+        self.passes = self.visits = 0
+        self.qp_seconds = self.oracle_seconds = 0.0
+        self.best, self.best_w, self.best_values, self.best_call = np.inf, start, np.zeros(0), 0
+        self.dual = -np.inf
+        self.value = np.inf  # F at the last point
+        self.alpha, self.gamma, self.adjust = 0.0, np.inf, True
+        self.next = self.settled(self.frame.nearest(self.frame.inside(start)))
+        self.point = self.next
+        self.reach = 0.0
+        self.warm = left is not None
+        if left is not None:
+            self.take_up(left)
+
+    def take_up(self, left: Bundled) -> None:
+        """Go on with the planes of a run at another C: the risk at its best point is known."""
+        self.planes, self.alpha = left.planes, left.alpha
+        self.planes.idle[: self.planes.size] = 0
+        self.arrive(self.next, left.values)
+        self.planes.here[: self.planes.size] = self.planes.slopes[: self.planes.size] @ self.point
+        self.choose(lambda: False)
+
+    # ---- one iteration ------------------------------------------------------------------------------------
+
+    def advance(self, stop: Callable[[], bool]) -> float:
+        """Ask the risk at the next point, add its planes, solve the reduced problem; returns the gap."""
+        u = self.next
+        began = time.perf_counter()
+        cut = self.risk.cut(self.frame.outside(u))
+        asked = time.perf_counter()
+        self.passes += 1
+        self.visits += self.problem.n_examples
+        slopes, offsets = self.frame.planes(cut.slopes, cut.offsets)
+        if self.planes is None:
+            self.planes = self.new_planes(slopes.shape)
+            if self.risk.nonnegative:  # the plane zero is one
+                self.planes.add(np.zeros_like(slopes), np.zeros_like(offsets), AGGREGATE)
+        planes = self.planes
+        planes.here[: planes.size] = planes.slopes[: planes.size] @ u
+        self.check(cut, slopes, offsets)
+        planes.add(slopes, offsets, self.passes)
+        planes.here[planes.size - len(slopes) : planes.size] = slopes @ u
+        self.arrive(u, cut.values)
+        if not stop():
+            self.choose(stop)
+        elif not np.isfinite(self.dual):  # a certificate needs a bound
+            self.solved(0.0)
+        planes.age(self.options.idle)
+        self.oracle_seconds += asked - began
+        self.qp_seconds += time.perf_counter() - asked
+        return self.best - self.dual
+
+    def new_planes(self, shape: tuple[int, int]) -> Planes:
+        groups, dim = shape
+        limit = most_planes(dim, self.options.memory)
+        if limit < 4 * groups:
+            least = 8 * 4 * groups * (dim + 4 * groups) / 2**20
+            raise ValueError(
+                f"memory={self.options.memory / 2**20:g} MB is too little for {groups} models of {dim} weights: "
+                f"{least:.3g} MB are needed at least. Raise it or lower n_models."
+            )
+        return Planes(dim, groups, limit)
+
+    def check(self, cut: Cut, slopes: np.ndarray, offsets: np.ndarray) -> None:
+        """No plane may lie above the function at a known point: then it is not convex, or a subgradient or a maximum was wrong."""
+        planes = self.planes
+        assert planes is not None
+        if planes.size > 0:
+            known = planes.offsets[: planes.size], planes.here[: planes.size], cut.values[planes.model[: planes.size]]
+            if (t := above(*known)) is not None:
+                origin = "an earlier call" if planes.born[t] == AGGREGATE else f"call {planes.born[t]}"
+                raise ValueError(broken(f"call {self.passes}", origin, *(float(array[t]) for array in known)))
+        if self.best_call:
+            known = offsets, slopes @ self.frame.inside(self.best_w), self.best_values
+            if (t := above(*known)) is not None:
+                raise ValueError(broken(f"call {self.best_call}", f"call {self.passes}", *(float(array[t]) for array in known)))
+
+    def arrive(self, u: np.ndarray, values: np.ndarray) -> None:
+        """The values of the risk at u are known: the objective, the best point, and whether alpha is to be adjusted."""
+        value, last = 0.5 * float(u @ u) + float(values.sum()), self.value
+        if value < self.best:
+            self.best, self.best_w, self.best_values, self.best_call = value, self.frame.outside(u), values, self.passes
+        if self.reach == 0.0:
+            length = float(np.linalg.norm(u))
+            self.reach = self.options.max_step * (length if length > 0.0 else np.sqrt(2.0 * max(value, 0.0)) or 1.0)
+        if self.adjust and np.isfinite(self.dual):
+            self.gamma = max(value - self.dual - self.options.tol * abs(value), 0.0) / self.options.patience
+        self.adjust = not last - value >= self.gamma or not np.isfinite(last)
+        self.value, self.point = value, u
+
+    def choose(self, stop: Callable[[], bool]) -> None:
+        """The next point, and on the way a lower bound."""
+        if not self.options.prox:
+            self.next = self.solved(0.0)
+        elif not self.adjust:
+            self.next = self.solved(self.alpha)
+        else:
+            self.next, self.alpha = self.adjusted(stop)
+
+    def adjusted(self, stop: Callable[[], bool]) -> tuple[np.ndarray, float]:
+        """The point for the smallest alpha of the grid that moves it by `reach` at the most, searched from the last alpha."""
+        alpha = max(self.alpha, FIRST)
+        found = self.solved(alpha)
+        if not self.near(found):
+            while not self.near(found) and alpha < LARGEST and not stop():
+                alpha *= 2.0
+                found = self.solved(alpha)
+            self.solved(0.0)  # for its lower bound
+            return found, alpha
+        while alpha > 0.0 and not stop():
+            smaller = 0.5 * alpha if alpha > FIRST else 0.0
+            other = self.solved(smaller)
+            if not self.near(other):
+                break
+            found, alpha = other, smaller
+        if alpha > FIRST:
+            self.solved(0.0)
+        return found, alpha
+
+    def near(self, u: np.ndarray) -> bool:
+        return float(np.linalg.norm(u - self.point)) <= self.reach
+
+    def solved(self, alpha: float) -> np.ndarray:
+        """The minimiser of the model at this alpha; the lower bound that its masses prove is kept where it is the best."""
+        planes = self.planes
+        assert planes is not None
+        gap = self.best - self.dual if np.isfinite(self.dual) else np.inf
+        precision = SHARE * min(max(gap, self.options.tol * abs(self.best)), max(abs(self.best), np.finfo(float).tiny))
+        masses = planes.bound.copy() if alpha == 0.0 else planes.masses
+        v, u = planes.reduced(masses, alpha, self.point, self.frame, precision)
+        bound = planes.lower_bound(masses, v, self.frame)
+        if alpha == 0.0:
+            planes.masses[: planes.size] = masses[: planes.size] if not self.options.prox else planes.masses[: planes.size]
+        if bound > self.dual:
+            self.dual = bound
+            planes.bound[: planes.size] = masses[: planes.size]
+        return self.settled(u)
+
+    def settled(self, u: np.ndarray) -> np.ndarray:
+        """u as its weights have it: under a narrow prior some of it is lost in rounding."""
+        if self.frame.mean is None and self.frame.scale is None:
+            return u
+        return self.frame.inside(self.frame.outside(u))
+
+    # ---- what the loop asks for ---------------------------------------------------------------------------
+
+    def synchronise(self) -> float:
+        return self.dual
+
+    def candidates(self) -> list[np.ndarray]:
+        return [self.layout.shaped(self.best_w)]
+
+    def primal(self, w: np.ndarray, n_jobs: int) -> float:
+        """Known: the risk was asked there."""
+        return self.best
+
+    def accelerate(self) -> None:
+        """Nothing to do between iterations."""
+
+    wake = refine = accelerate
+
+    def exact_duals(self) -> Any:
+        return Bundled(self.planes, self.best_w, self.best_values, self.alpha) if self.planes is not None else None
+
+    def statistics(self) -> dict[str, float]:
+        planes = self.planes
+        assert planes is not None
+        return {
+            "models": planes.n_models,
+            "planes": planes.size,
+            "most_planes": planes.most,
+            "dropped_planes": planes.dropped,
+            "plane_megabytes": planes.megabytes,
+            "oracle_seconds": self.oracle_seconds,
+            "qp_seconds": self.qp_seconds,
+        }

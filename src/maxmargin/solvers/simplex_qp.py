@@ -1,0 +1,185 @@
+"""Quadratic programs over a product of simplices, on a Gram matrix.
+
+    maximise  <linear, beta> - 1/2 beta' G beta       beta >= 0,  sum of beta over each block = 1
+
+Blocks are visited in turn. Within one, mass moves from one entry to another, to the steepest entry from the one that promises
+most (second-order pairs, as SMO solvers choose them); the rest of the gradient is brought up to date once a visit. What is left to
+gain is known exactly, sum over blocks of (largest slope - mean slope), and is the test for stopping. Where pairs make slow
+progress, a Newton step goes to the optimum of the face that the support spans, entries below zero left out.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from ..jit import kernel
+
+VISITS = 64  # pair steps in one visit of a block
+SWEEPS = 10  # over all blocks, between two Newton steps
+ROUNDS = 60  # of sweeps and a Newton step, at the most
+PIVOTS = 12  # faces that a Newton step looks at
+FLAT = 1e-14  # part of the diagonal below which a curvature is rounding
+RIDGE = 1e-13  # part of the diagonal added for Newton's step: planes are often parallel
+
+
+class Blocks(NamedTuple):
+    """Entries sorted by block, and where each block begins."""
+
+    order: np.ndarray
+    starts: np.ndarray
+
+
+def blocks(block: np.ndarray, count: int) -> Blocks:
+    return Blocks(np.argsort(block, kind="stable"), np.searchsorted(np.sort(block), np.arange(count + 1)))
+
+
+@kernel
+def sweep(G, parts, beta, slope, change, precision):
+    """Visit every block; returns what there was to gain before each visit, summed."""
+    left = 0.0
+    for p in range(parts.starts.size - 1):
+        begin, end = parts.starts[p], parts.starts[p + 1]
+        for visit in range(VISITS):
+            i, mean = parts.order[begin], 0.0
+            for k in range(begin, end):
+                t = parts.order[k]
+                mean += beta[t] * slope[t]
+                i = t if slope[t] > slope[i] else i
+            if visit == 0:
+                left += max(slope[i] - mean, 0.0)
+            if slope[i] - mean <= precision:
+                break
+            best, move, j = 0.0, 0.0, i
+            for k in range(begin, end):
+                t = parts.order[k]
+                rise = slope[i] - slope[t]
+                if beta[t] > 0.0 and rise > 0.0:
+                    curvature = G[i, i] + G[t, t] - 2.0 * G[i, t]
+                    step = beta[t]
+                    if curvature * step > rise and curvature > FLAT * (G[i, i] + G[t, t]):
+                        step = rise / curvature
+                    gain = step * (rise - 0.5 * max(curvature, 0.0) * step)
+                    if gain > best:
+                        best, move, j = gain, step, t
+            if best <= 0.0:
+                break
+            beta[i] += move
+            beta[j] = 0.0 if move == beta[j] else beta[j] - move
+            change[i] += move
+            change[j] -= move
+            for k in range(begin, end):
+                t = parts.order[k]
+                slope[t] -= move * (G[i, t] - G[j, t])
+        for q in range(begin, end):
+            moved = parts.order[q]
+            t = change[moved]
+            if t != 0.0:
+                for r in range(begin):
+                    slope[parts.order[r]] -= t * G[moved, parts.order[r]]
+                for r in range(end, slope.size):
+                    slope[parts.order[r]] -= t * G[moved, parts.order[r]]
+                change[moved] = 0.0
+    return left
+
+
+def to_gain(parts: Blocks, beta: np.ndarray, slope: np.ndarray) -> float:
+    """How far the value at beta is from the optimum, at the most."""
+    highest = np.maximum.reduceat(slope[parts.order], parts.starts[:-1])
+    return float(highest.sum() - beta @ slope)
+
+
+def newton(G: np.ndarray, block: np.ndarray, beta: np.ndarray, slope: np.ndarray) -> np.ndarray | None:
+    """beta moved towards the optimum of its face, which may lose entries on the way; None where that cannot be found.
+
+    Entries that the optimum over the support has below zero are left out, all at once, until none is; the way there from beta
+    lies in the simplices, and the best point on it is taken.
+    """
+    support = np.flatnonzero(beta > 0.0)
+    inner, inner_block = G[np.ix_(support, support)], block[support]
+    start, pull = beta[support], slope[support] + inner @ beta[support]
+    target, kept = start, np.arange(support.size)
+    for _ in range(PIVOTS):
+        base = np.zeros_like(start)
+        base[kept] = normalised(start[kept], inner_block[kept])
+        target = face_optimum(inner, inner_block, base, pull - inner @ base, kept)
+        if target is None:
+            return None
+        if target.min() >= 0.0:
+            break
+        kept = np.flatnonzero(target > 0.0)
+    else:
+        target = normalised(np.maximum(target, 0.0), inner_block)
+    ahead = target - start
+    rise, curvature = float(slope[support] @ ahead), float(ahead @ inner @ ahead)
+    if rise <= 0.0:
+        return None
+    result = np.zeros_like(beta)
+    result[support] = start + (min(1.0, rise / curvature) if curvature > 0.0 else 1.0) * ahead
+    return normalised(np.maximum(result, 0.0), block)
+
+
+def face_optimum(G: np.ndarray, block: np.ndarray, base: np.ndarray, slope: np.ndarray, kept: np.ndarray) -> np.ndarray | None:
+    """The optimum over the entries `kept`, of any sign, with each block's sum as in `base`, which is zero elsewhere."""
+    order = kept[np.lexsort((-base[kept], block[kept]))]
+    first = np.r_[True, np.diff(block[order]) > 0]
+    heads, rest = order[first], order[~first]  # the largest entry of each block takes what the others give
+    if rest.size == 0:
+        return base
+    head = heads[np.cumsum(first)[~first] - 1]
+    # In the directions e_t - e_head(t) the sums stay; H is the curvature there.
+    crossed = G[np.ix_(rest, head)]
+    H = G[np.ix_(rest, rest)] - crossed - crossed.T + G[np.ix_(head, head)]
+    H[np.diag_indices_from(H)] += RIDGE * (G[rest, rest] + G[head, head]) + np.finfo(float).tiny
+    try:
+        factor = cho_factor(H, lower=True, overwrite_a=True, check_finite=False)
+    except LinAlgError:
+        return None
+    move = cho_solve(factor, slope[rest] - slope[head], check_finite=False)
+    if not np.all(np.isfinite(move)):
+        return None
+    result = base.copy()
+    result[rest] += move
+    np.subtract.at(result, head, move)
+    return result
+
+
+def normalised(beta: np.ndarray, block: np.ndarray) -> np.ndarray:
+    """Sums of one exactly, up to the last bit."""
+    return beta / np.bincount(block, beta)[block]
+
+
+def value_of(G: np.ndarray, linear: np.ndarray, beta: np.ndarray) -> tuple[float, np.ndarray]:
+    """The objective at beta and its gradient."""
+    support = np.flatnonzero(beta)
+    pull = beta[support] @ G[support]
+    return float(linear @ beta - 0.5 * beta @ pull), linear - pull
+
+
+def solve(G: np.ndarray, linear: np.ndarray, block: np.ndarray, beta: np.ndarray, precision: float) -> np.ndarray:
+    """A feasible beta within `precision` of the optimum (or as near as rounding allows), from a feasible one.
+
+    `block` names the block of each entry, 0, 1, ...; none may be empty.
+    """
+    parts = blocks(block, int(block.max()) + 1)
+    count = parts.starts.size - 1
+    beta, change = normalised(beta, block), np.zeros_like(beta)
+    value, slope = value_of(G, linear, beta)
+    for _ in range(ROUNDS):
+        for _ in range(SWEEPS):
+            if sweep(G, parts, beta, slope, change, 0.5 * precision / count) <= precision:
+                break
+        beta = normalised(beta, block)
+        reached, slope = value_of(G, linear, beta)
+        if to_gain(parts, beta, slope) <= precision:
+            break
+        moved = newton(G, block, beta, slope)
+        if moved is not None:
+            after, there = value_of(G, linear, moved)
+            if after > reached:
+                beta, slope, reached = moved, there, after
+        rounding = 1e-15 * (abs(linear) @ beta + abs(reached))
+        if reached <= value + rounding:
+            break
+        value = reached
+    return beta
