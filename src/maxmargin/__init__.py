@@ -10,7 +10,7 @@ from .explicit import ExplicitProblem
 from .minimize import minimize
 from .result import Certificate, History, Record, Result
 from .solve import solve
-from .solvers import Bundle, DualCoordinate, ExponentiatedGradient, FrankWolfe, PartialLinearization
+from .solvers import Bundle, DualCoordinate, ExponentiatedGradient, FrankWolfe, OnlineDual, PartialLinearization
 from .structures import Structure, StructureError, check_structure
 
 __version__ = "0.1.0.dev0"
@@ -23,6 +23,7 @@ __all__ = [
     "ExponentiatedGradient",
     "FrankWolfe",
     "History",
+    "OnlineDual",
     "PartialLinearization",
     "Progress",
     "Record",

@@ -12,14 +12,15 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from ..callbacks import with_callbacks
+from ..data.blocks import is_source
 from ..data.rows import rows
 from ..data.validate import checked_matrix
 from ..prior import Prior
 from ..regularizer import Regularizer
 from ..result import Result
 from ..risks import Risk, risk_of
-from ..solvers import NAMES, resolve
-from .common import Certified
+from ..solvers import NAMES, OnlineDual, resolve
+from .streaming import Streaming, check_source
 
 SPARSE_BELOW = {"scalar": 0.2, "row": 0.6}  # dense rows with fewer non-zeros than this are read by an index of them
 
@@ -32,7 +33,7 @@ class Last(NamedTuple):
     C: float
 
 
-class LinearSVM(Certified):
+class LinearSVM(Streaming):
     """A linear max-margin model with a certificate. Subclasses say what the problem is and what the weights mean."""
 
     _parameter_constraints: dict[str, Any] = {
@@ -61,8 +62,9 @@ class LinearSVM(Certified):
 
         Parameters
         ----------
-        X : array, data frame or CSR matrix of shape (n_samples, n_features)
-            float32 and float64 in C order and CSR are used as they are; other input is copied once.
+        X : array, data frame or CSR matrix of shape (n_samples, n_features), or a source
+            float32 and float64 in C order and CSR are used as they are; other input is copied once. A source is read in blocks by
+            `OnlineDual`, and brings its own labels and weights.
         y : array of shape (n_samples,)
             Classes, or real targets.
         sample_weight : array of shape (n_samples,), optional
@@ -117,18 +119,32 @@ class LinearSVM(Certified):
     def _fit(self, X, y, sample_weight, last: Last | None, same_losses: bool = False) -> Last:
         """Validate, build the problem, solve, keep the result; `same_losses`: the `last` problem had this one's but for C."""
         self._validate_params()
-        solver = resolve(self.solver)
-        X, target, weight = self._validated(X, y, sample_weight)
-        classes = self._block_classes(target)
-        prior = Prior(self.positive, self.prior_mean, self.prior_scale, self.prior_covariance).checked(X.shape[1], classes)
-        data, regularizer, fence = prior.applied(X, classes)
-        problem = self._problem(self._rows(data, classes), target, weight, regularizer, fence)
+        self.__dict__.pop("_kept", None)
+        problem, prior, solver = self._posed(X, y, sample_weight, resolve(self.solver))
 
         def keep(result: Result) -> None:
             self._keep(result, prior.back(self._table(problem, result.w)))
 
         result = self._drive(solver, problem, keep, **self._start(problem, last, same_losses))
         return Last(result.duals, result.w, self.C)
+
+    def _posed(self, X, y, sample_weight, solver) -> tuple[Any, Prior, Any]:
+        """The problem, the prior that it was made with and the solver for it."""
+        if is_source(X):
+            check_source(self, X, y, sample_weight)
+            if self.solver == "auto":
+                solver = OnlineDual()
+            return *self._source_problem(X), solver
+        X, target, weight = self._validated(X, y, sample_weight)
+        classes = self._block_classes(target)
+        prior = self._prior(X.shape[1], classes)
+        if isinstance(solver, OnlineDual):
+            return self._array_problem(X, target, weight, prior), prior, solver
+        data, regularizer, fence = prior.applied(X, classes)
+        return self._problem(self._rows(data, classes), target, weight, regularizer, fence), prior, solver
+
+    def _prior(self, features: int, classes: int | None) -> Prior:
+        return Prior(self.positive, self.prior_mean, self.prior_scale, self.prior_covariance).checked(features, classes)
 
     def _start(self, problem, last: Last | None, same_losses: bool) -> dict[str, Any]:
         """Where the solver may begin: the duals of an earlier run made feasible, or planes, which hold for their own data only."""
@@ -154,12 +170,12 @@ class LinearSVM(Certified):
 
     # ---- data ---------------------------------------------------------------------------------------------
 
-    def _checked_data(self, X, y):
+    def _checked_data(self, X, y, reset: bool = True):
         dtype = [np.float64, np.float32] if self.dtype is None else np.dtype(self.dtype)
         if self.dtype is not None and dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ValueError(f"dtype must be None, float32 or float64; got {self.dtype!r}.")
         X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=dtype, order="C", accept_large_sparse=True, **self._target_checks()
+            self, X, y, accept_sparse="csr", dtype=dtype, order="C", accept_large_sparse=True, reset=reset, **self._target_checks()
         )
         return checked_matrix(X), y
 
@@ -205,6 +221,10 @@ class LinearSVM(Certified):
     @abstractmethod
     def _checked_target(self, y, sample_weight) -> Any:
         """y as the problem needs it."""
+
+    @abstractmethod
+    def _codes(self, y, rows: np.ndarray) -> np.ndarray:
+        """y of some samples as the problem needs it; `rows` are their numbers, for messages."""
 
     @abstractmethod
     def _block_classes(self, target) -> int | None:

@@ -1,0 +1,252 @@
+"""Dual ascent on a stream: Ramanan (2013), Algorithm 2, for blocks of examples with closed-form steps.
+
+    for each block of the source
+        explore     visit its examples once; those with duals other than zero, or restless, go into the cache
+        optimise    while the cached problem's own gap exceeds the target, visit the cache (at most `effort` visits for each
+                    example that was read)
+        prune       let go who is calm at zero; beyond the memory limit also others, whose duals then lie in the store
+
+The duals of all examples, cached or stored, are feasible for the full problem, so their dual value is a lower bound on its
+optimum. An upper bound takes a full pass at fixed weights. Each pass after the first takes one along: weights are frozen when
+it begins, their primal value is summed block by block, and so is the dual value of the duals as they were then, each example
+before it is visited. The exact values of a state are thus known one pass later, at no reading of their own.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from .. import lanes
+from ..data.dual_store import DualStore
+from ..regularizer import Free, unclipped
+from ..stream import Examples, StreamProblem
+from .ascent import CALM, dual_part
+from .cache import Cache
+from .loop import Run
+from .pieces import Piece, piece
+from .walls import Walls
+
+FINE = 0.3  # the cached problem is solved to this part of the target
+MEGABYTE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a run goes about it; see `OnlineDual`."""
+
+    tol: float
+    seed: int
+    cache_size: float
+    prune: str
+    effort: float
+    verify: bool = True
+    average: bool = True
+
+
+class Verification:
+    """The exact values of a state, summed along a pass: the primal values of fixed weights and the dual value of its duals."""
+
+    def __init__(self, problem: StreamProblem, weights: list[np.ndarray], cached: np.ndarray, n_jobs: int):
+        self.problem, self.weights, self.n_jobs = problem, weights, n_jobs
+        self.risks = np.zeros(len(weights))
+        self.counted = cached  # rows whose duals were taken account of at the beginning
+        self.combined = Free(lanes.aligned(problem.weight_shape, np.float64))
+        self.reward = 0.0
+
+    def add_duals(self, piece: Piece, which: np.ndarray | None = None) -> None:
+        self.reward += piece.combine(self.combined, which)
+
+    def add_block(self, block: Piece) -> None:
+        """A block with the duals of those of its rows that were not cached at the beginning."""
+        self.risks += [block.problem.risk(w, self.n_jobs) for w in self.weights]
+        self.add_duals(block, ~np.isin(block.rows, self.counted, assume_unique=True))
+
+    @property
+    def dual(self) -> float:
+        return self.reward + self.problem.regularizer.dual(self.combined.w)
+
+    @property
+    def primals(self) -> list[float]:
+        penalty = self.problem.regularizer.penalty
+        return [float(risk) + penalty(w) for risk, w in zip(self.risks, self.weights, strict=True)]
+
+
+class StreamRun(Run):
+    """A run on a stream: weights in memory, duals in the cache and in the store."""
+
+    warm = False
+    patient = True  # exact values come with a later pass; they cannot be asked for
+
+    def __init__(self, problem: StreamProblem, options: Options, n_jobs: int = 1):
+        self.problem, self.options, self.n_jobs = problem, options, n_jobs
+        memory = options.cache_size * MEGABYTE
+        self.store = DualStore(problem.n_examples, problem.n_classes or 1, memory / 4)
+        self.cache = Cache(memory if self.store.on_disk else 0.75 * memory, options.prune, self.store)
+        self.random = np.random.default_rng(options.seed)
+        self.space = problem.regularizer.space(problem.regularizer.start(problem.weight_shape), np.dtype(np.float64))
+        self.mean, self.mean_count = np.zeros(problem.weight_shape), 0
+        self.walls = None if problem.fence is None else Walls(problem.fence, problem.n_classes)
+        self.reward = 0.0
+        self.passes = self.visits = self.now = self.reads = 0
+        self.proof: Verification | None = None  # of the state at the beginning of the last pass, complete
+        self.dual = dual_part(self.space)
+
+    # ---- what the loop asks -------------------------------------------------------------------------------
+
+    @property
+    def exact(self) -> bool:
+        return self.proof is not None
+
+    def synchronise(self) -> float:
+        assert self.proof is not None
+        return self.proof.dual
+
+    def candidates(self) -> list[np.ndarray]:
+        """The weights that were verified, those of the duals first; before any were, the weights as they stand."""
+        return self.proof.weights if self.proof is not None else self.offers()[:1]
+
+    def primal(self, w: np.ndarray, n_jobs: int) -> float:
+        assert self.proof is not None
+        return next(value for value, own in zip(self.proof.primals, self.proof.weights, strict=True) if own is w)
+
+    def advance(self, stop: Callable[[], bool]) -> float:
+        """A pass over the source that trains, and from the second on verifies what the pass before has reached."""
+        self.read(stop, train=True, verify=self.passes > 0 and self.options.average)
+        if not self.options.average and not stop():  # the duals kept must be those that are proved
+            self.read(stop, train=False, verify=True)
+        self.passes += 1
+        return np.inf
+
+    def conclude(self, stop: Callable[[], bool]) -> None:
+        """Verify the state as it stands, in a pass that does not train."""
+        if self.options.verify and self.options.average and not stop():
+            self.read(stop, train=False, verify=True)
+
+    def statistics(self) -> dict[str, float]:
+        return {
+            "reads": float(self.reads),
+            "visits": float(self.visits),
+            "cached": float(self.cache.rows.size),
+            "evicted": float(self.cache.evicted),
+            "cache_megabytes": self.cache.largest / MEGABYTE,
+        }
+
+    def exact_duals(self) -> np.ndarray | None:
+        """All duals, where the model returned is exactly theirs."""
+        if self.options.average:
+            return None
+        rows = np.arange(self.problem.n_examples)
+        for part in self.cache.pieces:
+            self.store.write(part.rows, part.duals())
+        return self.store.read(rows).reshape(self.problem.dual_shape)
+
+    def close(self) -> None:
+        self.store.close()
+
+    # ---- a pass -------------------------------------------------------------------------------------------
+
+    def offers(self) -> list[np.ndarray]:
+        """Weights whose primal value might be good: those of the duals, then their average over the last pass."""
+        found = [self.problem.feasible(self.space.w.copy())]
+        if self.options.average and self.mean_count > 1:
+            found.append(self.problem.feasible(self.mean / self.mean_count))
+        return found
+
+    def read(self, stop: Callable[[], bool], *, train: bool, verify: bool) -> None:
+        """One pass over the source."""
+        self.proof, begun = None, self.begin_proof() if verify else None
+        v, reward = unclipped(self.space).copy(), self.reward
+        self.mean[...], self.mean_count, fresh = 0.0, 0, 0
+        source = self.problem.source
+        self.reads += 1
+        for examples in self.problem.examples(self.draw() if train else None):
+            if stop():
+                return
+            block = self.loaded(examples)
+            if begun is not None:
+                begun.add_block(block)
+            if train:
+                fresh += examples.rows.size
+                self.learn(block, stop)
+        source.check_unchanged()
+        if begun is not None:
+            self.follow(begun, v, reward)
+            self.proof = begun
+        if train:
+            self.optimise(fresh, stop)
+
+    def begin_proof(self) -> Verification:
+        proof = Verification(self.problem, self.offers(), self.cache.rows.copy(), self.n_jobs)
+        for part in self.cache.pieces:
+            proof.add_duals(part)
+        if self.walls is not None:
+            self.walls.combine(proof.combined)
+        return proof
+
+    def follow(self, proof: Verification, v: np.ndarray, reward: float) -> None:
+        """Take out of the weights what rounding had added until the state that was proved, where they were v."""
+        regularizer = self.problem.regularizer
+        exact = unclipped(self.space) + (regularizer.unclipped(proof.combined.w) - v)
+        for target, value in zip(self.space, regularizer.space(exact, np.dtype(np.float64)), strict=True):
+            target[...] = value
+        self.reward += proof.reward - reward
+        self.dual = self.reward + dual_part(self.space)
+
+    def loaded(self, examples: Examples) -> Piece:
+        """A block with its duals; those of cached rows are not in the store and are left at zero here."""
+        duals = self.store.read(examples.rows)
+        duals[self.cache.holds(examples.rows)] = 0.0
+        return piece(self.problem, examples, duals, self.draw())
+
+    # ---- explore and optimise -----------------------------------------------------------------------------
+
+    @property
+    def level(self) -> float:
+        """An example is calm when its share of the gap is below this."""
+        return CALM * self.options.tol * abs(self.dual) / max(self.problem.n_examples, 1)
+
+    def learn(self, block: Piece, stop: Callable[[], bool]) -> None:
+        fresh = ~self.cache.holds(block.rows)
+        if not fresh.any():
+            return
+        if not fresh.all():
+            block = block.chosen(fresh)
+        before = block.duals().copy()
+        self.work([block])
+        kept = ~block.zero() | (block.plan.wait == 0)
+        changed = ~kept & before.any(axis=1)
+        self.store.write(block.rows[changed], block.duals()[changed])
+        if kept.any():
+            self.cache.add(block.chosen(kept))
+        self.optimise(block.rows.size, stop)
+        self.cache.trim()
+        self.mean += self.space.w
+        self.mean_count += 1
+
+    def optimise(self, fresh: int, stop: Callable[[], bool]) -> None:
+        """Visit the cache until its own gap is small, or for `effort` visits for each fresh example."""
+        left = self.options.effort * fresh
+        while left > 0 and self.cache.pieces and not stop():
+            if sum(part.gap for part in self.cache.pieces) <= FINE * self.options.tol * abs(self.dual):
+                return
+            order = self.random.permutation(len(self.cache.pieces))
+            count = self.work([self.cache.pieces[k] for k in order])
+            left -= max(count, 1)
+
+    def work(self, pieces: list[Piece]) -> int:
+        """A round of visits to these pieces; returns how many."""
+        level, total = self.level, 0
+        for part in pieces:
+            gain, count = part.visit(self.space, self.now, level)
+            self.reward += gain
+            total += count
+            if self.walls is not None:  # they answer to examples at once, or the two sides zigzag
+                self.walls.climb(self.space, self.draw())
+        self.now += 1
+        self.visits += total
+        self.dual = self.reward + dual_part(self.space)
+        return total
+
+    def draw(self) -> int:
+        return int(self.random.integers(2**31))
