@@ -2,6 +2,7 @@
 
 from . import projections, structures
 from .callbacks import Progress
+from .data.blocks import Samples
 from .estimators.classifier import SVMClassifier
 from .estimators.regressor import SVMRegressor
 from .estimators.structured import StructuredSVM
@@ -30,6 +31,7 @@ __all__ = [
     "Result",
     "SVMClassifier",
     "SVMRegressor",
+    "Samples",
     "Structure",
     "StructureError",
     "StructuredSVM",

@@ -4,7 +4,8 @@ A block's examples make a problem of their own (`ScalarProblem` or a `RowProblem
 whole are sums over blocks.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -67,10 +68,11 @@ class StreamProblem:
     def dual_shape(self) -> tuple[int, ...]:
         return (self.n_examples,) if self.n_classes is None else (self.n_examples, self.n_classes)
 
-    def examples(self, seed: int | None) -> Iterator[Examples]:
+    def examples(self, seed: int | None) -> Generator[Examples]:
         """A full pass."""
-        for block in self.source.blocks(seed):
-            yield self.read(block)
+        with closing(self.source.blocks(seed)) as blocks:
+            for block in blocks:
+                yield self.read(block)
 
     def table(self, w: np.ndarray) -> np.ndarray:
         """The weights as (features + 1,) or (classes, features + 1)."""

@@ -6,6 +6,8 @@
 with p_i a distribution over the outputs of sample i; both depend on it through its statistics only.
 """
 
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,3 +55,21 @@ class StructuredProblem:
         W = lanes.aligned(self.weight_shape, np.float64)
         total = combine(points, self.data, self.cap, new_room(self.data), W)
         return Evaluated(float(total) - 0.5 * float(np.vdot(W, W)), W)
+
+
+@dataclass(frozen=True)
+class SampleStream:
+    """A structured problem whose samples come in blocks, always in the same order; `encode` makes what solvers see of a block."""
+
+    source: Any
+    encode: Callable[[Any, Any], Any]
+    C: float
+    n_examples: int
+    weight_shape: tuple[int, ...]
+
+    def parts(self) -> Generator[tuple[int, StructuredProblem]]:
+        """The number of the first sample of each block, and the block's problem."""
+        with closing(self.source.blocks()) as blocks:
+            for block in blocks:
+                weight = np.ones(block.rows.size) if block.weight is None else block.weight
+                yield int(block.rows[0]), StructuredProblem(self.encode(block.X, block.y), self.C * weight)

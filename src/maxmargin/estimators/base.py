@@ -134,6 +134,8 @@ class LinearSVM(Streaming):
             check_source(self, X, y, sample_weight)
             if self.solver == "auto":
                 solver = OnlineDual()
+            if not isinstance(solver, OnlineDual):
+                raise ValueError(f"A source is read by OnlineDual; {type(solver).__name__} needs the data in memory.")
             return *self._source_problem(X), solver
         X, target, weight = self._validated(X, y, sample_weight)
         classes = self._block_classes(target)

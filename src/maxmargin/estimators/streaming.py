@@ -124,8 +124,7 @@ class Streaming(Certified):
         if not self._classifies:
             return n_rows, self._checked_target(np.zeros(0), None)
         if labels is None:
-            raise ValueError("The source has no labels; open it with label=..., or give it a column of them.")
-        labels = np.unique(labels)
+            raise ValueError("The source has no labels, or too many different ones to be classes.")
         mass = self._mass(source, labels) if getattr(self, "class_weight", None) == "balanced" else None
         return n_rows, self._checked_target(labels, mass)
 

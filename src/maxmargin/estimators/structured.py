@@ -11,14 +11,16 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..callbacks import with_callbacks
+from ..data.blocks import is_source
 from ..result import Result
 from ..risks import Layout, Risk, risk_of
-from ..solvers import NAMES, Bundle, resolve
+from ..solvers import NAMES, Bundle, OnlineDual, resolve
 from ..solvers.bundle import Bundled
 from ..solvers.points import dual_coefficients, fits
-from ..structured import StructuredProblem
-from ..structures.base import Structure, fresh
+from ..structured import SampleStream, StructuredProblem
+from ..structures.base import Structure, fresh, weight_shape
 from .common import Certified
+from .streaming import check_source
 
 
 class Last(NamedTuple):
@@ -144,8 +146,9 @@ class StructuredSVM(Certified):
 
         Parameters
         ----------
-        X : sequence of samples
-            Each as the structure wants it: for a Chain an array or CSR matrix (length, features).
+        X : sequence of samples, or a source of them (`maxmargin.Samples`)
+            Each as the structure wants it: for a Chain an array or CSR matrix (length, features). A source brings its own outputs
+            and weights; labels and sizes are learned from its first block, so give `n_labels` where that may not have all.
         y : sequence of outputs
         sample_weight : array of shape (n_samples,), optional
             Weights s_i >= 0; an integer weight equals that many repetitions of the sample.
@@ -155,6 +158,9 @@ class StructuredSVM(Certified):
         self
         """
         self._validate_params()
+        if is_source(X):
+            check_source(self, X, y, sample_weight)
+            return self._fit_source(X)
         data, weight = self._encoded(X, y, sample_weight)
         last = getattr(self, "_last", None) if self.warm_start else None
         self._fit(data, weight, last)
@@ -200,15 +206,28 @@ class StructuredSVM(Certified):
     def predict(self, X):
         """The best output of each sample: a list, or an array where outputs are single labels."""
         check_is_fitted(self)
+        if is_source(X):
+            return [output for block in X.blocks() for output in self.predict(block.X)]
         _count("X", X)
         return self.structure_.as_predictions(self.structure_.decode_all(self.w_, X, effective_n_jobs(self.n_jobs)))
 
-    def score(self, X, y, sample_weight=None) -> float:
+    def score(self, X, y=None, sample_weight=None) -> float:
         """How good predictions are: the share of right labels; for a structure in plain Python, minus the mean loss."""
         check_is_fitted(self)
+        if is_source(X):
+            check_source(self, X, y, sample_weight)
+            return self._score_source(X)
         if _count("X", X) != _count("y", y):
             raise ValueError(f"X has {_count('X', X)} samples, y has {_count('y', y)}.")
         return self.structure_.score_outputs(y, self.predict(X), sample_weight)
+
+    def _score_source(self, source) -> float:
+        y, found, weight = [], [], []
+        for block in source.blocks():
+            y.extend(block.y)
+            found.extend(self.predict(block.X))
+            weight.append(np.ones(block.rows.size) if block.weight is None else block.weight)
+        return self.structure_.score_outputs(y, found, np.concatenate(weight))
 
     # ---- how ----------------------------------------------------------------------------------------------
 
@@ -239,6 +258,23 @@ class StructuredSVM(Certified):
         self.structure_ = structure
         return data, weight
 
+    def _fit_source(self, source):
+        """Learn from samples that come in blocks."""
+        solver = OnlineDual() if self.solver == "auto" else resolve(self.solver)
+        if not isinstance(solver, OnlineDual):
+            raise ValueError(f"A source is read by OnlineDual; {type(solver).__name__} needs the samples in memory.")
+        if self.keep_duals:
+            raise ValueError("keep_duals=True needs the samples in memory; a source keeps no duals.")
+        n_rows, _, _ = source.scan()
+        first = next((block for block in source.blocks()), None)
+        if first is None:
+            raise ValueError("The source has no samples.")
+        data, _ = self._encoded(first.X, first.y, None)
+        problem = SampleStream(source, self.structure_.encode, float(self.C), n_rows, weight_shape(data))
+        self.__dict__.pop("_last", None)
+        self._drive(solver, problem, partial(self._keep, problem))
+        return self
+
     def _fit(self, data, weight, last):
         solver = resolve(self.solver)
         problem = StructuredProblem(data, float(self.C) * weight)
@@ -261,7 +297,7 @@ class StructuredSVM(Certified):
             return {"duals": last.points, "weights": last.w}
         return {}
 
-    def _keep(self, problem: StructuredProblem, result: Result) -> None:
+    def _keep(self, problem: StructuredProblem | SampleStream, result: Result) -> None:
         self.w_ = self.structure_.flatten(result.w)
         self.n_oracle_calls_ = result.oracle_calls
         self.__dict__.pop("dual_coef_", None)

@@ -6,9 +6,12 @@ from sklearn.base import BaseEstimator
 
 from ..result import History, Result
 from ..stream import StreamProblem
+from ..structured import SampleStream, StructuredProblem
 from . import loop
 from .cache import PRUNING
 from .stream_run import Options, StreamRun
+from .structured_online import OnlineSets, SampleRun
+from .structured_run import Options as StructuredOptions
 
 
 class OnlineDual(BaseEstimator):
@@ -17,6 +20,10 @@ class OnlineDual(BaseEstimator):
     Blocks are read one after another. Examples that violate their margin are kept in a cache and visited again and again
     while others are read; whoever has to leave it leaves its dual on disk, so that nothing learned is lost and further passes
     converge to the optimum of all examples.
+
+    Structured problems: the oracle is asked for the worst offender of fresh samples, which joins the sample's set of outputs, and
+    in between masses move within the sets of samples met before. Of a source of samples the sets that matter are in memory,
+    whatever `cache_size` says: a few outputs a sample.
 
     Parameters
     ----------
@@ -43,7 +50,7 @@ class OnlineDual(BaseEstimator):
 
     def accepts(self, problem) -> str | None:
         """None, or the reason why this solver cannot serve the problem."""
-        if not isinstance(problem, StreamProblem):
+        if not isinstance(problem, StreamProblem | SampleStream | StructuredProblem):
             return f"OnlineDual has no step for a {type(problem).__name__}; use solver='dual_coordinate'."
         return None
 
@@ -52,12 +59,26 @@ class OnlineDual(BaseEstimator):
         self._check()
         if (reason := self.accepts(problem)) is not None:
             raise TypeError(reason)
+        if not isinstance(problem, StreamProblem):
+            return loop.solve(self._structured(problem, duals, weights, budget, seed, average), budget, history)
         options = Options(budget.tol, seed, float(self.cache_size), self.prune, float(self.effort), bool(self.verify), average)
         run = StreamRun(problem, options, budget.n_jobs)
         try:
             return loop.solve(run, budget, history)
         finally:
             run.close()
+
+    def kind_of_points(self) -> str:
+        """What a run on a structured problem ends with and can start from."""
+        return "sets"
+
+    def _structured(self, problem, duals, weights, budget: loop.Budget, seed: int, average: bool):
+        options = StructuredOptions(budget.tol, seed, average=average, n_jobs=budget.n_jobs)
+        if isinstance(problem, SampleStream):
+            return SampleRun(problem, options, float(self.effort), bool(self.verify))
+        run = OnlineSets(problem, duals, options, float(self.effort))
+        run.hint = weights
+        return run
 
     def _check(self) -> None:
         if not _number(self.cache_size) or self.cache_size <= 0:

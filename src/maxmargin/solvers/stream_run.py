@@ -13,6 +13,7 @@ before it is visited. The exact values of a state are thus known one pass later,
 """
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +24,7 @@ from ..regularizer import Free, unclipped
 from ..stream import Examples, StreamProblem
 from .ascent import CALM, dual_part
 from .cache import Cache
-from .loop import Run
+from .patient import PatientRun
 from .pieces import Piece, piece
 from .walls import Walls
 
@@ -72,14 +73,12 @@ class Verification:
         return [float(risk) + penalty(w) for risk, w in zip(self.risks, self.weights, strict=True)]
 
 
-class StreamRun(Run):
+class StreamRun(PatientRun):
     """A run on a stream: weights in memory, duals in the cache and in the store."""
 
-    warm = False
-    patient = True  # exact values come with a later pass; they cannot be asked for
-
     def __init__(self, problem: StreamProblem, options: Options, n_jobs: int = 1):
-        self.problem, self.options, self.n_jobs = problem, options, n_jobs
+        super().__init__(problem, options, options.verify)
+        self.n_jobs = n_jobs
         memory = options.cache_size * MEGABYTE
         self.store = DualStore(problem.n_examples, problem.n_classes or 1, memory / 4)
         self.cache = Cache(memory if self.store.on_disk else 0.75 * memory, options.prune, self.store)
@@ -88,45 +87,13 @@ class StreamRun(Run):
         self.mean, self.mean_count = np.zeros(problem.weight_shape), 0
         self.walls = None if problem.fence is None else Walls(problem.fence, problem.n_classes)
         self.reward = 0.0
-        self.passes = self.visits = self.now = self.reads = 0
-        self.proof: Verification | None = None  # of the state at the beginning of the last pass, complete
+        self.now = 0  # rounds of visits
         self.dual = dual_part(self.space)
 
     # ---- what the loop asks -------------------------------------------------------------------------------
 
-    @property
-    def exact(self) -> bool:
-        return self.proof is not None
-
-    def synchronise(self) -> float:
-        assert self.proof is not None
-        return self.proof.dual
-
-    def candidates(self) -> list[np.ndarray]:
-        """The weights that were verified, those of the duals first; before any were, the weights as they stand."""
-        return self.proof.weights if self.proof is not None else self.offers()[:1]
-
-    def primal(self, w: np.ndarray, n_jobs: int) -> float:
-        assert self.proof is not None
-        return next(value for value, own in zip(self.proof.primals, self.proof.weights, strict=True) if own is w)
-
-    def advance(self, stop: Callable[[], bool]) -> float:
-        """A pass over the source that trains, and from the second on verifies what the pass before has reached."""
-        self.read(stop, train=True, verify=self.passes > 0 and self.options.average)
-        if not self.options.average and not stop():  # the duals kept must be those that are proved
-            self.read(stop, train=False, verify=True)
-        self.passes += 1
-        return np.inf
-
-    def conclude(self, stop: Callable[[], bool]) -> None:
-        """Verify the state as it stands, in a pass that does not train."""
-        if self.options.verify and self.options.average and not stop():
-            self.read(stop, train=False, verify=True)
-
     def statistics(self) -> dict[str, float]:
-        return {
-            "reads": float(self.reads),
-            "visits": float(self.visits),
+        return super().statistics() | {
             "cached": float(self.cache.rows.size),
             "evicted": float(self.cache.evicted),
             "cache_megabytes": self.cache.largest / MEGABYTE,
@@ -147,34 +114,40 @@ class StreamRun(Run):
     # ---- a pass -------------------------------------------------------------------------------------------
 
     def offers(self) -> list[np.ndarray]:
-        """Weights whose primal value might be good: those of the duals, then their average over the last pass."""
         found = [self.problem.feasible(self.space.w.copy())]
         if self.options.average and self.mean_count > 1:
             found.append(self.problem.feasible(self.mean / self.mean_count))
         return found
 
     def read(self, stop: Callable[[], bool], *, train: bool, verify: bool) -> None:
-        """One pass over the source."""
         self.proof, begun = None, self.begin_proof() if verify else None
         v, reward = unclipped(self.space).copy(), self.reward
         self.mean[...], self.mean_count, fresh = 0.0, 0, 0
-        source = self.problem.source
         self.reads += 1
-        for examples in self.problem.examples(self.draw() if train else None):
-            if stop():
-                return
-            block = self.loaded(examples)
-            if begun is not None:
-                begun.add_block(block)
-            if train:
-                fresh += examples.rows.size
-                self.learn(block, stop)
-        source.check_unchanged()
+        if train:
+            self.wake()
+        with closing(self.problem.examples(self.draw() if train else None)) as blocks:  # a source may read ahead in a thread
+            for examples in blocks:
+                if stop():
+                    return
+                block = self.loaded(examples)
+                if begun is not None:
+                    begun.add_block(block)
+                if train:
+                    fresh += examples.rows.size
+                    self.learn(block, stop)
+        self.problem.source.check_unchanged()
         if begun is not None:
             self.follow(begun, v, reward)
             self.proof = begun
         if train:
             self.optimise(fresh, stop)
+
+    def wake(self) -> None:
+        """Visit the whole cache: who rests may hide a part of the gap."""
+        for part in self.cache.pieces:
+            part.plan.due[:] = self.now
+        self.work(self.cache.pieces)
 
     def begin_proof(self) -> Verification:
         proof = Verification(self.problem, self.offers(), self.cache.rows.copy(), self.n_jobs)
@@ -207,22 +180,24 @@ class StreamRun(Run):
         return CALM * self.options.tol * abs(self.dual) / max(self.problem.n_examples, 1)
 
     def learn(self, block: Piece, stop: Callable[[], bool]) -> None:
+        """Explore a block, optimise, prune."""
         fresh = ~self.cache.holds(block.rows)
-        if not fresh.any():
-            return
-        if not fresh.all():
-            block = block.chosen(fresh)
-        before = block.duals().copy()
-        self.work([block])
-        kept = ~block.zero() | (block.plan.wait == 0)
-        changed = ~kept & before.any(axis=1)
-        self.store.write(block.rows[changed], block.duals()[changed])
-        if kept.any():
-            self.cache.add(block.chosen(kept))
+        if fresh.any():
+            self.explore(block if fresh.all() else block.chosen(fresh))
         self.optimise(block.rows.size, stop)
         self.cache.trim()
         self.mean += self.space.w
         self.mean_count += 1
+
+    def explore(self, block: Piece) -> None:
+        """Visit fresh examples once; who has a dual now, or is restless, goes into the cache."""
+        before = block.duals().any(axis=1)
+        self.work([block])
+        kept = ~block.zero() | (block.plan.wait == 0)
+        changed = ~kept & before
+        self.store.write(block.rows[changed], block.duals()[changed])
+        if kept.any():
+            self.cache.add(block.chosen(kept))
 
     def optimise(self, fresh: int, stop: Callable[[], bool]) -> None:
         """Visit the cache until its own gap is small, or for `effort` visits for each fresh example."""
