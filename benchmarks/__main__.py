@@ -1,9 +1,12 @@
-"""The command line: python -m benchmarks (fit | scaling | startup | structured | topk | all) [options]"""
+"""The command line: python -m benchmarks COMMAND [options], with COMMAND one of
+
+fit, scaling, startup, structured, topk, multilabel, multilabel_kernel, bundle, all
+"""
 
 import argparse
 from pathlib import Path
 
-from . import fit, scaling, sequences, startup, structured, tagging, topk, traces
+from . import bundle, fit, multilabel, multilabel_kernel, scaling, sequences, startup, structured, tagging, topk, traces
 from .objectives import LOSSES
 from .report import RESULTS, Report
 from .solvers import SOLVERS
@@ -51,6 +54,16 @@ def parser() -> argparse.ArgumentParser:
     guesses.add_argument(
         "--part", nargs="+", choices=topk.PARTS, default=list(topk.PARTS), metavar="PART", help=", ".join(topk.PARTS)
     )
+    kernels = commands.add_parser("multilabel_kernel", parents=[common], help="multi-label learning with a kernel, beside SVC")
+    known = multilabel_kernel.PARTS
+    kernels.add_argument("--part", nargs="+", choices=known, default=list(known), metavar="PART", help=", ".join(known))
+    many = commands.add_parser("multilabel", parents=[common], help="multi-label models beside LIBLINEAR, and priors on labels")
+    kinds = list(multilabel.PARTS)
+    many.add_argument("--part", nargs="+", choices=kinds, default=kinds, metavar="PART", help=", ".join(kinds))
+    planes = commands.add_parser("bundle", parents=[common], help="bundle methods: iterations and time, as in their paper")
+    planes.add_argument(
+        "--part", nargs="+", choices=bundle.PARTS, default=list(bundle.PARTS), metavar="PART", help=", ".join(bundle.PARTS)
+    )
     whole = commands.add_parser("all", parents=[common], help="everything")
     whole.set_defaults(workload=list(COMPARED), loss=list(LOSSES), lam=None, solver=names)
     return top
@@ -81,6 +94,13 @@ def main() -> None:
         sequence_models(args if args.command == "structured" else parser().parse_args(["structured"]), args, report)
     if args.command in ("topk", "all"):
         topk.run(report, args.part if args.command == "topk" else topk.PARTS, args.quick, repeat, limit)
+    if args.command in ("multilabel_kernel", "all"):
+        parts = args.part if args.command == "multilabel_kernel" else multilabel_kernel.PARTS
+        multilabel_kernel.run(report, parts, args.quick, repeat)
+    if args.command in ("multilabel", "all"):
+        multilabel.run(report, args.part if args.command == "multilabel" else multilabel.PARTS, args.quick, limit)
+    if args.command in ("bundle", "all"):
+        bundle.run(report, args.part if args.command == "bundle" else bundle.PARTS, args.quick, limit)
     if args.command in ("fit", "all"):
         chosen = [Workload(name, QUICK_ROWS if args.quick else None) for name in args.workload]
         everything = parser().parse_args(["all"])

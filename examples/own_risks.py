@@ -1,6 +1,6 @@
 """Convex risks of your own, each minimised to a certified gap by `maxmargin.minimize`: a value and a subgradient is all it takes.
 
-    python examples/own_risks.py
+Run it as `python examples/own_risks.py`.
 """
 
 import numpy as np
@@ -61,8 +61,8 @@ def quantile(X, y, level):
 def precision_at_k(X, y, k):
     """A bound on the errors among the k highest scores, a loss of whole rankings as the F-measure is (Joachims 2005).
 
-    max over choices z of k samples of  (negatives in z) / k + sum_i (z_i - y_i) s_i / k, y itself with k positives: the maximum takes
-    the k largest of s_i + [y_i = 0].
+    With k positives as the truth y, it is the maximum over choices z of k samples of
+    (negatives in z) / k + sum_i (z_i - y_i) s_i / k, which takes the k largest of s_i + [y_i = 0].
     """
     best = np.flatnonzero(y == 1)[:k]
 

@@ -324,8 +324,7 @@ def test_explicit(variant):
     assert result.certificate.converged
     assert result.certificate.dual <= best * (1.0 + ROUNDING) and result.certificate.primal >= best * (1.0 - 1e-8)
     assert mm.solve(problem, 2.0, "dual_coordinate", TOL).certificate.primal == pytest.approx(best, rel=2 * TOL)
-    with pytest.raises(ValueError, match="duals must be"):
-        mm.solve(problem, 2.0, duals=result.duals)
+    assert result.duals is None and result.statistics["models"] == VARIANTS[variant].n_models
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -406,7 +405,7 @@ def test_memory_is_capped():
     tight = clone(free).set_params(solver=mm.Bundle(n_models=2, memory=megabytes, idle=2)).fit(X, y)
     assert tight.certificate_.converged and tight.statistics_["most_planes"] <= 14 < free.statistics_["most_planes"]
     assert tight.statistics_["plane_megabytes"] <= megabytes and tight.statistics_["dropped_planes"] > 0
-    with pytest.raises(ValueError, match="memory=.* is too little"):
+    with pytest.raises(ValueError, match=r"memory=.* is too little"):
         clone(free).set_params(solver=mm.Bundle(n_models=2, memory=1e-3)).fit(X, y)
 
 
@@ -419,7 +418,9 @@ def test_starts():
     optimum = mm.DualCoordinate().solve(problem, Budget(tol=1e-6), History()).certificate.primal
     assert problem.primal(W) <= 1.1 * optimum < problem.primal(np.zeros_like(W))
     given = layout_of(problem).flat(W)
-    runs = [mm.Bundle(init=init).solve(problem, Budget(tol=1e-4), History()) for init in ("sgd", "zero", given, given.reshape(3, 5))]
+    runs = [
+        mm.Bundle(init=init).solve(problem, Budget(tol=1e-4), History()) for init in ("sgd", "zero", given, given.reshape(3, 5))
+    ]
     for run in runs:
         assert run.certificate.converged and run.certificate.primal == pytest.approx(optimum, rel=2e-4)
     assert runs[2].history[0].primal == pytest.approx(problem.primal(W), rel=1e-12)
@@ -432,13 +433,13 @@ def test_paths_reuse_planes(n_models):
     rng = np.random.default_rng(5)
     X = features(rng, 80, 6)
     y, Cs = labels(rng, X, 3), [0.01, 0.1, 1.0]
-    model = mm.SVMClassifier(tol=1e-5, solver=mm.Bundle(n_models=n_models), random_state=0)
+    model = mm.SVMClassifier(tol=1e-5, solver=mm.Bundle(n_models=n_models, init="zero"), random_state=0)
     path = model.regularization_path(X, y, Cs)
-    for C, fitted in zip(Cs, path):
-        alone = clone(model).set_params(C=C).fit(X, y)
+    alone = [clone(model).set_params(C=C).fit(X, y) for C in Cs]
+    for fitted in path:
         check(fitted, reference(fitted, X, y))
-        assert fitted.n_iter_ <= alone.n_iter_ + 5
-    assert sum(fitted.n_iter_ for fitted in path[1:]) < sum(clone(model).set_params(C=C).fit(X, y).n_iter_ for C in Cs[1:])
+    assert path[0].n_iter_ == alone[0].n_iter_
+    assert sum(fitted.n_iter_ for fitted in path[1:]) < sum(fitted.n_iter_ for fitted in alone[1:])
     again = model.regularization_path(X, y, [1.0, 1.0])
     assert again[1].n_iter_ == 0 and again[1].certificate_.converged  # everything was known
 
@@ -540,5 +541,5 @@ def test_a_wrong_oracle_of_a_structure_is_found():
             return super().loss_augmented_decode(w, x, y_true) if not np.any(w) else (1 - y_true[0], 1 - y_true[1])
 
     X, y = bits()
-    with pytest.raises(ValueError, match="not convex, or its subgradient is wrong|loss_augmented_decode is wrong"):
+    with pytest.raises(ValueError, match=r"not convex, or its subgradient is wrong|loss_augmented_decode is wrong"):
         mm.StructuredSVM(Lazy(), 10.0, tol=1e-6, solver=mm.Bundle(init="zero")).fit(X, y)

@@ -90,7 +90,7 @@ def test_negative_risks():
     """A risk may be negative, and so may the objective."""
     result = mm.minimize(lambda w: (float(w[0] - 3.0), np.array([1.0, 0.0])), 2, C=2.0, tol=1e-6)
     assert result.certificate.converged and result.certificate.primal == pytest.approx(-8.0)
-    assert np.allclose(result.w, [-2.0, 0.0], atol=1e-3)
+    assert np.allclose(result.w, [-2.0, 0.0], atol=np.sqrt(2.0 * result.certificate.gap) + 1e-12) and result.n_iter < 20
 
 
 @pytest.mark.parametrize("n_groups", [1, 3])
@@ -165,7 +165,10 @@ def good(w):
         (lambda w: 1.0, "must return .value, subgradient.; at call 1 it returned float"),
         (lambda w: ("much", w), "must return numbers"),
         (lambda w: (good(w)[0], -good(w)[1]), "not convex, or its subgradient is wrong: its value at call"),
-        (lambda w: (-float(w @ w) - w[0], -2.0 * w - [1.0, 0.0, 0.0]), "not convex, or its subgradient is wrong: its value at call"),
+        (
+            lambda w: (-float(w @ w) - w[0], -2.0 * w - [1.0, 0.0, 0.0]),
+            "not convex, or its subgradient is wrong: its value at call",
+        ),
     ],
 )
 def test_bad_oracles(risk, message):

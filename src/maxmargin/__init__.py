@@ -1,13 +1,16 @@
 """Max-margin models, each with a certificate: a primal value, a dual value and the gap between them, computed."""
 
-from . import projections, structures
+from . import datasets, projections, structures
 from .callbacks import Progress
 from .data.blocks import Samples
 from .estimators.classifier import SVMClassifier
+from .estimators.multilabel import MultilabelSVMClassifier
 from .estimators.regressor import SVMRegressor
 from .estimators.structured import StructuredSVM
 from .estimators.topk import TopKSVMClassifier
+from .estimators.zero_shot import ZeroShotClassifier
 from .explicit import ExplicitProblem
+from .label_prior import label_correlation, prior_from_signatures
 from .minimize import minimize
 from .result import Certificate, History, Record, Result
 from .solve import solve
@@ -24,6 +27,7 @@ __all__ = [
     "ExponentiatedGradient",
     "FrankWolfe",
     "History",
+    "MultilabelSVMClassifier",
     "OnlineDual",
     "PartialLinearization",
     "Progress",
@@ -36,8 +40,12 @@ __all__ = [
     "StructureError",
     "StructuredSVM",
     "TopKSVMClassifier",
+    "ZeroShotClassifier",
     "check_structure",
+    "datasets",
+    "label_correlation",
     "minimize",
+    "prior_from_signatures",
     "projections",
     "solve",
     "structures",

@@ -153,4 +153,5 @@ class GroupedProblem:
         total = grouped_combine(self.X, self.margin, self.repaired(duals), space)
         if self.fence is not None and walls is not None:
             scalar_combine(self.fence.rows, NonNegative(0), walls, space)
-        return Evaluated(total + self.regularizer.dual(space.w), self.regularizer.unclipped(space.w))
+        v = self.regularizer.unclipped(space.w)
+        return Evaluated(total + self.regularizer.dual(space.w, v), v)

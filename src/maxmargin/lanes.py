@@ -12,17 +12,20 @@ instructions.
 """
 
 import math
+import platform
 from typing import NamedTuple
 
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, models, overload, register_model
+from numpy.polynomial import Chebyshev, Polynomial
 
 from .jit import jitable
 
 BYTES = 32
 LINE = 64  # bytes of a cache line
+ARM = platform.machine().lower() in ("aarch64", "arm64")
 FARTHEST_EXPONENT = 708.0  # e to this power is still a normal number, and so is its inverse
 
 
@@ -69,7 +72,7 @@ def blocks(classes: int, dtype) -> int:
 
 def convert(array: np.ndarray, dtype) -> np.ndarray:
     """An aligned copy in another dtype; a lane array gets the other dtype's width."""
-    shape = array.shape if array.ndim != 3 else (array.shape[0], -1, width(dtype))
+    shape = array.shape if array.ndim < 3 else (*array.shape[:-2], -1, width(dtype))
     result = aligned(array.shape, dtype)
     result[...] = array
     return result.reshape(shape)
@@ -169,6 +172,16 @@ def maximum(vector, other):
     return np.maximum(vector, other)
 
 
+def clamp(vector, low, high):
+    """the nearest to the vector between low and high, lane by lane"""
+    return np.minimum(np.maximum(vector, low), high)
+
+
+def minimum(vector, other):
+    """the smaller of the two, lane by lane"""
+    return np.minimum(vector, other)
+
+
 def where_negative(vector, chosen):
     """`chosen` in the lanes where the vector is negative, zero elsewhere"""
     return np.where(vector < 0, chosen, vector.dtype.type(0))
@@ -195,7 +208,7 @@ def exp(vector):
 
 
 def log(vector):
-    """the natural logarithm of each lane; float64, of normal numbers > 0"""
+    """the natural logarithm of each lane to nine digits; float64, of normal numbers > 0"""
     return np.log(vector)
 
 
@@ -334,12 +347,31 @@ _instruction(multiply)(_lanewise("fmul"))
 _instruction(divide)(_lanewise("fdiv"))
 
 
-@_instruction(maximum)
-def _(typing, vector, other):
-    def emit(context, builder, signature, args):
-        return builder.select(builder.fcmp_ordered(">", args[0], args[1]), args[0], args[1])
+def _chosen(comparison):
+    def typer(typing, vector, other):
+        def emit(context, builder, signature, args):
+            return builder.select(builder.fcmp_ordered(comparison, args[0], args[1]), args[0], args[1])
 
-    return vector(vector, other), emit
+        return vector(vector, other), emit
+
+    return typer
+
+
+_instruction(maximum)(_chosen(">"))
+_instruction(minimum)(_chosen("<"))
+
+
+@_instruction(clamp)
+def _(typing, vector, low, high):
+    def emit(context, builder, signature, args):
+        kind, (x, least, most) = args[0].type, args
+        if ARM:  # one instruction each there, where a comparison and a selection are two; elsewhere it is the other way round
+            x = _call(builder, "llvm.maxnum", vector, kind, [x, least])
+            return _call(builder, "llvm.minnum", vector, kind, [x, most])
+        x = builder.select(builder.fcmp_ordered(">", x, least), x, least)
+        return builder.select(builder.fcmp_ordered("<", x, most), x, most)
+
+    return vector(vector, low, high), emit
 
 
 @_instruction(where_negative)
@@ -392,12 +424,14 @@ def _(typing, array, k):
 
 
 # ---- exponential and logarithm, float64 ------------------------------------------------------------------
-# The libraries that numba can call on every platform take one number at a time; these take a vector, at a relative error
-# of about 1e-15. Every instruction names its liberties: numba would give one without any leave to reorder, and the rounding
-# trick would be optimised away.
+# The libraries that numba can call on every platform take one number at a time; these take a vector. The relative error is
+# about 1e-15 for the exponential and 1e-9 for the logarithm, of which only the directions of partial linearization are made: a
+# direction need not be exact, as what is gained along it is measured. Every instruction names its liberties: numba would give one
+# without any leave to reorder, and the rounding trick would be optimised away.
 
 EXP_TERMS = [1.0 / math.factorial(k) for k in range(13)]
-LOG_TERMS = [2.0 / (2 * k + 1) for k in range(9)]
+LOG_RANGE = [math.sqrt(0.5) - 1.0, math.sqrt(2.0) - 1.0]
+LOG_TERMS = Chebyshev.interpolate(lambda f: np.log1p(f) / f, 10, LOG_RANGE).convert(domain=[-1, 1], kind=Polynomial).coef
 ROUNDING = 1.5 * 2.0**52  # added and taken away again, it leaves the nearest integer, and that integer in the last bits
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # their sum is ln 2 to 80 bits
 HALF_ROOT = 0x3FE6A09E667F3BCD  # the bits of sqrt(1/2)
@@ -409,10 +443,16 @@ def _constant(kind, number):
 
 
 def _polynomial(builder, terms, x):
-    result = _constant(x.type, terms[-1])
-    for term in reversed(terms[:-1]):
-        result = builder.fadd(builder.fmul(result, x, flags=CONTRACT), _constant(x.type, term), flags=CONTRACT)
-    return result
+    """By Estrin's scheme: pairs, pairs of pairs, ... A chain from the last term to the first would wait for each result."""
+    values = [_constant(x.type, term) for term in terms]
+    while len(values) > 1:
+        pairs = [
+            builder.fadd(builder.fmul(x, high, flags=CONTRACT), low, flags=CONTRACT)
+            for low, high in zip(values[::2], values[1::2], strict=False)
+        ]
+        values = pairs + values[2 * len(pairs) :]
+        x = builder.fmul(x, x, flags=CONTRACT)
+    return values[0]
 
 
 @_instruction(exp)
@@ -443,9 +483,8 @@ def _(typing, vector):
         bits = builder.bitcast(args[0], integers)
         power = builder.ashr(builder.sub(bits, _constant(integers, HALF_ROOT)), _constant(integers, MANTISSA))
         m = builder.bitcast(builder.sub(bits, builder.shl(power, _constant(integers, MANTISSA))), kind)
-        one = _constant(kind, 1.0)
-        s = builder.fdiv(builder.fsub(m, one, flags=CONTRACT), builder.fadd(m, one, flags=CONTRACT), flags=CONTRACT)
-        value = builder.fmul(s, _polynomial(builder, LOG_TERMS, builder.fmul(s, s, flags=CONTRACT)), flags=CONTRACT)
+        f = builder.fsub(m, _constant(kind, 1.0), flags=CONTRACT)
+        value = builder.fmul(f, _polynomial(builder, LOG_TERMS, f), flags=CONTRACT)
         e = builder.sitofp(power, kind)
         value = builder.fadd(value, builder.fmul(e, _constant(kind, LN2_LOW), flags=CONTRACT), flags=CONTRACT)
         return builder.fadd(value, builder.fmul(e, _constant(kind, LN2_HIGH), flags=CONTRACT), flags=CONTRACT)

@@ -1,7 +1,7 @@
 """`minimize`: a user's own convex risk, with a certificate."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -105,8 +105,8 @@ def minimize(
     ----------
     risk : callable
         risk(w) -> (value, subgradient), with w and subgradient of `dim` numbers. For a sum of P parts it may return the
-        values (P,) and subgradients (P, dim) of each: P models are finer than one, and fewer calls are needed. Values and subgradients
-        must be exact up to rounding; the result is as true as they are.
+        values (P,) and subgradients (P, dim) of each: P models are finer than one, and fewer calls are needed. Values and
+        subgradients must be exact up to rounding; the result is as true as they are.
     dim : int
         The number of weights.
     C : float
@@ -114,7 +114,7 @@ def minimize(
     solver : Bundle
         `Bundle(init=w)` begins at w, `Bundle(n_models=1)` adds the parts of the risk up.
     bounds : (lower, upper), optional
-        The weights stay between them: numbers, arrays of `dim` numbers, or None; infinite ones are no bounds. (0, None) is w >= 0.
+        The weights stay between them: numbers, arrays of `dim` numbers, or None; infinite ones are none. (0, None) is w >= 0.
     tol : float
         The relative gap to certify.
     max_iter, max_time
@@ -150,7 +150,8 @@ def minimize(
         raise ValueError(f"dim is {dim}, but this risk has {risk.dim} weights.")
     lower, upper = _checked_bounds(bounds, int(dim))
     problem = RiskProblem(risk, int(dim), float(C), lower, upper)
-    return resolve(solver).solve(problem, Budget(float(tol), int(max_iter), max_time), History())
+    result = resolve(solver).solve(problem, Budget(float(tol), int(max_iter), max_time), History())
+    return replace(result, duals=None)  # planes may be large
 
 
 def _checked_bounds(bounds, dim: int) -> tuple[np.ndarray | None, np.ndarray | None]:

@@ -169,19 +169,19 @@ class ScalarProblem:
         total = scalar_combine(self.X, self.loss, duals, space)
         if self.fence is not None and walls is not None:
             scalar_combine(self.fence.rows, NonNegative(0), walls, space)
-        return Evaluated(total + self.regularizer.dual(space.w), self.regularizer.unclipped(space.w))
+        v = self.regularizer.unclipped(space.w)
+        return Evaluated(total + self.regularizer.dual(space.w, v), v)
 
 
 class RowProblem(ABC):
     """A row of class scores and a row of duals per example. Weights and duals are lane arrays.
 
-    What the kinds of it differ in is the loss; all of them have X, label, cap, regularizer and fence.
+    What the kinds of it differ in is the loss; all of them have X, cap, regularizer (or what stands in for it) and fence.
     """
 
     X: Any
-    label: np.ndarray
     cap: np.ndarray
-    regularizer: Regularizer
+    regularizer: Any
     fence: Fence | None
 
     @property
@@ -197,8 +197,12 @@ class RowProblem(ABC):
         return rows.shape(self.X)[0]
 
     @property
-    def weight_shape(self) -> tuple[int, ...]:
+    def table_shape(self) -> tuple[int, ...]:
         return (rows.shape(self.X)[1] + 1, lanes.blocks(self.n_classes, np.float64), lanes.width(np.float64))
+
+    @property
+    def weight_shape(self) -> tuple[int, ...]:
+        return self.regularizer.shape(self.table_shape)
 
     @cached_property
     def exact_loss(self):
@@ -215,8 +219,10 @@ class RowProblem(ABC):
         return np.max([norms(self.X, table) for table in tables], axis=0)
 
     def risk(self, W: np.ndarray, n_jobs: int = 1) -> float:
+        Z = self.regularizer.scoring(W)
+
         def piece(start: int, stop: int) -> float:
-            return row_risk(self.X, self.exact_loss, W, lanes.zeros_table(1, self.n_classes, np.float64), start, stop)
+            return row_risk(self.X, self.exact_loss, Z, lanes.zeros_table(1, self.n_classes, np.float64), start, stop)
 
         return piecewise(piece, self.n_examples, n_jobs)
 
@@ -235,7 +241,7 @@ class RowProblem(ABC):
 
     def table(self, W: np.ndarray) -> np.ndarray:
         """The weights as (classes, features + 1)."""
-        return lanes.to_classes(W, self.n_classes)
+        return lanes.to_classes(self.regularizer.scoring(W), self.n_classes)
 
     def feasible(self, W: np.ndarray) -> np.ndarray:
         if self.fence is None:
@@ -244,12 +250,13 @@ class RowProblem(ABC):
 
     def evaluate(self, duals: lanes.Table, walls: lanes.Table | None = None) -> Evaluated:
         """The exact dual value; `walls` are the duals of the fence."""
-        space = Free(lanes.aligned(self.weight_shape, np.float64))
+        space = Free(lanes.aligned(self.table_shape, np.float64))
         out = lanes.zeros_table(1, self.n_classes, np.float64)
         total = row_combine(self.X, self.exact_loss, duals, space, out)
         if self.fence is not None and walls is not None:
             wall_combine(self.fence.rows, walls, space, out)
-        return Evaluated(total + self.regularizer.dual(space.w), self.regularizer.unclipped(space.w))
+        v = self.regularizer.unclipped(space.w)
+        return Evaluated(total + self.regularizer.dual(space.w, v), v)
 
     def repaired(self, duals: lanes.Table) -> np.ndarray:
         """The duals that `evaluate` speaks of: (examples, classes) in float64, every row feasible and summing to zero."""

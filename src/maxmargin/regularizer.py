@@ -46,9 +46,20 @@ class Regularizer:
         """The quadratic term at w."""
         return 0.5 * self._inner(self._centred(w), self._centred(w))
 
-    def dual(self, r: np.ndarray) -> float:
+    def mended(self, w: np.ndarray) -> np.ndarray:
+        """Weights that agree with each other to the last bit, from an average of those of a run."""
+        return w
+
+    def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of the weights of a problem, from that of its table of scores' weights."""
+        return shape
+
+    def scoring(self, w: np.ndarray) -> np.ndarray:
+        """The weights that scores use."""
+        return w
+
+    def dual(self, r: np.ndarray, v: np.ndarray) -> float:
         """What the quadratic term contributes to the dual value. From r: under a narrow prior v - mean is lost in rounding."""
-        v = self.unclipped(r)
         w = self.weights(v)
         centred = r if self.variance is None else self.variance * r
         if self.lower is not None:
@@ -62,7 +73,7 @@ class Regularizer:
         a = a if self.variance is None else a / self.variance
         return float(np.vdot(a, b))
 
-    def space(self, v: np.ndarray, dtype) -> "Free | Shaped":
+    def space(self, v: np.ndarray, dtype) -> "Space":
         """The weights as a solver moves them, in the dtype of the iterations."""
         if self.mean is None and self.variance is None and self.lower is None:
             return Free(lanes.convert(v, dtype))
@@ -71,6 +82,51 @@ class Regularizer:
         lower = np.full(v.shape, -np.inf) if self.lower is None else self.lower
         arrays = v, np.maximum(v, lower), mean, variance, lower
         return Shaped(*(lanes.convert(array, dtype) for array in arrays))
+
+
+@dataclass(frozen=True)
+class Coupling:
+    """The prior that couples labels: 1/2 tr(V R V'), where the weights are Z = V R (Hariharan et al. 2012).
+
+    Weights are V and Z one behind the other, (2, features + 1, blocks, width): no inverse of R is needed, and a semidefinite R
+    is as good as any.
+    """
+
+    R: np.ndarray  # (labels, labels)
+
+    mean = variance = lower = None  # there is no other prior beside it
+
+    def start(self, shape) -> np.ndarray:
+        return np.zeros(shape)
+
+    def unclipped(self, V: np.ndarray) -> np.ndarray:
+        both = lanes.aligned((2, *V.shape), np.float64)
+        both[0] = V
+        count = len(self.R)
+        lanes.unpack(both[1], count)[...] = lanes.unpack(V, count) @ self.R
+        return both
+
+    def weights(self, both: np.ndarray) -> np.ndarray:
+        return both
+
+    def mended(self, both: np.ndarray) -> np.ndarray:
+        return self.unclipped(both[0])
+
+    def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return (2, *shape)
+
+    def scoring(self, both: np.ndarray) -> np.ndarray:
+        return both[1]
+
+    def penalty(self, both: np.ndarray) -> float:
+        return 0.5 * float(np.vdot(both[0], both[1]))
+
+    def dual(self, V: np.ndarray, both: np.ndarray) -> float:
+        return -self.penalty(both)
+
+    def space(self, both: np.ndarray, dtype) -> "Paired":
+        converted, R = lanes.convert(both, dtype), lanes.pack(self.R, dtype)
+        return Paired(converted, converted[0], converted[1], R, lanes.zeros_lanes(1, R.shape[1], dtype))
 
 
 class Free(NamedTuple):
@@ -89,13 +145,36 @@ class Shaped(NamedTuple):
     lower: np.ndarray
 
 
-def unclipped(space: Free | Shaped) -> np.ndarray:
-    """v of either kind."""
+class Paired(NamedTuple):
+    """Weights of coupled labels: v is what duals sum up to, w = v R is what scores use."""
+
+    both: np.ndarray  # v and w are its two halves
+    v: np.ndarray
+    w: np.ndarray
+    R: np.ndarray
+    pull: np.ndarray  # room for a row of labels
+
+
+Space = Free | Shaped | Paired
+
+
+def unclipped(space: Space) -> np.ndarray:
+    """v of any kind, and what follows it linearly."""
+    if isinstance(space, Paired):
+        return space.both
     return space.v if isinstance(space, Shaped) else space.w
 
 
-def like(space: Free | Shaped) -> Free | Shaped:
+def averaged(space: Space) -> np.ndarray:
+    """The weights of which an average is a candidate too."""
+    return space.both if isinstance(space, Paired) else space.w
+
+
+def like(space: Space) -> Space:
     """A second set of weights beside `space`, under the same prior."""
+    if isinstance(space, Paired):
+        both = lanes.convert(space.both, space.both.dtype)
+        return space._replace(both=both, v=both[0], w=both[1])
     if isinstance(space, Shaped):
         return space._replace(v=lanes.convert(space.v, space.v.dtype), w=lanes.convert(space.w, space.w.dtype))
     return Free(lanes.convert(space.w, space.w.dtype))
@@ -146,6 +225,23 @@ def _(space, X, i, change):
     update_clipped(X, i, change, space.variance, space.lower, space.v, space.w)
 
 
+@move_row.register(Paired)
+def _(space, X, i, change):
+    zero, width = lanes.zeros_like(change), change.shape[2]
+    for c in range(change.shape[1]):
+        lanes.store(space.pull, 0, c, zero)
+    for b in range(change.shape[1]):
+        if lanes.magnitude(lanes.load(change, 0, b)) > 0:
+            for k in range(width):
+                t = change[0, b, k]
+                if t != 0:
+                    for c in range(change.shape[1]):
+                        row = lanes.load(space.R, b * width + k, c)
+                        lanes.store(space.pull, 0, c, lanes.fma(lanes.load(space.pull, 0, c), t, row))
+    update(X, i, change, space.v)
+    update(X, i, space.pull, space.w)
+
+
 @spread.register(Free)
 def _(space, X, i, t, out):
     add(X, i, out.dtype.type(t), out)
@@ -174,6 +270,14 @@ def _(space):
     return total
 
 
+@quadratic.register(Paired)
+def _(space):
+    v, w, total = space.v.reshape(-1), space.w.reshape(-1), 0.0
+    for j in range(w.size):
+        total += np.float64(v[j]) * w[j]
+    return -0.5 * total
+
+
 @extrapolate.register(Free)
 def _(space, before, t, result):
     old, now, new = before.reshape(-1), space.w.reshape(-1), result.w.reshape(-1)
@@ -188,3 +292,10 @@ def _(space, before, t, result):
     for j in range(now.size):
         new[j] = now[j] + now.dtype.type(t) * (now[j] - old[j])
         w[j] = max(new[j], lower[j])
+
+
+@extrapolate.register(Paired)
+def _(space, before, t, result):
+    old, now, new = before.reshape(-1), space.both.reshape(-1), result.both.reshape(-1)
+    for j in range(now.size):
+        new[j] = now[j] + now.dtype.type(t) * (now[j] - old[j])

@@ -17,7 +17,9 @@ class Certificate:
     dual : the dual objective at the stored dual variables, a lower bound on the optimum
     gap, relative_gap : primal - dual, and that divided by |primal|
     converged : relative_gap <= tol was reached
-    verified : the primal value covers every example (always so for data in memory); where none was computed it is infinite
+    verified : the primal value covers every example (always so for data in memory; where none was computed, it is infinite), and
+        the problem is convex (a kernel may be found not to be positive semidefinite: then the values are those of a stationary
+        point and prove nothing)
     message : how the run ended, in a sentence
     """
 
@@ -85,7 +87,7 @@ class Result:
     `statistics` are further numbers of the solver, by name: see its documentation.
     """
 
-    w: np.ndarray
+    w: Any
     certificate: Certificate
     history: History
     message: str

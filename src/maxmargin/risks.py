@@ -65,7 +65,7 @@ class Layout(NamedTuple):
     shaped: Callable[[np.ndarray], np.ndarray]
 
 
-# ---- kernels: a part of the examples; each adds sum_i b_i x_i, minus its subgradient, and returns value and offset ---------------
+# ---- kernels: a part of the examples; each adds sum_i b_i x_i, minus its subgradient, and returns value and offset -------
 
 
 @kernel

@@ -1,5 +1,6 @@
 """`solve`: the low-level generalised SVM, without an estimator."""
 
+from dataclasses import replace
 from numbers import Real
 
 import numpy as np
@@ -46,8 +47,8 @@ def solve(
     Returns
     -------
     Result
-        `w` (one weight a feature), `certificate`, `history`, `message`, `n_iter` and `duals` (one a row; `Bundle` has planes in
-        their place, which start no other run).
+        `w` (one weight a feature), `certificate`, `history`, `message`, `n_iter` and `duals` (one a row; None of `Bundle`,
+        which has planes in their place).
     """
     if not isinstance(problem, ExplicitProblem):
         raise TypeError(f"problem must be an ExplicitProblem, got {type(problem).__name__}.")
@@ -65,4 +66,5 @@ def solve(
     budget = Budget(tol, max_iter, max_time, effective_n_jobs(n_jobs))
     result = chosen.solve(bound, budget, History(), seed=random_state, duals=duals)
     w = problem.weights_of(result.w)
-    return Result(w, result.certificate, result.history, result.message, result.n_iter, result.duals)
+    found = result.duals if isinstance(result.duals, np.ndarray) else None  # planes may be large, and start no other run
+    return replace(result, w=w, duals=found)

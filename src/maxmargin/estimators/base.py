@@ -20,21 +20,22 @@ from ..regularizer import Regularizer
 from ..result import Result
 from ..risks import Risk, risk_of
 from ..solvers import NAMES, OnlineDual, resolve
+from .common import Certified
 from .streaming import Streaming, check_source
 
 SPARSE_BELOW = {"scalar": 0.2, "row": 0.6}  # dense rows with fewer non-zeros than this are read by an index of them
 
 
 class Last(NamedTuple):
-    """What a run leaves for the next: duals (an array, or what the solver has in their place), weights, and its C."""
+    """What a run leaves for the next: duals (or what the solver has in their place), weights, and its C."""
 
     duals: Any
-    w: np.ndarray
+    w: Any
     C: float
 
 
-class LinearSVM(Streaming):
-    """A linear max-margin model with a certificate. Subclasses say what the problem is and what the weights mean."""
+class LinearModel(Certified):
+    """A linear max-margin model with a certificate. Subclasses say how the problem is made and solved."""
 
     _parameter_constraints: dict[str, Any] = {
         "C": [Interval(Real, 0.0, None, closed="neither")],
@@ -43,10 +44,6 @@ class LinearSVM(Streaming):
         "max_time": [Interval(Real, 0.0, None, closed="neither"), None],
         "fit_intercept": ["boolean"],
         "intercept_scaling": [Interval(Real, 0.0, None, closed="neither")],
-        "positive": ["boolean", "array-like"],
-        "prior_mean": ["array-like", Real, None],
-        "prior_scale": ["array-like", Real, None],
-        "prior_covariance": ["array-like", None],
         "solver": [StrOptions(set(NAMES)), BaseEstimator],
         "warm_start": ["boolean"],
         "keep_duals": ["boolean"],
@@ -77,12 +74,101 @@ class LinearSVM(Streaming):
         self._fit(X, y, sample_weight, getattr(self, "_last", None) if self.warm_start else None)
         return self
 
+    def regularization_path(self, X, y, Cs, sample_weight=None) -> list:
+        """Fitted copies of this estimator for each C in `Cs`, each started from the one before it and certified.
+
+        Go from small to large C: there the old duals stay feasible and near.
+        """
+        return self._path(X, y, sample_weight, self._settings(Cs), same_losses=True)
+
+    def _settings(self, Cs) -> list[dict[str, Any]]:
+        Cs = np.asarray(Cs, dtype=np.float64)
+        if Cs.ndim != 1 or not np.all(np.isfinite(Cs)) or np.any(Cs <= 0):
+            raise ValueError("Cs must be a list of finite numbers > 0.")
+        return [{"C": float(C)} for C in Cs]
+
+    def _path(self, X, y, sample_weight, settings: list[dict[str, Any]], **more) -> list:
+        """Fitted copies, one for each setting of parameters, each started from the one before it."""
+        fitted: list[LinearModel] = []
+        last = None
+        for setting in settings:
+            estimator = clone(self).set_params(**setting)
+            if hasattr(self, "_skl_callbacks"):
+                estimator.set_callbacks(*self._skl_callbacks)
+            last = with_callbacks(type(estimator)._fit)(estimator, X, y, sample_weight, last, **more)
+            fitted.append(estimator)
+        return fitted
+
+    # ---- data ---------------------------------------------------------------------------------------------
+
+    def _dtypes(self):
+        """What X may be, the first one otherwise."""
+        dtype = [np.float64, np.float32] if self.dtype is None else np.dtype(self.dtype)
+        if self.dtype is not None and dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
+            raise ValueError(f"dtype must be None, float32 or float64; got {self.dtype!r}.")
+        return dtype
+
+    def _checked_weight(self, sample_weight, X) -> np.ndarray:
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if not np.any(weight > 0):
+            raise ValueError("sample_weight is zero for every sample; at least one must be positive.")
+        return weight
+
+    # ---- result -------------------------------------------------------------------------------------------
+
+    def _keep(self, result: Result, weights: np.ndarray) -> None:
+        """Fitted attributes from the weights (..., features + 1) in the user's coordinates."""
+        scaling = float(self.intercept_scaling) if self.fit_intercept else 0.0
+        self.coef_, self.intercept_ = self._shaped(np.ascontiguousarray(weights[..., :-1]), weights[..., -1] * scaling)
+        duals = None if hasattr(result.duals, "rescaled") else result.duals  # planes are of no use to other data
+        for name, wanted, kept in (
+            ("dual_coef_", self.keep_duals, duals),
+            ("_last", self.warm_start, Last(duals, result.w, self.C)),
+        ):
+            if wanted:
+                setattr(self, name, kept)
+            else:
+                self.__dict__.pop(name, None)
+
+    def _scores(self, X) -> np.ndarray:
+        """X coef' + intercept, in the dtype of X: a float32 X is not copied to float64."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        return safe_sparse_dot(X, self.coef_.T.astype(X.dtype), dense_output=True) + np.asarray(self.intercept_, X.dtype)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    # ---- what a subclass says -----------------------------------------------------------------------------
+
+    @abstractmethod
+    def _fit(self, X, y, sample_weight, last: Last | None) -> Last:
+        """Validate, build the problem, solve, keep the result; `last` and what is returned are what runs leave."""
+
+    @abstractmethod
+    def _shaped(self, coef, intercept) -> tuple[np.ndarray, Any]:
+        """coef_ and intercept_ in their public shapes."""
+
+
+class LinearSVM(Streaming, LinearModel):
+    """A model with a Gaussian prior on its weights, and signs."""
+
+    _parameter_constraints = {
+        **LinearModel._parameter_constraints,
+        "positive": ["boolean", "array-like"],
+        "prior_mean": ["array-like", Real, None],
+        "prior_scale": ["array-like", Real, None],
+        "prior_covariance": ["array-like", None],
+    }
+
     def risk(self, X, y, sample_weight=None, n_groups: int = 1) -> Risk:
         """The losses alone, sum_i s_i loss_i(w), as a convex function for `maxmargin.minimize` or for a solver of your own.
 
-        risk(w) -> (value, subgradient), or values (P,) and subgradients (P, dim) for P = `n_groups` groups of samples. `risk.dim`
-        weights: one a feature and last the intercept's (unused without one), for several classes a row of them for each, flattened.
-        C, priors and signs are not part of it.
+        risk(w) -> (value, subgradient), or values (P,) and subgradients (P, dim) for P = `n_groups` groups of samples. It has
+        `risk.dim` weights: one a feature and last the intercept's (unused without one), for several classes a row of them for
+        each, flattened. C, priors and signs are not part of it.
         """
         model = clone(self).set_params(C=1.0)
         model._validate_params()
@@ -93,28 +179,6 @@ class LinearSVM(Streaming):
         found = risk_of(problem, int(n_groups), effective_n_jobs(self.n_jobs))
         assert found is not None
         return found
-
-    def regularization_path(self, X, y, Cs, sample_weight=None) -> list:
-        """Fitted copies of this estimator for each C in `Cs`, each started from the one before it and certified.
-
-        Go from small to large C: there the old duals stay feasible and near.
-        """
-        Cs = np.asarray(Cs, dtype=np.float64)
-        if Cs.ndim != 1 or not np.all(np.isfinite(Cs)) or np.any(Cs <= 0):
-            raise ValueError("Cs must be a list of finite numbers > 0.")
-        return self._path(X, y, sample_weight, [{"C": float(C)} for C in Cs], same_losses=True)
-
-    def _path(self, X, y, sample_weight, settings: list[dict[str, Any]], same_losses: bool = False) -> list:
-        """Fitted copies, one for each setting of parameters, each started from the one before it."""
-        fitted: list[LinearSVM] = []
-        last = None
-        for setting in settings:
-            estimator = clone(self).set_params(**setting)
-            if hasattr(self, "_skl_callbacks"):
-                estimator.set_callbacks(*self._skl_callbacks)
-            last = with_callbacks(type(estimator)._fit)(estimator, X, y, sample_weight, last, same_losses)
-            fitted.append(estimator)
-        return fitted
 
     def _fit(self, X, y, sample_weight, last: Last | None, same_losses: bool = False) -> Last:
         """Validate, build the problem, solve, keep the result; `same_losses`: the `last` problem had this one's but for C."""
@@ -149,7 +213,7 @@ class LinearSVM(Streaming):
         return Prior(self.positive, self.prior_mean, self.prior_scale, self.prior_covariance).checked(features, classes)
 
     def _start(self, problem, last: Last | None, same_losses: bool) -> dict[str, Any]:
-        """Where the solver may begin: the duals of an earlier run made feasible, or planes, which hold for their own data only."""
+        """Where the solver may begin: the duals of an earlier run made feasible, or planes, which hold for their own data."""
         if last is None or last.w.shape != problem.weight_shape:
             return {}
         if isinstance(last.duals, np.ndarray):
@@ -170,49 +234,10 @@ class LinearSVM(Streaming):
         bias = float(self.intercept_scaling) if self.fit_intercept else 0.0
         return rows(X, bias, SPARSE_BELOW["scalar" if classes is None else "row"])
 
-    # ---- data ---------------------------------------------------------------------------------------------
-
     def _checked_data(self, X, y, reset: bool = True):
-        dtype = [np.float64, np.float32] if self.dtype is None else np.dtype(self.dtype)
-        if self.dtype is not None and dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
-            raise ValueError(f"dtype must be None, float32 or float64; got {self.dtype!r}.")
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=dtype, order="C", accept_large_sparse=True, reset=reset, **self._target_checks()
-        )
+        options = {"dtype": self._dtypes(), "order": "C", "accept_large_sparse": True, "reset": reset, **self._target_checks()}
+        X, y = validate_data(self, X, y, accept_sparse="csr", **options)
         return checked_matrix(X), y
-
-    def _checked_weight(self, sample_weight, X) -> np.ndarray:
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        if not np.any(weight > 0):
-            raise ValueError("sample_weight is zero for every sample; at least one must be positive.")
-        return weight
-
-    # ---- result -------------------------------------------------------------------------------------------
-
-    def _keep(self, result: Result, weights: np.ndarray) -> None:
-        """Fitted attributes from the weights (..., features + 1) in the user's coordinates."""
-        scaling = float(self.intercept_scaling) if self.fit_intercept else 0.0
-        self.coef_, self.intercept_ = self._shaped(np.ascontiguousarray(weights[..., :-1]), weights[..., -1] * scaling)
-        duals = result.duals if isinstance(result.duals, np.ndarray) else None  # planes are of no use to other data
-        for name, wanted, kept in (
-            ("dual_coef_", self.keep_duals, duals),
-            ("_last", self.warm_start, Last(duals, result.w, self.C)),
-        ):
-            if wanted:
-                setattr(self, name, kept)
-            else:
-                self.__dict__.pop(name, None)
-
-    def _scores(self, X) -> np.ndarray:
-        """X coef' + intercept, in the dtype of X: a float32 X is not copied to float64."""
-        check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        return safe_sparse_dot(X, self.coef_.T.astype(X.dtype), dense_output=True) + np.asarray(self.intercept_, X.dtype)
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
     # ---- what a subclass says -----------------------------------------------------------------------------
 
@@ -234,10 +259,6 @@ class LinearSVM(Streaming):
 
     @abstractmethod
     def _problem(self, data, target, weight, regularizer, fence) -> Any: ...
-
-    @abstractmethod
-    def _shaped(self, coef, intercept) -> tuple[np.ndarray, Any]:
-        """coef_ and intercept_ in their public shapes."""
 
     def _table(self, problem, w: np.ndarray) -> np.ndarray:
         """The weights as (features + 1,) or (classes, features + 1)."""

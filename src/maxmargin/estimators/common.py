@@ -21,11 +21,11 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         """Solve `problem`, telling callbacks and the user; `keep` sets the fitted attributes, `start` goes to the solver."""
         if self.keep_duals and not getattr(solver, "keeps_duals", True):
             raise ValueError(
-                f"keep_duals=True does not go with {type(solver).__name__}: it holds combinations of planes, no duals of samples. "
+                f"keep_duals=True does not go with {type(solver).__name__}, which holds planes and no duals of samples. "
                 "Use solver='dual_coordinate'."
             )
         self.history_ = History()
-        context = self._init_callback_context(max_subtasks=self.max_iter)
+        context = self._init_callback_context(max_subtasks=self._most_passes(problem))
         context.call_on_fit_task_begin(estimator=self)
         line = Progress() if self.verbose else None
         if line is not None:
@@ -44,6 +44,9 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         if not result.certificate.converged:
             warnings.warn(self._advice(result), ConvergenceWarning, stacklevel=5)
         return result
+
+    def _most_passes(self, problem) -> int:
+        return self.max_iter
 
     def _watch(self, context, line: Progress | None):
         """What the loop calls after each pass: tells the callbacks, and whether one of them wants to stop."""

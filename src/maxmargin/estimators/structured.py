@@ -18,7 +18,7 @@ from ..solvers import NAMES, Bundle, OnlineDual, resolve
 from ..solvers.bundle import Bundled
 from ..solvers.points import dual_coefficients, fits
 from ..structured import SampleStream, StructuredProblem
-from ..structures.base import Structure, fresh, weight_shape
+from ..structures.base import Structure, fresh
 from .common import Certified
 from .streaming import check_source
 
@@ -40,8 +40,8 @@ class StructuredSVM(Certified):
     Parameters
     ----------
     structure : Structure
-        What the outputs are: `maxmargin.structures.Chain()`, `Tree`, `Graph`, `Multiclass`, or a subclass of `Structure` of your
-        own. It is copied, and carries its own biases.
+        What the outputs are: `maxmargin.structures.Chain()`, `Tree`, `Graph`, `Multiclass`, `Segmentation`, `Parts`, or a
+        subclass of `Structure` of your own. It is copied, and carries its own biases.
     C : float, default=1.0
         Weight of the losses against the regulariser. A mean form with parameter lam has C = 1 / (lam * n_samples).
     tol : float, default=1e-3
@@ -51,7 +51,8 @@ class StructuredSVM(Certified):
     max_time : float, optional
         Seconds at the most. The model is then the best so far, with its true certificate and a ConvergenceWarning.
     solver : str or solver object, default="auto"
-        "auto" is "dual_coordinate"; "frank_wolfe", "partial_linearization" and "exponentiated_gradient" are the others.
+        "auto" is "dual_coordinate"; "frank_wolfe", "partial_linearization", "exponentiated_gradient" and "bundle" are the
+        others.
     warm_start : bool, default=False
         Start the next `fit` from the distributions over outputs of the last one, where the samples have the same shapes.
     keep_duals : bool, default=False
@@ -80,7 +81,8 @@ class StructuredSVM(Certified):
         Calls of the oracle during the iterations; evaluations of the objective come on top.
     dual_coef_ : list, with keep_duals=True
         For each sample, what its distribution over outputs is, times C s_i: pairs (output, coefficient) where the solver keeps
-        outputs, so that w_ = sum_i sum_j coefficient_ij (phi(x_i, y_i) - phi(x_i, y_ij)); else its marginals.
+        outputs, so that w_ = sum_i sum_j coefficient_ij (phi(x_i, y_i) - phi(x_i, y_ij)), cut off at zero where the structure
+        binds weights; else its marginals.
 
     Examples
     --------
@@ -169,7 +171,8 @@ class StructuredSVM(Certified):
     def risk(self, X, y, sample_weight=None, n_groups: int = 1) -> Risk:
         """The losses alone, sum_i s_i loss_i(w), as a convex function for `maxmargin.minimize` or for a solver of your own.
 
-        risk(w) -> (value, subgradient), or values (P,) and subgradients (P, dim) for P = `n_groups` groups of samples; w is as `w_`.
+        risk(w) -> (value, subgradient), or values (P,) and subgradients (P, dim) for P = `n_groups` groups of samples; w is in
+        the order of `w_`.
         """
         self._validate_params()
         model = clone(self)
@@ -212,7 +215,7 @@ class StructuredSVM(Certified):
         return self.structure_.as_predictions(self.structure_.decode_all(self.w_, X, effective_n_jobs(self.n_jobs)))
 
     def score(self, X, y=None, sample_weight=None) -> float:
-        """How good predictions are: the share of right labels; for a structure in plain Python, minus the mean loss."""
+        """How good predictions are: the share of right labels; for Parts and structures in plain Python, minus the mean loss."""
         check_is_fitted(self)
         if is_source(X):
             check_source(self, X, y, sample_weight)
@@ -270,7 +273,8 @@ class StructuredSVM(Certified):
         if first is None:
             raise ValueError("The source has no samples.")
         data, _ = self._encoded(first.X, first.y, None)
-        problem = SampleStream(source, self.structure_.encode, float(self.C), n_rows, weight_shape(data))
+        part = StructuredProblem(data, np.zeros(first.rows.size))
+        problem = SampleStream(source, self.structure_.encode, float(self.C), n_rows, part.weight_shape, part.bound)
         self.__dict__.pop("_last", None)
         self._drive(solver, problem, partial(self._keep, problem))
         return self

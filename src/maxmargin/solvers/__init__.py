@@ -1,6 +1,6 @@
 """Solvers. A new solver is one new file and one line in `NAMES`; `loop` is the one outer loop."""
 
-from . import working_set  # noqa: F401 - lets DualCoordinate serve structures
+from . import kernel_ascent, working_set  # noqa: F401 - let DualCoordinate serve kernels and structures
 from .bundle import Bundle
 from .dual_coordinate import DualCoordinate
 from .online import OnlineDual

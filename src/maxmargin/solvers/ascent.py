@@ -28,7 +28,7 @@ from ..jit import kernel
 from ..losses.base import clip, reward, row_extrapolate, row_prefetch, row_step, step, value
 from ..losses.nonnegative import NonNegative, NonNegativeRow
 from ..problem import RowProblem, ScalarProblem
-from ..regularizer import extrapolate, like, move, move_row, quadratic, unclipped
+from ..regularizer import averaged, extrapolate, like, move, move_row, quadratic, unclipped
 from .loop import Run
 from .schedule import gather, prefetch, resting, schedule, settle, visited
 
@@ -215,7 +215,7 @@ class Ascent(Run, ABC):
             self.walls = self.put_walls(self.problem.fence.count)
         v = self.problem.regularizer.start(self.problem.weight_shape)
         self.space = self.problem.regularizer.space(v, dtype)
-        self.mean_sum = np.zeros_like(self.space.w)
+        self.mean_sum = np.zeros_like(averaged(self.space))
         self.mean_count, self.mean_next = 0, max(2, 2 * self.passes)
         self.dual = self.floor = self.reward = 0.0
         self.exact_v = v
@@ -269,7 +269,7 @@ class Ascent(Run, ABC):
             self.mean_next *= 2
             self.mean_count = 0
             self.mean_sum[...] = 0
-        accumulate(self.space.w, self.mean_sum)
+        accumulate(averaged(self.space), self.mean_sum)
         self.mean_count += 1
 
     def candidates(self) -> list[np.ndarray]:
@@ -279,7 +279,8 @@ class Ascent(Run, ABC):
             found.append(self.problem.feasible(self.problem.regularizer.weights(self.hint)))
             self.hint = None
         if self.options.average and self.mean_count > 1:
-            found.append(self.problem.feasible(lanes.convert(self.mean_sum, np.float64) / self.mean_count))
+            mean = lanes.convert(self.mean_sum, np.float64) / self.mean_count
+            found.append(self.problem.feasible(self.problem.regularizer.mended(mean)))
         return found
 
     def primal(self, w: np.ndarray, n_jobs: int) -> float:

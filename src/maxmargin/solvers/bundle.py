@@ -2,7 +2,7 @@
 
     F(w) = 1/2 ||w||^2 + R(w),     R = sum_p R_p convex, each part under-estimated by the planes met so far
 
-Each iteration asks the risk once, at the minimiser of the model: 1/2 ||w||^2 + sum_p max_t (b_t + <a_t, w>) + alpha ||w - w_t||^2.
+Each iteration asks the risk once, at the minimiser of the model 1/2 ||w||^2 + sum_p max_t (b_t + <a_t, w>) + alpha ||w - w_t||^2.
 Without the prox-term (alpha = 0) that is BMRM, with one plane an iteration or with P of them. With it, alpha stays as long as F
 falls by at least gamma, such that T steps like it would reach the target; otherwise alpha becomes the smallest number of a grid
 0, a, 2 a, 4 a, ... for which the point moves by K at the most.
@@ -27,7 +27,9 @@ from .sgd import descended
 
 FIRST = 2.0**-6  # the smallest alpha but zero; the quadratic term itself has 1/2
 LARGEST = 2.0**60
+TRUST = 0.8  # part of what the model promised from which on it may be trusted farther
 SHARE = 0.05  # part of the gap that the quadratic program may leave undone
+SELDOM = 3  # iterations between two lower bounds without the prox-term: their quadratic program is the larger one
 WRONG = 1e-6  # by this part of the numbers involved a plane may lie above the function: rounding of a user's oracle
 SEVERAL = 16  # models by default: what Uřičář and Franc found best
 
@@ -63,8 +65,8 @@ class Bundled:
 class Bundle(BaseEstimator):
     """Bundle methods: BMRM, Prox-BMRM, P-BMRM and Prox-P-BMRM (Uřičář and Franc 2012), for every problem with a risk.
 
-    An iteration is one pass over the data for the risk and its subgradient, on `n_jobs` threads, and a small quadratic program. Serves
-    all estimators, explicit problems and `maxmargin.minimize`; priors and signs too, but not signs under a full covariance.
+    An iteration is one pass over the data for the risk and its subgradient, on `n_jobs` threads, and a small quadratic program.
+    Serves all estimators, explicit problems and `maxmargin.minimize`; priors and signs, but not signs under a full covariance.
 
     Parameters
     ----------
@@ -81,11 +83,11 @@ class Bundle(BaseEstimator):
         K, as a part of the length of the first point: how far consecutive points may be apart when alpha is adjusted.
     patience : int, default=100
         T: alpha is adjusted again unless that many steps like the last one would reach the target.
-    idle : int, default=50
+    idle : int, default=30
         Planes without mass for more iterations than this are dropped.
     memory : float, default=1024
-        Megabytes for planes and their inner products. When they are full, idle planes go first; if all have mass, they are replaced
-        by two combinations of them for each model, so that no bound is lost.
+        Megabytes for planes and their inner products. When they are full, idle planes go first; if all have mass, they are
+        replaced by two combinations of them for each model, so that no bound is lost.
     passes : int, default=10
         Passes of stochastic gradient descent.
     """
@@ -100,7 +102,7 @@ class Bundle(BaseEstimator):
         *,
         max_step=0.01,
         patience=100,
-        idle=50,
+        idle=30,
         memory=1024.0,
         passes=10,
     ):
@@ -130,6 +132,7 @@ class Bundle(BaseEstimator):
         dim = layout.flat(np.zeros(problem.weight_shape)).size
         groups = self._groups(problem, dim)
         risk = risk_of(problem, groups, budget.n_jobs)
+        assert risk is not None  # or it would not have been accepted
         left = duals if isinstance(duals, Bundled) and duals.planes.n_models == groups else None
         start = left.w if left is not None else self._start(problem, layout, dim, weights, seed)
         memory = float(self.memory) * 2**20
@@ -193,9 +196,9 @@ def parts_of(problem) -> int | None:
     return None if getattr(problem, "own_parts", False) else problem.n_examples
 
 
-def above(offsets: np.ndarray, products: np.ndarray, values: np.ndarray) -> int | None:
+def above(offsets: np.ndarray, products: np.ndarray, values: np.ndarray, objective: float) -> int | None:
     """The plane that lies farthest above the function, beyond what rounding explains; None if there is none."""
-    size = np.abs(offsets) + np.abs(products) + np.abs(values)
+    size = np.abs(offsets) + np.abs(products) + np.abs(values) + abs(objective)
     over = offsets + products - values - WRONG * size
     return int(np.argmax(over)) if np.any(over > 0.0) else None
 
@@ -229,7 +232,8 @@ class Run(loop.Run):
         self.alpha, self.gamma, self.adjust = 0.0, np.inf, True
         self.next = self.settled(self.frame.nearest(self.frame.inside(start)))
         self.point = self.next
-        self.reach = 0.0
+        self.reach = self.shortest = 0.0
+        self.bound_due = 0  # the iteration from which on the lower bound is brought up to date
         self.warm = left is not None
         if left is not None:
             self.take_up(left)
@@ -259,14 +263,15 @@ class Run(loop.Run):
                 self.planes.add(np.zeros_like(slopes), np.zeros_like(offsets), AGGREGATE)
         planes = self.planes
         planes.here[: planes.size] = planes.slopes[: planes.size] @ u
+        promised = self.value - 0.5 * float(u @ u) - float(planes.highest().sum()) if np.isfinite(self.value) else np.inf
         self.check(cut, slopes, offsets)
         planes.add(slopes, offsets, self.passes)
         planes.here[planes.size - len(slopes) : planes.size] = slopes @ u
-        self.arrive(u, cut.values)
+        self.arrive(u, cut.values, promised)
         if not stop():
             self.choose(stop)
         elif not np.isfinite(self.dual):  # a certificate needs a bound
-            self.solved(0.0)
+            self.improve_bound()
         planes.age(self.options.idle)
         self.oracle_seconds += asked - began
         self.qp_seconds += time.perf_counter() - asked
@@ -284,79 +289,105 @@ class Run(loop.Run):
         return Planes(dim, groups, limit)
 
     def check(self, cut: Cut, slopes: np.ndarray, offsets: np.ndarray) -> None:
-        """No plane may lie above the function at a known point: then it is not convex, or a subgradient or a maximum was wrong."""
+        """No plane may lie above the function where it is known: it is not convex then, or a subgradient or maximum was wrong."""
         planes = self.planes
         assert planes is not None
+        size = min(self.best, 0.5 * float(self.next @ self.next) + float(np.abs(cut.values).sum()))
         if planes.size > 0:
             known = planes.offsets[: planes.size], planes.here[: planes.size], cut.values[planes.model[: planes.size]]
-            if (t := above(*known)) is not None:
+            if (t := above(*known, size)) is not None:
                 origin = "an earlier call" if planes.born[t] == AGGREGATE else f"call {planes.born[t]}"
                 raise ValueError(broken(f"call {self.passes}", origin, *(float(array[t]) for array in known)))
         if self.best_call:
             known = offsets, slopes @ self.frame.inside(self.best_w), self.best_values
-            if (t := above(*known)) is not None:
+            if (t := above(*known, size)) is not None:
                 raise ValueError(broken(f"call {self.best_call}", f"call {self.passes}", *(float(array[t]) for array in known)))
 
-    def arrive(self, u: np.ndarray, values: np.ndarray) -> None:
-        """The values of the risk at u are known: the objective, the best point, and whether alpha is to be adjusted."""
+    def arrive(self, u: np.ndarray, values: np.ndarray, promised: float = np.inf) -> None:
+        """The values of the risk at u are known: the objective, the best point, and whether alpha is to be adjusted.
+
+        `promised` is how far the model said that the objective would fall. Where it did, the model may be trusted farther: the
+        first point may have been far from the optimum, and `reach` is measured by it.
+        """
         value, last = 0.5 * float(u @ u) + float(values.sum()), self.value
         if value < self.best:
             self.best, self.best_w, self.best_values, self.best_call = value, self.frame.outside(u), values, self.passes
         if self.reach == 0.0:
             length = float(np.linalg.norm(u))
             self.reach = self.options.max_step * (length if length > 0.0 else np.sqrt(2.0 * max(value, 0.0)) or 1.0)
+            self.shortest = self.reach
         if self.adjust and np.isfinite(self.dual):
             self.gamma = max(value - self.dual - self.options.tol * abs(value), 0.0) / self.options.patience
         self.adjust = not last - value >= self.gamma or not np.isfinite(last)
+        if last - value >= TRUST * promised:
+            self.reach, self.adjust = 2.0 * self.reach, True
+        elif value > last:
+            self.reach = max(0.5 * self.reach, self.shortest)
         self.value, self.point = value, u
 
     def choose(self, stop: Callable[[], bool]) -> None:
-        """The next point, and on the way a lower bound."""
-        if not self.options.prox:
-            self.next = self.solved(0.0)
-        elif not self.adjust:
-            self.next = self.solved(self.alpha)
-        else:
-            self.next, self.alpha = self.adjusted(stop)
-
-    def adjusted(self, stop: Callable[[], bool]) -> tuple[np.ndarray, float]:
-        """The point for the smallest alpha of the grid that moves it by `reach` at the most, searched from the last alpha."""
-        alpha = max(self.alpha, FIRST)
-        found = self.solved(alpha)
-        if not self.near(found):
-            while not self.near(found) and alpha < LARGEST and not stop():
-                alpha *= 2.0
-                found = self.solved(alpha)
-            self.solved(0.0)  # for its lower bound
-            return found, alpha
-        while alpha > 0.0 and not stop():
-            smaller = 0.5 * alpha if alpha > FIRST else 0.0
-            other = self.solved(smaller)
-            if not self.near(other):
-                break
-            found, alpha = other, smaller
-        if alpha > FIRST:
-            self.solved(0.0)
-        return found, alpha
-
-    def near(self, u: np.ndarray) -> bool:
-        return float(np.linalg.norm(u - self.point)) <= self.reach
-
-    def solved(self, alpha: float) -> np.ndarray:
-        """The minimiser of the model at this alpha; the lower bound that its masses prove is kept where it is the best."""
+        """The next point, and a lower bound."""
         planes = self.planes
         assert planes is not None
+        if self.options.prox and self.adjust:
+            self.alpha = self.adjusted(stop)
+        else:
+            self.reduce(planes.masses, self.alpha)
+        v, u = planes.point(planes.masses, self.alpha, self.point, self.frame)
+        self.keep_bound(planes.masses, v)
+        self.next = self.settled(u)
+
+    def adjusted(self, stop: Callable[[], bool]) -> float:
+        """The smallest alpha of the grid that moves the point by `reach` at the most, searched from the last one; the masses
+        are left at its solution. First the lower bound is brought up to date, without a prox-term, if that is some time ago."""
+        planes = self.planes
+        assert planes is not None
+        if self.passes >= self.bound_due:
+            self.improve_bound()
+        alpha, masses = max(self.alpha, FIRST), planes.masses
+        self.reduce(masses, alpha)
+        if not self.near(alpha):
+            while not self.near(alpha) and alpha < LARGEST and not stop():
+                alpha *= 2.0
+                self.reduce(masses, alpha)
+            return alpha
+        while alpha > 0.0 and not stop():
+            smaller, before = 0.5 * alpha if alpha > FIRST else 0.0, masses.copy()
+            self.reduce(masses, smaller)
+            if not self.near(smaller):
+                masses[:] = before
+                break
+            alpha = smaller
+        return alpha
+
+    def near(self, alpha: float) -> bool:
+        planes = self.planes
+        assert planes is not None
+        return planes.distance(planes.masses, alpha, self.point, self.frame) <= self.reach
+
+    def reduce(self, masses: np.ndarray, alpha: float) -> None:
+        """The solution of the reduced problem at this alpha in place of these masses, as exact as the gap at hand needs it."""
+        assert self.planes is not None
         gap = self.best - self.dual if np.isfinite(self.dual) else np.inf
-        precision = SHARE * min(max(gap, self.options.tol * abs(self.best)), max(abs(self.best), np.finfo(float).tiny))
-        masses = planes.bound.copy() if alpha == 0.0 else planes.masses
-        v, u = planes.reduced(masses, alpha, self.point, self.frame, precision)
+        size = max(abs(self.best), np.finfo(float).tiny)
+        precision = SHARE * min(max(gap, self.options.tol * abs(self.best)), size)
+        self.planes.reduce(masses, alpha, self.point, self.frame, precision)
+
+    def improve_bound(self) -> None:
+        planes = self.planes
+        assert planes is not None
+        masses, self.bound_due = planes.bound.copy(), self.passes + SELDOM
+        self.reduce(masses, 0.0)
+        self.keep_bound(masses, planes.pull(masses))
+
+    def keep_bound(self, masses: np.ndarray, v: np.ndarray) -> None:
+        """Keep the lower bound that these masses prove, if it is the best."""
+        planes = self.planes
+        assert planes is not None
         bound = planes.lower_bound(masses, v, self.frame)
-        if alpha == 0.0:
-            planes.masses[: planes.size] = masses[: planes.size] if not self.options.prox else planes.masses[: planes.size]
         if bound > self.dual:
             self.dual = bound
             planes.bound[: planes.size] = masses[: planes.size]
-        return self.settled(u)
 
     def settled(self, u: np.ndarray) -> np.ndarray:
         """u as its weights have it: under a narrow prior some of it is lost in rounding."""

@@ -7,10 +7,12 @@ from sklearn.base import BaseEstimator
 
 from ..data import rows
 from ..explicit import GroupedProblem
+from ..multilabel_problem import MultilabelProblem
 from ..problem import RowProblem, ScalarProblem
 from ..result import History, Result
 from .ascent import BlockAscent, Options, ScalarAscent
 from .explicit_ascent import ExplicitAscent
+from .label_groups import solve_groups
 from .loop import Budget, solve
 
 SAFE = 1e-10, 1e10  # curvatures and caps for which float32 iterations are tried
@@ -20,8 +22,8 @@ COARSE = 1e-4  # and the smallest tol
 class DualCoordinate(BaseEstimator):
     """Exact block-coordinate ascent on the dual, with settled examples left alone and extrapolation between passes.
 
-    Serves binary, regression, multiclass, top-k, explicit and structured problems; of the last, each sample keeps the outputs
-    met so far that matter.
+    Serves binary, regression, multiclass, top-k, multi-label, explicit and structured problems; of the last, each sample keeps
+    the outputs met so far that matter.
 
     Parameters
     ----------
@@ -43,7 +45,7 @@ class DualCoordinate(BaseEstimator):
 
     def accepts(self, problem) -> str | None:
         """None, or the reason why this solver cannot serve the problem."""
-        if begin.dispatch(type(problem)) is begin.dispatch(object):
+        if begin.dispatch(type(problem)) is begin.dispatch(object) and not isinstance(problem, MultilabelProblem):
             return f"DualCoordinate has no step for a {type(problem).__name__}."
         return None
 
@@ -58,10 +60,13 @@ class DualCoordinate(BaseEstimator):
         """
         if (reason := self.accepts(problem)) is not None:
             raise TypeError(reason)
+        if isinstance(problem, MultilabelProblem):  # its groups come here one by one
+            return solve_groups(self, problem, budget, history, seed=seed, duals=duals, weights=weights, average=average)
         dtype = np.float64 if self.double else None
         run = begin(problem, duals, budget.tol, seed, dtype, self.momentum, self.average and average)
         if weights is not None and weights.shape == problem.weight_shape:
             run.hint = weights
+        run.n_jobs = budget.n_jobs  # for runs that work on several labels at once
         return solve(run, budget, history)
 
 

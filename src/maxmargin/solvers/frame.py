@@ -1,4 +1,4 @@
-"""Coordinates in which the quadratic term is 1/2 ||u||^2, for solvers that see planes only: w = mean + scale u, and u in a box."""
+"""Coordinates in which the quadratic term is 1/2 ||u||^2, for solvers that see planes only: w = mean + scale u, u in a box."""
 
 from dataclasses import dataclass
 from functools import singledispatch
@@ -54,9 +54,7 @@ class Frame:
 def frame_of(problem, layout: Layout) -> Frame:
     """The coordinates of a problem with a `Regularizer`, or with a plain 1/2 ||w||^2."""
     prior: Regularizer = getattr(problem, "regularizer", None) or Regularizer()
-    mean, variance, lower = (
-        None if array is None else layout.flat(array) for array in (prior.mean, prior.variance, prior.lower)
-    )
+    mean, variance, lower = (None if array is None else layout.flat(array) for array in (prior.mean, prior.variance, prior.lower))
     scale = None if variance is None else np.sqrt(variance)
     frame = Frame(mean, scale)
     return frame if lower is None else Frame(mean, scale, frame.inside(lower))

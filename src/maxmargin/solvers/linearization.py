@@ -15,6 +15,7 @@ from ..jit import Interpreted, kernel
 from ..structures.base import blend, copied, direct, interior, measure, new_room, prepare, push, step_towards, vertices
 from ..threads import in_threads, pieces
 from .schedule import settle
+from .signed import prepare_with, shift, space_of, unclipped
 from .structured_run import StructuredRun
 
 SPREAD = 0.01  # the marginal of a wrong label at the start
@@ -23,7 +24,7 @@ COOLEST = 1000.0  # the part of the first temperature that cooling ends at
 
 
 @kernel
-def block_pass(points, data, W, cap, plan, visit, scratch, setting):
+def block_pass(points, data, space, cap, plan, visit, scratch, setting):
     """Visit plan.order[start:stop]; returns by how much the dual value rose."""
     now, start, stop = visit
     room, shares, temperature = scratch
@@ -32,7 +33,7 @@ def block_pass(points, data, W, cap, plan, visit, scratch, setting):
     for k in range(start, stop):
         i = np.int64(plan.order[k])
         if cap[i] > 0.0:
-            prepare(data, i, W, room)
+            prepare_with(space, data, i, room)
             direct(points, data, i, room, temperature[i])
             gain, square = measure(data, i, room)
             square *= cap[i]
@@ -40,7 +41,7 @@ def block_pass(points, data, W, cap, plan, visit, scratch, setting):
             if step < 0.0:
                 gamma = longest if gain > longest * square else max(gain, 0.0) / square if square > 0.0 else 0.0
             step_towards(points, data, i, gamma, room)
-            push(data, i, -cap[i] * gamma, room, W)
+            shift(space, data, i, -cap[i] * gamma, room)
             rise += cap[i] * gamma * (gain - 0.5 * gamma * square)
             shares[i] = cap[i] * gain
         else:
@@ -85,7 +86,7 @@ class Linearization(StructuredRun):
         self.calls += visit[2] - visit[1]
         scratch = self.room, self.shares, self.temperature
         setting = self.step, self.longest, level
-        return block_pass(self.points, self.problem.data, self.W, self.problem.cap, self.plan, visit, scratch, setting)
+        return block_pass(self.points, self.problem.data, self.space, self.problem.cap, self.plan, visit, scratch, setting)
 
 
 class Batch(Linearization):
@@ -110,7 +111,7 @@ class Batch(Linearization):
         square = float(np.vdot(change, change))
         gamma = self.step if self.step >= 0.0 else min(self.longest, max(gain, 0.0) / square) if square > 0.0 else 0.0
         blend(self.points, others, gamma)
-        self.W += gamma * change
+        self.space = space_of(unclipped(self.space) + gamma * change, problem.bound)
         self.dual += gamma * (gain - 0.5 * gamma * square)
         self.visits += problem.n_examples
         self.calls += problem.n_examples

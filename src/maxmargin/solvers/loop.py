@@ -54,6 +54,10 @@ class Run:
     def conclude(self, stop: Callable[[], bool]) -> None:
         """No pass will follow; a patient run may still make its values exact."""
 
+    def doubt(self) -> str | None:
+        """A sentence, where the values of this run prove nothing."""
+        return None
+
     def statistics(self) -> dict[str, float]:
         return {}
 
@@ -148,7 +152,7 @@ def solve(run, budget: Budget, history: History) -> Result:
             wanted = message or promising or since >= max(SELDOM[0], SELDOM[1] * total)
             if run.exact or (wanted and not run.patient):
                 best.evaluate(run, budget, seconds, last=bool(message))
-                if relative(best.primal, best.dual) <= budget.tol:
+                if message or relative(best.primal, best.dual) <= budget.tol:
                     break  # the duals stay those of the certificate
                 gap = history[-1].gap
                 if len(history) > 1 and gap > STALLED * history[-2].gap:
@@ -158,7 +162,7 @@ def solve(run, budget: Budget, history: History) -> Result:
                 if promising and gap > 2.0 * estimate:  # what rests, hides a part of the gap
                     run.wake()
                 visits_then = run.visits
-            if message:
+            if message:  # a patient run that was stopped
                 break
             run.accelerate()
     converged = bool(relative(best.primal, best.dual) <= budget.tol)
@@ -169,6 +173,8 @@ def solve(run, budget: Budget, history: History) -> Result:
         best.w, best.dual = run.candidates()[0], run.dual
         message += " The primal value was not computed: that takes a further pass over the data."
     gap = best.primal - best.dual
+    if (doubt := run.doubt()) is not None:
+        message, converged, verified = f"{message} {doubt}", False, False
     certificate = Certificate(best.primal, best.dual, gap, relative(best.primal, best.dual), converged, verified, message)
     calls, duals = getattr(run, "calls", None), run.exact_duals()
     return Result(best.w, certificate, history, message, run.passes, duals, calls, run.statistics())

@@ -108,27 +108,48 @@ class Planes:
         self.here[: self.size] *= factor
         self.gram[: self.size, : self.size] *= factor * factor
 
+    def highest(self) -> np.ndarray:
+        """The value of each model at the last point."""
+        result = np.full(self.n_models, -np.inf)
+        np.maximum.at(result, self.model[: self.size], self.offsets[: self.size] + self.here[: self.size])
+        return result
+
     # ---- the reduced problem ------------------------------------------------------------------------------
 
     def pull(self, masses: np.ndarray) -> np.ndarray:
         """v = -sum_t masses_t a_t"""
         support = np.flatnonzero(masses[: self.size])
+        if support.size > self.size // 4:  # cheaper than a copy of these planes
+            return -(masses[: self.size] @ self.slopes[: self.size])
         return -(masses[support] @ self.slopes[support])
 
     def lower_bound(self, masses: np.ndarray, v: np.ndarray, frame: Frame) -> float:
         return float(masses[: self.size] @ self.offsets[: self.size]) + frame.least(v)
 
-    def reduced(self, masses: np.ndarray, alpha: float, centre: np.ndarray, frame: Frame, precision: float):
-        """Solve the reduced problem from these masses, which are replaced; returns v and the point. `here` is <a_t, centre>."""
+    def reduce(self, masses: np.ndarray, alpha: float, centre: np.ndarray, frame: Frame, precision: float) -> None:
+        """Solve the reduced problem from these masses, which are replaced. `here` is <a_t, centre>."""
         n, stiff = self.size, 1.0 + 2.0 * alpha
         if frame.boxed:
-            return self.boxed(masses, alpha, centre, frame, precision)
-        linear = stiff * self.offsets[:n] + (2.0 * alpha) * self.here[:n]
-        masses[:n] = simplex_qp.solve(self.gram[:n, :n], linear, self.model[:n], masses[:n], stiff * precision)
-        v = self.pull(masses)
-        return v, (v + (2.0 * alpha) * centre) / stiff if alpha > 0.0 else v
+            self.reduce_boxed(masses, alpha, centre, frame, precision)
+        else:
+            linear = stiff * self.offsets[:n] + (2.0 * alpha) * self.here[:n]
+            masses[:n] = simplex_qp.solve(self.gram[:n, :n], linear, self.model[:n], masses[:n], stiff * precision)
 
-    def boxed(self, masses: np.ndarray, alpha: float, centre: np.ndarray, frame: Frame, precision: float):
+    def point(self, masses: np.ndarray, alpha: float, centre: np.ndarray, frame: Frame) -> tuple[np.ndarray, np.ndarray]:
+        """v, and the point that these masses stand for."""
+        v = self.pull(masses)
+        return v, frame.nearest((v + (2.0 * alpha) * centre) / (1.0 + 2.0 * alpha)) if alpha > 0.0 else frame.nearest(v)
+
+    def distance(self, masses: np.ndarray, alpha: float, centre: np.ndarray, frame: Frame) -> float:
+        """How far that point is from the centre; without a box, from inner products alone."""
+        if frame.boxed:
+            return float(np.linalg.norm(self.point(masses, alpha, centre, frame)[1] - centre))
+        beta, pull = masses[: self.size], np.zeros(self.size)
+        simplex_qp.restricted(self.gram, np.flatnonzero(beta), beta, pull)
+        square = beta @ pull + 2.0 * (beta @ self.here[: self.size]) + centre @ centre
+        return float(np.sqrt(max(square, 0.0))) / (1.0 + 2.0 * alpha)
+
+    def reduce_boxed(self, masses: np.ndarray, alpha: float, centre: np.ndarray, frame: Frame, precision: float) -> None:
         """Newton's method: a quadratic program on the coordinates that are free at the point at hand, then the best step towards
         its solution. The objective is concave and made of quadratic pieces, so that a few steps suffice."""
         n, stiff = self.size, 1.0 + 2.0 * alpha
@@ -157,7 +178,6 @@ class Planes:
             beta = simplex_qp.normalised(np.maximum(beta + t * change, 0.0), model)
             v = self.pull(beta)
         masses[:n] = beta
-        return v, frame.nearest((v + 2.0 * alpha * centre) / stiff)
 
     def step(self, v: np.ndarray, ahead: np.ndarray, gain: float, alpha: float, centre: np.ndarray, frame: Frame) -> float:
         """How far to go from v along `ahead`, at the most 1: where the derivative of the concave objective is zero."""

@@ -3,9 +3,9 @@
     maximise  <linear, beta> - 1/2 beta' G beta       beta >= 0,  sum of beta over each block = 1
 
 Blocks are visited in turn. Within one, mass moves from one entry to another, to the steepest entry from the one that promises
-most (second-order pairs, as SMO solvers choose them); the rest of the gradient is brought up to date once a visit. What is left to
-gain is known exactly, sum over blocks of (largest slope - mean slope), and is the test for stopping. Where pairs make slow
-progress, a Newton step goes to the optimum of the face that the support spans, entries below zero left out.
+most (second-order pairs, as SMO solvers choose them); the rest of the gradient is brought up to date once a visit. What is left
+to gain is known, sum over blocks of (largest slope - mean slope), and is the test for stopping. Where pairs make slow progress,
+a Newton step goes to the optimum of the face that the support spans, entries below zero left out.
 """
 
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from ..jit import kernel
 
 VISITS = 64  # pair steps in one visit of a block
-SWEEPS = 10  # over all blocks, between two Newton steps
+SWEEPS = 5  # over all blocks, between two Newton steps
 ROUNDS = 60  # of sweeps and a Newton step, at the most
 PIVOTS = 12  # faces that a Newton step looks at
 FLAT = 1e-14  # part of the diagonal below which a curvature is rounding
@@ -89,48 +89,67 @@ def to_gain(parts: Blocks, beta: np.ndarray, slope: np.ndarray) -> float:
     return float(highest.sum() - beta @ slope)
 
 
-def newton(G: np.ndarray, block: np.ndarray, beta: np.ndarray, slope: np.ndarray) -> np.ndarray | None:
+@kernel
+def restricted(G, kept, x, out):
+    """out_i = sum over j in `kept` of G_ij x_j, for i in `kept`"""
+    for i in kept:
+        total = 0.0
+        for j in kept:
+            total += G[i, j] * x[j]
+        out[i] = total
+
+
+@kernel
+def reduced_curvature(G, rest, head, ridge, H):
+    """The lower triangle of the curvature in the directions e_t - e_head(t), with a ridge on its diagonal"""
+    for i in range(rest.size):
+        r, h = rest[i], head[i]
+        for j in range(i + 1):
+            H[i, j] = G[r, rest[j]] - G[r, head[j]] - G[h, rest[j]] + G[h, head[j]]
+        H[i, i] += ridge * (G[r, r] + G[h, h])
+
+
+def newton(G: np.ndarray, linear: np.ndarray, block: np.ndarray, beta: np.ndarray) -> np.ndarray | None:
     """beta moved towards the optimum of its face, which may lose entries on the way; None where that cannot be found.
 
     Entries that the optimum over the support has below zero are left out, all at once, until none is; the way there from beta
     lies in the simplices, and the best point on it is taken.
     """
-    support = np.flatnonzero(beta > 0.0)
-    inner, inner_block = G[np.ix_(support, support)], block[support]
-    start, pull = beta[support], slope[support] + inner @ beta[support]
-    target, kept = start, np.arange(support.size)
+    support = kept = np.flatnonzero(beta > 0.0)
+    target = beta
     for _ in range(PIVOTS):
-        base = np.zeros_like(start)
-        base[kept] = normalised(start[kept], inner_block[kept])
-        target = face_optimum(inner, inner_block, base, pull - inner @ base, kept)
-        if target is None:
+        base = np.zeros_like(beta)
+        base[kept] = normalised(beta[kept], block[kept])
+        found = face_optimum(G, linear, block, base, kept)
+        if found is None:
             return None
+        target = found
         if target.min() >= 0.0:
             break
         kept = np.flatnonzero(target > 0.0)
     else:
-        target = normalised(np.maximum(target, 0.0), inner_block)
-    ahead = target - start
-    rise, curvature = float(slope[support] @ ahead), float(ahead @ inner @ ahead)
+        target = normalised(np.maximum(target, 0.0), block)
+    ahead, pull = target - beta, np.zeros((2, beta.size))
+    restricted(G, support, beta, pull[0])
+    restricted(G, support, ahead, pull[1])
+    rise, curvature = float((linear - pull[0])[support] @ ahead[support]), float(ahead @ pull[1])
     if rise <= 0.0:
         return None
-    result = np.zeros_like(beta)
-    result[support] = start + (min(1.0, rise / curvature) if curvature > 0.0 else 1.0) * ahead
-    return normalised(np.maximum(result, 0.0), block)
+    step = min(1.0, rise / curvature) if curvature > 0.0 else 1.0
+    return normalised(np.maximum(beta + step * ahead, 0.0), block)
 
 
-def face_optimum(G: np.ndarray, block: np.ndarray, base: np.ndarray, slope: np.ndarray, kept: np.ndarray) -> np.ndarray | None:
+def face_optimum(G: np.ndarray, linear: np.ndarray, block: np.ndarray, base: np.ndarray, kept: np.ndarray) -> np.ndarray | None:
     """The optimum over the entries `kept`, of any sign, with each block's sum as in `base`, which is zero elsewhere."""
     order = kept[np.lexsort((-base[kept], block[kept]))]
     first = np.r_[True, np.diff(block[order]) > 0]
     heads, rest = order[first], order[~first]  # the largest entry of each block takes what the others give
     if rest.size == 0:
         return base
-    head = heads[np.cumsum(first)[~first] - 1]
-    # In the directions e_t - e_head(t) the sums stay; H is the curvature there.
-    crossed = G[np.ix_(rest, head)]
-    H = G[np.ix_(rest, rest)] - crossed - crossed.T + G[np.ix_(head, head)]
-    H[np.diag_indices_from(H)] += RIDGE * (G[rest, rest] + G[head, head]) + np.finfo(float).tiny
+    head, pull, H = heads[np.cumsum(first)[~first] - 1], np.zeros_like(base), np.empty((rest.size, rest.size))
+    restricted(G, kept, base, pull)
+    reduced_curvature(G, rest, head, RIDGE, H)
+    slope = linear - pull
     try:
         factor = cho_factor(H, lower=True, overwrite_a=True, check_finite=False)
     except LinAlgError:
@@ -173,7 +192,7 @@ def solve(G: np.ndarray, linear: np.ndarray, block: np.ndarray, beta: np.ndarray
         reached, slope = value_of(G, linear, beta)
         if to_gain(parts, beta, slope) <= precision:
             break
-        moved = newton(G, block, beta, slope)
+        moved = newton(G, linear, block, beta)
         if moved is not None:
             after, there = value_of(G, linear, moved)
             if after > reached:

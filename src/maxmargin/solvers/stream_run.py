@@ -65,7 +65,8 @@ class Verification:
 
     @property
     def dual(self) -> float:
-        return self.reward + self.problem.regularizer.dual(self.combined.w)
+        regularizer = self.problem.regularizer
+        return self.reward + regularizer.dual(self.combined.w, regularizer.unclipped(self.combined.w))
 
     @property
     def primals(self) -> list[float]:

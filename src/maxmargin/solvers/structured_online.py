@@ -13,6 +13,7 @@ import numpy as np
 from ..structured import SampleStream, StructuredProblem
 from ..structures.custom import Custom
 from .patient import PatientRun
+from .signed import space_of, unclipped, weights_of
 from .structured_run import CALM, Options
 from .working_set import CROWDED, Corrective, WorkingSets, grown, set_pass
 
@@ -56,7 +57,7 @@ class OnlineSets(WorkingSets):
         level = CALM * self.options.tol * abs(self.dual) / self.whole
         scratch = self.room, shares, self.asked, self.h, self.before, level, trust
         plan, visit = self.plan._replace(order=samples), (self.passes, 0, samples.size)
-        rise, calls = set_pass(self.points, self.problem.data, self.W, self.problem.cap, plan, visit, scratch, self.method)
+        rise, calls = set_pass(self.points, self.problem.data, self.space, self.problem.cap, plan, visit, scratch, self.method)
         self.dual += rise
         self.calls += calls
         if self.points.sample[:, CROWDED].any():
@@ -68,20 +69,21 @@ class OnlineSets(WorkingSets):
 class Proof:
     """The exact values of a state, summed along a pass: the primal values of fixed weights and the dual value."""
 
-    def __init__(self, weights: list[np.ndarray], n_jobs: int):
-        self.weights, self.n_jobs = weights, n_jobs
+    def __init__(self, problem: SampleStream, weights: list[np.ndarray], n_jobs: int):
+        self.problem, self.weights, self.n_jobs = problem, weights, n_jobs
         self.risks = np.zeros(len(weights))
-        self.W, self.reward = np.zeros_like(weights[0]), 0.0
+        self.v, self.reward = np.zeros_like(weights[0]), 0.0
 
     def add(self, part: OnlineSets) -> None:
         """A block with its sets as they were read."""
         self.risks += [part.problem.primal(w, self.n_jobs) - 0.5 * float(np.vdot(w, w)) for w in self.weights]
-        self.W += part.W
+        self.v += unclipped(part.space)
         self.reward += part.dual + 0.5 * float(np.vdot(part.W, part.W))
 
     @property
     def dual(self) -> float:
-        return self.reward - 0.5 * float(np.vdot(self.W, self.W))
+        w = weights_of(space_of(self.v, self.problem.bound))
+        return self.reward - 0.5 * float(np.vdot(w, w))
 
     @property
     def primals(self) -> list[float]:
@@ -97,19 +99,19 @@ class SampleRun(PatientRun):
         super().__init__(problem, options, verify)
         self.effort = effort
         self.sets: dict[int, tuple] = {}  # of each block, by its first row
-        self.W, self.mean = np.zeros(problem.weight_shape), np.zeros(problem.weight_shape)
+        self.space, self.mean = space_of(np.zeros(problem.weight_shape), problem.bound), np.zeros(problem.weight_shape)
         self.mean_count = self.calls = 0
         self.reward = self.dual = 0.0
 
     def offers(self):
-        found = [self.W.copy()]
+        found = [weights_of(self.space).copy()]
         if self.options.average and self.mean_count > 1:
             found.append(self.mean / self.mean_count)
         return found
 
     def read(self, stop, *, train, verify):
-        self.proof, begun = None, Proof(self.offers(), self.options.n_jobs) if verify else None
-        W, dual = self.W.copy(), self.dual
+        self.proof, begun = None, Proof(self.problem, self.offers(), self.options.n_jobs) if verify else None
+        v, dual = unclipped(self.space).copy(), self.dual
         self.mean[...], self.mean_count = 0.0, 0
         self.reads += 1
         with closing(self.problem.parts()) as parts:
@@ -122,7 +124,7 @@ class SampleRun(PatientRun):
                 if train:
                     self.learn(first, block, stop)
         if begun is not None:
-            self.W += begun.W - W  # what rounding had added
+            self.space = space_of(unclipped(self.space) + (begun.v - v), self.problem.bound)  # without what rounding had added
             self.dual += begun.dual - dual
             self.proof = begun
 
@@ -135,12 +137,12 @@ class SampleRun(PatientRun):
         return OnlineSets(part, points, options, self.effort, self.problem.n_examples)
 
     def learn(self, first: int, block: OnlineSets, stop) -> None:
-        block.W, block.dual = self.W, self.dual
+        block.space, block.dual = self.space, self.dual
         block.advance(stop)
         self.dual = block.dual
         self.calls += block.calls
         self.visits += block.visits
         met = (block.problem.data.known, block.problem.data.next) if isinstance(block.problem.data, Custom) else None
         self.sets[first] = block.points, met
-        self.mean += self.W
+        self.mean += weights_of(self.space)
         self.mean_count += 1

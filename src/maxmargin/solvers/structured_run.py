@@ -11,6 +11,7 @@ from ..structured import StructuredProblem
 from ..structures.base import copied, new_room
 from .loop import Run
 from .schedule import gather, schedule
+from .signed import Signed, space_of, weights_of
 
 CALM = 0.1  # a sample rests when its share of the gap is below this part of the average share the target allows
 PIECE = 256  # samples between two looks at the clock
@@ -43,11 +44,16 @@ class StructuredRun(Run, ABC):
         self.shares = np.full(problem.n_examples, UNSEEN)  # of the gap, as last seen
         self.passes = self.visits = self.calls = 0
         self.hint: np.ndarray | None = None
-        self.W = np.zeros(problem.weight_shape)
         self.mean = np.zeros(problem.weight_shape)
         self.mean_count, self.mean_next = 0, 2
         self.dual = 0.0
+        self.space: np.ndarray | Signed
         self.synchronise()
+
+    @property
+    def W(self) -> np.ndarray:  # noqa: N802 - a matrix, as everywhere
+        """The weights as oracles see them."""
+        return weights_of(self.space)
 
     @abstractmethod
     def start(self) -> Any:
@@ -90,8 +96,8 @@ class StructuredRun(Run, ABC):
 
     def synchronise(self) -> float:
         """Rebuild the weights from the points, exactly; returns the exact dual value."""
-        self.dual, W = self.problem.evaluate(self.points)
-        self.W[...] = W
+        self.dual, v = self.problem.evaluate(self.points)
+        self.space = space_of(v, self.problem.bound)
         return self.dual
 
     def candidates(self) -> list[np.ndarray]:
@@ -99,7 +105,7 @@ class StructuredRun(Run, ABC):
         found = [self.W.copy()]
         if self.options.average:
             if self.hint is not None:
-                found.append(self.hint)
+                found.append(self.problem.feasible(self.hint))
             if self.mean_count > 1:
                 found.append(self.mean / self.mean_count)
         self.hint = None

@@ -11,7 +11,7 @@ from ..jit import kernel
 from ..problem import BlockProblem
 from ..result import History, Result
 from ..structured import StructuredProblem
-from ..structures.base import diameter
+from ..structures.base import diameter, lacks_marginals
 from . import loop, rows_as_structures
 from .linearization import OPTIMAL, Batch, Linearization
 from .structured_run import SAMPLING, Options
@@ -45,7 +45,7 @@ class StructuredSolver(BaseEstimator):
             return None
         if not isinstance(problem, StructuredProblem):
             return f"{name} serves multiclass and structured problems; for this one use solver='dual_coordinate'."
-        return None
+        return lacks_marginals(problem.data) if self.kind_of_points() == "marginals" else None
 
     def solve(self, problem, budget: loop.Budget, history: History, *, seed=0, duals=None, weights=None, average=True) -> Result:
         """Maximise the dual of `problem` until the budget's relative gap is certified."""

@@ -26,7 +26,6 @@ from ..structures.base import (
     length,
     loss_of,
     new_room,
-    prepare,
     push,
     score_of,
     tally,
@@ -36,6 +35,7 @@ from ..structures.base import (
 )
 from .dual_coordinate import begin as begin_run
 from .schedule import settle
+from .signed import prepare_with, shift, space_of, unclipped
 from .structured_run import Options, StructuredRun
 
 START = 4  # outputs a sample has room for at first
@@ -258,7 +258,7 @@ def _(method, sets, i, h, cap, found):
 
 
 @kernel
-def set_pass(sets, data, W, cap, plan, visit, scratch, method):
+def set_pass(sets, data, space, cap, plan, visit, scratch, method):
     """Visit plan.order[start:stop]; returns by how much the dual value rose and how often the
     oracle was asked."""
     now, start, stop = visit
@@ -267,7 +267,7 @@ def set_pass(sets, data, W, cap, plan, visit, scratch, method):
     for k in range(start, stop):
         i = np.int64(plan.order[k])
         if cap[i] > 0.0:
-            prepare(data, i, W, room)
+            prepare_with(space, data, i, room)
             top, mean = survey(sets, data, i, room, h)
             share, place = cap[i] * (h[top] - mean), top
             if share <= trust * shares[i] or now >= asked[i] + patience(trust):  # the outputs met so far do not promise enough
@@ -280,7 +280,7 @@ def set_pass(sets, data, W, cap, plan, visit, scratch, method):
                 if place < 0:
                     place = insert(data, sets, i, room, now)
                 if place >= 0:
-                    rise += work_on(sets, data, i, W, cap[i], (room, h, before, place, now), method)
+                    rise += work_on(sets, data, i, space, cap[i], (room, h, before, place, now), method)
             settle(plan, i, now, share <= level)
         else:
             shares[i] = 0.0
@@ -308,7 +308,7 @@ def survey(sets, data, i, room, h):
 
 
 @jitable_call
-def work_on(sets, data, i, W, cap, scratch, method):
+def work_on(sets, data, i, space, cap, scratch, method):
     """Improve the distribution of sample i, given the place of its worst offender; the weights follow."""
     room, h, before, place, now = scratch
     slot, size = sets.sample[i, SLOT], sets.sample[i, SIZE]
@@ -327,7 +327,7 @@ def work_on(sets, data, i, W, cap, scratch, method):
             tally(data, i, -change, sets.codes[begin(data, sets, i, j) : begin(data, sets, i, j + 1)], room)
         if sets.slots[slot + j, MASS] > 0.0:
             sets.slots[slot + j, USED] = now
-    push(data, i, cap, room, W)
+    shift(space, data, i, cap, room)
     return rise
 
 
@@ -463,7 +463,7 @@ class WorkingSets(StructuredRun):
     def visit(self, visit, level):
         scratch = self.room, self.shares, self.asked, self.h, self.before, level, self.trust
         problem = self.problem
-        rise, calls = set_pass(self.points, problem.data, self.W, problem.cap, self.plan, visit, scratch, self.method)
+        rise, calls = set_pass(self.points, problem.data, self.space, problem.cap, self.plan, visit, scratch, self.method)
         self.calls += calls
         return rise
 
@@ -480,22 +480,24 @@ class WorkingSets(StructuredRun):
         if not self.momentum or self.passes < CALM_START:
             return
         if self.passes == CALM_START:
-            self.W_before = self.W.copy()
+            self.before_pass = unclipped(self.space)
             self.points.slots[:, BEFORE] = self.points.slots[:, MASS]
             return
         self.memory += 1
         t = min(self.memory / (self.memory + 3.0), FARTHEST)
-        ahead = self.W + t * (self.W - self.W_before)
+        now = unclipped(self.space)
+        ahead = now + t * (now - self.before_pass)
         reward = self.dual + 0.5 * float(np.vdot(self.W, self.W))
         reward += reach(self.points, self.problem.data, ahead, self.problem.cap, self.room, self.reached, t)
-        dual = reward - 0.5 * float(np.vdot(ahead, ahead))
+        clipped = self.problem.feasible(ahead)
+        dual = reward - 0.5 * float(np.vdot(clipped, clipped))
         accept = bool(dual >= self.floor)  # as in `ascent`
         commit(self.points, self.reached, accept)
-        self.W_before = self.W
+        self.before_pass = now
         if accept:
-            self.W, self.dual = ahead, dual
+            self.space, self.dual = space_of(ahead, self.problem.bound), dual
         else:
-            self.W, self.memory = self.W.copy(), 0
+            self.memory = 0
 
 
 @begin_run.register

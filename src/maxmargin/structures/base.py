@@ -66,6 +66,16 @@ class Structure(BaseEstimator):
             return type(m)(Structure.mix(self, a, b, gamma) for a, b in zip(m, other, strict=True))
         return (1.0 - gamma) * m + gamma * other
 
+    # ---- optional: what `check_structure` and the solvers may use ----------------------------------------
+
+    def nonnegative(self) -> np.ndarray:
+        """The numbers of the weights that must not be negative, known after `size`; none by default."""
+        return np.zeros(0, np.int64)
+
+    def every_output(self, x, y, most: int) -> list | None:
+        """All outputs of the sample x whose true output is y; None if there are more than `most`, or nobody can list them."""
+        return None
+
     # ---- what solvers see; a structure in plain Python need not define these ------------------------------
 
     def flatten(self, W: np.ndarray) -> np.ndarray:
@@ -233,6 +243,30 @@ def weight_shape(data) -> tuple[int, ...]:
 
 
 @singledispatch
+def nonnegative(data) -> np.ndarray:
+    """Which weights, counted along their array, must not be negative."""
+    return np.zeros(0, np.int64)
+
+
+@singledispatch
+def lacks_marginals(data) -> str | None:
+    """None, or why there are no marginals of these samples."""
+    return None
+
+
+@singledispatch
+def same_shapes(data, other) -> bool:
+    """Whether points found on `other`, of the same kind, are points of `data` too."""
+    raise TypeError(f"{type(data).__name__} are not encoded samples.")
+
+
+@singledispatch
+def output_of(data, structure: Structure, i: int, code: np.ndarray) -> Any:
+    """The output of sample i with this code, as a user sees it."""
+    raise TypeError(f"{type(data).__name__} are not encoded samples.")
+
+
+@singledispatch
 def new_room(data) -> Any:
     """Scratch memory; a thread needs its own."""
     raise TypeError(f"{type(data).__name__} are not encoded samples.")
@@ -261,6 +295,18 @@ def blend(points, others, gamma: float) -> None:
     """points += gamma (others - points), for all samples at once"""
     for table, other in zip(points, others, strict=True):
         table.flat[...] = (1.0 - gamma) * table.flat + gamma * other.flat
+
+
+@singledispatch
+def kind_of(points) -> str:
+    """ "sets" of outputs, "mixtures" of outputs by their statistics, or "marginals" """
+    return "marginals"
+
+
+@singledispatch
+def statistics_of(points, data, i: int, weight: float) -> Any:
+    """The statistics of the point of sample i as a user sees them, times `weight` where they are this package's."""
+    raise TypeError(f"{type(points).__name__} are not points.")
 
 
 @singledispatch

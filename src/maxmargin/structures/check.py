@@ -8,7 +8,6 @@ import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
 from .base import Structure, fresh, has_marginals
-from .labelling import Labelling
 
 TEMPERATURES = (3.0, 1.0, 0.3)
 RANDOM_OUTPUTS = 10  # of decode, where the outputs cannot be listed
@@ -35,7 +34,8 @@ def check_structure(structure: Structure, X, y, *, w=None, outputs=None, random_
     w : array of shape (size,), optional
         Weights to test at. By default random ones are drawn, and zero weights are tried too.
     outputs : list, or callable x -> list, optional
-        All outputs, of every sample or of a given one. Not needed for the structures of this package.
+        All outputs, of every sample or of a given one. Not needed where the structure has
+        `every_output`, as those of this package do.
     random_state : int, RandomState instance or None, default=0
     max_outputs : int, default=4096
         Samples with more outputs than this are not enumerated.
@@ -78,8 +78,8 @@ def _check_sample(structure, i: int, X, y, dim: int, weights: list, outputs, ran
 
 
 def _listed(structure: Structure, x, y, outputs, most: int) -> list | None:
-    if isinstance(structure, Labelling) and outputs is None:
-        return structure.every_output(y, most)
+    if outputs is None:
+        return structure.every_output(x, y, most)
     found = outputs(x) if callable(outputs) else outputs
     if found is None or len(found) > most:
         return None

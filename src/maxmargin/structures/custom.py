@@ -23,14 +23,20 @@ from .base import (
     has_marginals,
     inner,
     interior,
+    kind_of,
+    lacks_marginals,
     length,
     loss_of,
     measure,
     n_samples,
     new_room,
+    nonnegative,
+    output_of,
     prepare,
     push,
+    same_shapes,
     score_of,
+    statistics_of,
     step_towards,
     tally,
     truth,
@@ -161,6 +167,26 @@ def _(data):
     return (data.dim,)
 
 
+@nonnegative.register(Custom)
+def _(data):
+    found = np.asarray(data.structure.nonnegative())
+    if found.size == 0:
+        return np.zeros(0, np.int64)
+    if found.ndim != 1 or found.dtype.kind not in "iu" or found.min() < 0 or found.max() >= data.dim:
+        raise ValueError(f"{data.name}.nonnegative must return numbers of weights, from 0 to {data.dim - 1}; got {found!r}.")
+    return np.unique(found).astype(np.int64)
+
+
+@same_shapes.register(Custom)
+def _(data, other):
+    return other is data  # outputs in plain Python are known to their own samples only
+
+
+@output_of.register(Custom)
+def _(data, structure, i, code):
+    return data.known[i][int(code[0])].output
+
+
 @new_room.register(Custom)
 def _(data):
     return CustomRoom(data)
@@ -269,18 +295,35 @@ class CustomMarginals(CustomMixtures):
         self.structure, self.marginals = structure, marginals
 
 
+@kind_of.register(CustomMixtures)
+def _(points):
+    return "marginals" if isinstance(points, CustomMarginals) else "mixtures"
+
+
+@statistics_of.register(CustomMixtures)
+def _(points, data, i, weight):
+    if isinstance(points, CustomMarginals):
+        return points.structure.mix(points.marginals[i], points.marginals[i], 0.0)
+    return {"feature": points.feature[i], "loss": points.loss[i]}
+
+
 @vertices.register(Custom)
 def _(data):
     return CustomMixtures([known[0].feature for known in data.known], [0.0] * len(data.X))
 
 
+@lacks_marginals.register(Custom)
+def _(data):
+    if has_marginals(data.structure):
+        return None
+    return (
+        f"{data.name} defines no marginals and expect, which partial linearization and exponentiated gradient need; "
+        "FrankWolfe and DualCoordinate do without."
+    )
+
+
 @interior.register(Custom)
 def _(data, spread):
-    if not has_marginals(data.structure):
-        raise TypeError(
-            f"{data.name} defines no marginals and expect, which partial linearization and exponentiated gradient need; "
-            "FrankWolfe and DualCoordinate do without."
-        )
     found = CustomMarginals(data.structure, [], [], [])
     for i, (x, y) in enumerate(zip(data.X, data.y, strict=True)):
         marginals = data.structure.marginals(np.zeros(data.dim), x, y, np.inf)

@@ -23,7 +23,7 @@ class Edged(Labelling):
     def size(self, X, y):
         if self.edges is None and self.edge_types is not None:
             raise ValueError("edge_types are given without edges; with edges=None each sample is (features, edges, edge_types).")
-        self._shared = None if self.edges is None else _edge_arrays(self.edges, self.edge_types, "The structure")
+        self._shared = None if self.edges is None else edge_arrays(self.edges, self.edge_types, "The structure")
         return super().size(X, y)
 
     def _parts(self, x, which):
@@ -33,7 +33,7 @@ class Edged(Labelling):
             return x, *self._shared
         if not isinstance(x, tuple | list) or len(x) not in (2, 3):
             raise ValueError(f"{which} must be (features, edges) or (features, edges, edge_types), for edges=None.")
-        return x[0], *_edge_arrays(x[1], x[2] if len(x) == 3 else None, which)
+        return x[0], *edge_arrays(x[1], x[2] if len(x) == 3 else None, which)
 
     def _count_kinds(self, kinds):
         return max((int(each.max()) + 1 for each in kinds if each.size), default=1)
@@ -50,7 +50,7 @@ class Edged(Labelling):
         return forest(graphs, layouts)
 
 
-def _edge_arrays(edges, kinds, which: str) -> tuple[np.ndarray, np.ndarray]:
+def edge_arrays(edges, kinds, which: str) -> tuple[np.ndarray, np.ndarray]:
     """Edges (m, 2) and their types (m,)."""
     pairs = _integers(edges, f"{which} has edges that are not pairs of node numbers")
     if pairs.size == 0:

@@ -11,7 +11,18 @@ import numpy as np
 
 from .. import lanes
 from ..jit import jitable
-from .base import direct, expected_loss, interior, marginals_of, new_room, points_of, step_towards, withdraw, worst
+from .base import (
+    direct,
+    expected_loss,
+    interior,
+    marginals_of,
+    new_room,
+    points_of,
+    statistics_of,
+    step_towards,
+    withdraw,
+    worst,
+)
 from .graphs import (
     FLOOR,
     KIND,
@@ -22,6 +33,7 @@ from .graphs import (
     new_tables,
     node_loss,
     node_points,
+    node_statistics,
     register,
     spread_of,
     turn,
@@ -141,10 +153,10 @@ def _(points, data, i, room, temperature):
         if data.tree[start + p, UP] < 0:
             normalise(room, p, g.labels)
         else:
-            send_down(data, i, room, p)
+            send_down(points, data, i, room, p)
         for b in range(room.rows.lanes.shape[1]):
             lanes.store(room.rows.lanes, room.node + p, b, lanes.load(room.rows.lanes, belief + p, b))
-    withdraw(points, data, i, room)
+    withdraw_rows(points.node, start, size, room.rows, room.node)
 
 
 @jitable
@@ -193,13 +205,14 @@ def normalise(room, p, K):
 
 
 @jitable
-def send_down(data, i, room, p):
-    """joint[e] = p(child | parent) p(parent); its sums are the child's marginals and it is counted with its kind of edge."""
+def send_down(points, data, i, room, p):
+    """joint[e] = p(child | parent) p(parent); its sums are the child's marginals, and what it differs from the current point by
+    is counted with its kind of edge, in the same go: the tables are what takes the time."""
     g, table, joint, belief, above = graphs(data), room.rows.lanes, room.joint, room.belief, room.other + p
     start, _, first, _ = spread_of(data, i)
     e, parent = data.tree[start + p, UP], data.tree[start + p, PARENT]
     out, blocks, to = e * g.labels, table.shape[1], room.pairs + g.edge[first + e, KIND] * g.labels
-    straight = not data.turned[first + e]
+    straight, mine = not data.turned[first + e], (first + e) * g.labels
     for b in range(blocks):
         lanes.store(table, above, b, lanes.multiply(lanes.load(table, belief + parent, b), lanes.load(table, above, b)))
     for k in range(room.rows.flat.shape[1]):
@@ -211,10 +224,11 @@ def send_down(data, i, room, p):
             lanes.store(table, joint + out + k, b, mark)
             mass = lanes.add(mass, mark)
             if straight:
-                lanes.increase(table, to + k, b, mark)
+                lanes.increase(table, to + k, b, lanes.subtract(mark, lanes.load(points.edge.lanes, mine + k, b)))
         room.rows.flat[belief + p, k] = lanes.total(mass)
     if not straight:
         count_pairs(data, first + e, room.rows, joint + out, 1.0, room)
+        count_pairs(data, first + e, points.edge, mine, -1.0, room)
 
 
 @jitable
@@ -265,6 +279,11 @@ def _(points, data, i, gamma, room):
 @expected_loss.register(TreeMarginals)
 def _(points, data, i):
     return node_loss(points.node, data, i)
+
+
+@statistics_of.register(TreeMarginals)
+def _(points, data, i, weight):
+    return node_statistics(points, data, i, weight)
 
 
 @interior.register(Forest)

@@ -16,7 +16,7 @@ from .. import lanes
 from ..data import rows
 from ..jit import generic, jitable, kernel
 from . import base
-from .base import direct, expected_loss, step_towards, tally, withdraw, worst
+from .base import direct, expected_loss, kind_of, statistics_of, step_towards, tally, withdraw, worst
 
 NEVER = -1e30  # the score of an unused lane: no label is there
 FLOOR = 1e-300  # the smallest marginal kept, so that its logarithm is finite and it can return
@@ -422,6 +422,8 @@ def register(kind: type) -> None:
         (base.truths, truths_of),
         (base.weight_shape, shape_of),
         (base.vertices, mixtures_of),
+        (base.same_shapes, graphs_alike),
+        (base.output_of, labels_of),
     )
     for function, implementation in shared:
         function.register(kind)(implementation)
@@ -442,6 +444,39 @@ def truths_of(data) -> tuple[np.ndarray, np.ndarray]:
 def shape_of(data) -> tuple[int, ...]:
     g = data.graphs
     return (g.pairs + g.kinds * g.labels, g.cost.lanes.shape[1], g.cost.lanes.shape[2])
+
+
+def graphs_alike(data, other) -> bool:
+    new, old = data.graphs, other.graphs
+    same = ("start", "edges", "source", "target", "kind")
+    return old.labels == new.labels and all(np.array_equal(getattr(old, name), getattr(new, name)) for name in same)
+
+
+def labels_of(data, structure, i: int, code: np.ndarray):
+    labels = np.empty(code.size, np.int64)
+    labels[data.graphs.order[data.graphs.start[i] : data.graphs.start[i + 1]]] = code
+    return structure._outputs(structure.labels_[labels], np.array([0, code.size]))[0]
+
+
+def node_statistics(points, data, i: int, weight: float) -> dict[str, np.ndarray]:
+    """Node marginals, in the user's order, times `weight`."""
+    g = data.graphs
+    nodes = slice(g.start[i], g.start[i + 1])
+    marginals = np.empty((nodes.stop - nodes.start, g.labels))
+    marginals[g.order[nodes]] = points.node.flat[nodes, : g.labels]
+    return {"node": weight * marginals}
+
+
+@statistics_of.register(Mixtures)
+def _(points, data, i, weight):
+    K, kinds = data.graphs.labels, data.graphs.kinds
+    pair = points.pair.flat[i * max(kinds * K, 1) :][: kinds * K, :K].reshape(kinds, K, K)
+    return node_statistics(points, data, i, weight) | {"pair": weight * pair}
+
+
+@kind_of.register(Mixtures)
+def _(points):
+    return "mixtures"
 
 
 def mixtures_of(data) -> Mixtures:

@@ -17,7 +17,18 @@ import numpy as np
 
 from .. import lanes
 from ..jit import jitable, jitable_call
-from .base import direct, expected_loss, interior, marginals_of, new_room, points_of, step_towards, withdraw, worst
+from .base import (
+    direct,
+    expected_loss,
+    interior,
+    marginals_of,
+    new_room,
+    points_of,
+    statistics_of,
+    step_towards,
+    withdraw,
+    worst,
+)
 from .forest import load_beliefs, mix_into
 from .graphs import (
     FLOOR,
@@ -30,6 +41,7 @@ from .graphs import (
     new_tables,
     node_loss,
     node_points,
+    node_statistics,
     register,
     spread_of,
     turn,
@@ -321,6 +333,11 @@ def _(points, data, i, gamma, room):
 @expected_loss.register(CliqueMarginals)
 def _(points, data, i):
     return node_loss(points.node, data, i)
+
+
+@statistics_of.register(CliqueMarginals)
+def _(points, data, i, weight):
+    return node_statistics(points, data, i, weight)
 
 
 @interior.register(Junction)

@@ -66,7 +66,7 @@ class Labelling(Structure):
             raise ValueError("y is needed: the true labels of each sample.")
         self._learn_inputs(X)
         self._learn_labels(y)
-        self.cost_ = self._checked_cost()
+        self.cost_ = checked_cost(getattr(self, "cost", None), len(self.labels_))
         K = len(self.labels_)
         return K * (self.n_features_ + int(self.bias) + 2 * int(self.first_last_bias)) + self.n_kinds_ * K * K
 
@@ -80,7 +80,7 @@ class Labelling(Structure):
     def _learn_labels(self, y) -> None:
         given = getattr(self, self.count_name)
         if given is not None:
-            if not isinstance(given, Integral) or isinstance(given, bool) or given < 2:
+            if not is_count(given, 2):
                 raise ValueError(f"{self.count_name} must be an integer of at least 2; got {given!r}.")
             self.labels_ = np.arange(int(given))
         else:
@@ -101,33 +101,10 @@ class Labelling(Structure):
             raise ValueError(f"Sample {i} of y must be a sequence of labels, one for each node; got {y!r}.")
         return y.tolist() if isinstance(y, np.ndarray) else list(y)
 
-    def _checked_cost(self) -> np.ndarray:
-        K = len(self.labels_)
-        given = getattr(self, "cost", None)
-        if given is None:
-            return 1.0 - np.eye(K)
-        try:
-            cost = np.asarray(given, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(f"cost must be a matrix of numbers of shape ({K}, {K}).") from None
-        if cost.shape != (K, K):
-            raise ValueError(f"cost must have shape ({K}, {K}), a row and a column for each label; got {cost.shape}.")
-        if not np.all(np.isfinite(cost)) or np.any(cost < 0) or np.any(np.diag(cost) != 0):
-            raise ValueError("cost must be finite and not negative, with a zero diagonal.")
-        return cost
-
     # ---- reading samples ----------------------------------------------------------------------------------
 
     def check(self, X, y) -> None:
-        for name, given in (("X", X), ("y", y)):
-            if given is None and name == "y":
-                continue
-            if isinstance(given, str) or not hasattr(given, "__len__") or sp.issparse(given):
-                raise ValueError(f"{name} must be a list with an entry for each sample; got {type(given).__name__}.")
-        if y is not None and len(X) != len(y):
-            raise ValueError(f"X has {len(X)} samples, y has {len(y)}.")
-        if len(X) == 0:
-            raise ValueError("There are no samples: X is empty.")
+        check_lists(X, y)
 
     def _checked_parts(self, x, i: int):
         features, edges, kinds = self._parts(x, f"Sample {i} of X")
@@ -320,8 +297,7 @@ class Labelling(Structure):
         weight = np.ones(len(right)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         return float(weight @ right) / float(weight @ count)
 
-    def every_output(self, y, most: int) -> list | None:
-        """All outputs of a sample whose true output is y; None if there are more than `most`."""
+    def every_output(self, x, y, most):
         size = len(self._labels_of(y, 0))
         if len(self.labels_) ** size > most:
             return None
@@ -341,6 +317,42 @@ class Labelling(Structure):
         codes = self._coded([y_true], np.array([0, features.shape[0]]))
         loss = float((self.cost_[codes] * m["node"]).sum())
         return self._expected(features, kinds, m["node"], m["edge"]), loss / len(codes) if self.normalize_loss else loss
+
+
+# ---- samples -------------------------------------------------------------------------------------------------
+
+
+def check_lists(X, y) -> None:
+    """X, and y where it is given, are lists of the same length."""
+    for name, given in (("X", X), ("y", y)):
+        if given is None and name == "y":
+            continue
+        if isinstance(given, str) or not hasattr(given, "__len__") or sp.issparse(given):
+            raise ValueError(f"{name} must be a list with an entry for each sample; got {type(given).__name__}.")
+    if y is not None and len(X) != len(y):
+        raise ValueError(f"X has {len(X)} samples, y has {len(y)}.")
+    if len(X) == 0:
+        raise ValueError("There are no samples: X is empty.")
+
+
+def is_count(value, least: int = 1) -> bool:
+    """Whether a value is an integer of at least `least`."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+
+
+def checked_cost(given, K: int) -> np.ndarray:
+    """The loss of a node by true label and guess; without `given` 1 for every wrong label."""
+    if given is None:
+        return 1.0 - np.eye(K)
+    try:
+        cost = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"cost must be a matrix of numbers of shape ({K}, {K}).") from None
+    if cost.shape != (K, K):
+        raise ValueError(f"cost must have shape ({K}, {K}), a row and a column for each label; got {cost.shape}.")
+    if not np.all(np.isfinite(cost)) or np.any(cost < 0) or np.any(np.diag(cost) != 0):
+        raise ValueError("cost must be finite and not negative, with a zero diagonal.")
+    return cost
 
 
 # ---- features ------------------------------------------------------------------------------------------------

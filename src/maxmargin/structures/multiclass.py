@@ -106,7 +106,7 @@ class Multiclass(Labelling):
     def as_predictions(self, found):
         return _label_array(found) if found else np.zeros(0, self.labels_.dtype)
 
-    def every_output(self, y, most):
+    def every_output(self, x, y, most):
         return self.labels_.tolist() if len(self.labels_) <= most else None
 
 

@@ -1,0 +1,286 @@
+"""`MultilabelSVMClassifier`: a model for each label, linear or with a kernel, coupled by what is known of the labels."""
+
+from dataclasses import replace
+from numbers import Integral, Real
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import ClassifierMixin
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+
+from ..callbacks import with_callbacks
+from ..data.labels import Checked, checked_labels
+from ..data.rows import rows
+from ..data.validate import checked_matrix, numbers
+from ..kernel_problem import KernelMultilabelProblem
+from ..label_prior import checked_prior
+from ..losses.multilabel_hinge import MultilabelHinge
+from ..losses.multilabel_squared_hinge import MultilabelSquaredHinge
+from ..multilabel_problem import MultilabelProblem
+from ..result import Result
+from ..solvers import resolve
+from .base import SPARSE_BELOW, Last, LinearModel
+from .multilabel_kernel import KERNELS, keep_kernel, kernel_problem, started
+
+LOSSES = {"hinge": MultilabelHinge, "squared_hinge": MultilabelSquaredHinge}
+PIECE = 4096  # rows that are predicted at a time where labels are sparse
+
+
+class MultilabelSVMClassifier(ClassifierMixin, LinearModel):
+    """Multi-label support vector machine with a prior on labels that go together (M3L), with a certificate.
+
+    Minimises 1/2 tr(Z R^+ Z') + C sum_il s_i u_l loss(y_il z_l.x_i) over the weights z_l of the labels, y_il = +-1
+    (Hariharan et al. 2012). Without `label_prior` R is the identity, and each label is a LinearSVC at the same C.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the losses against the regulariser.
+    kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
+        The inner product of samples. "precomputed": X is the kernel matrix in `fit`, and its rows against the training samples in
+        `predict`. A function takes two sets of samples and returns the matrix between them.
+    gamma : {"scale", "auto"} or float > 0, default="scale"
+        Of rbf, poly and sigmoid, as in SVC: "scale" is 1 / (n_features * X.var()), "auto" is 1 / n_features.
+    degree : int, default=3
+        Of poly.
+    coef0 : float, default=0.0
+        Of poly and sigmoid.
+    cache_size : float, default=500
+        Memory in MB for rows of the kernel matrix and what is copied from it, all labels together.
+    label_prior : array of shape (n_labels, n_labels), optional
+        R, symmetric and positive semidefinite: which labels go together, and which exclude each other. See
+        `label_correlation` and `prior_from_signatures`.
+    label_weight : "balanced" or array of shape (n_labels,) or (n_labels, 2), optional
+        Factors u_l on the losses of a label; two columns are for samples without and with it. "balanced" gives both the same
+        mass.
+    cost : array of shape (n_labels,) or (n_labels, 2), optional
+        The margin a label must keep, 1 by default: what a wrong answer costs. Two columns: of a false alarm and of a miss. The
+        default is the Hamming loss.
+    loss : {"hinge", "squared_hinge"}, default="hinge"
+    tol, max_iter, max_time, fit_intercept, intercept_scaling, warm_start, random_state, verbose, dtype
+        As for `SVMClassifier`. The intercept is a feature like others, coupled by R; with a kernel it is the constant
+        intercept_scaling^2 added to it, regularised, where SVC has a free one. `max_iter` counts for each group of labels.
+    solver : {"auto", "dual_coordinate"} or DualCoordinate object, default="auto"
+    keep_duals : bool, default=False
+        Keep `dual_coef_`, and return exactly the weights that belong to it.
+    n_jobs : int, optional
+        Threads. Labels that R does not connect are learned side by side; of one connected group only exact evaluations are.
+
+    Attributes
+    ----------
+    coef_ : array of shape (n_labels, n_features)
+        Of the linear kernel only.
+    intercept_ : array of shape (n_labels,)
+    classes_ : array of shape (n_labels,)
+        The numbers of the labels.
+    dual_coef_ : array of shape (n_samples, n_labels), CSR where Y was sparse, with keep_duals=True or a kernel
+        a_il y_il, so that coef_ = R dual_coef_' X.
+    support_ : array, with a kernel
+        The samples with a dual that is not zero for some label: all that predictions need.
+    certificate_, history_, n_iter_, n_features_in_, feature_names_in_
+        As for `SVMClassifier`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_multilabel_classification
+    >>> import maxmargin as mm
+    >>> X, Y = make_multilabel_classification(200, random_state=0)
+    >>> model = mm.MultilabelSVMClassifier(C=0.01, label_prior=mm.label_correlation(Y, ridge=0.1), random_state=0).fit(X, Y)
+    >>> model.certificate_.converged
+    True
+    >>> model.predict(X).shape
+    (200, 5)
+    """
+
+    _parameter_constraints = {
+        **LinearModel._parameter_constraints,
+        "kernel": [StrOptions(KERNELS), callable],
+        "gamma": [StrOptions({"scale", "auto"}), Interval(Real, 0.0, None, closed="neither")],
+        "degree": [Interval(Integral, 1, None, closed="left")],
+        "coef0": [Interval(Real, None, None, closed="neither")],
+        "label_prior": ["array-like", None],
+        "label_weight": [StrOptions({"balanced"}), "array-like", None],
+        "cost": ["array-like", None],
+        "loss": [StrOptions(set(LOSSES))],
+        "cache_size": [Interval(Real, 0.0, None, closed="neither")],
+    }
+
+    def __init__(
+        self,
+        C=1.0,
+        *,
+        kernel="linear",
+        gamma="scale",
+        degree=3,
+        coef0=0.0,
+        label_prior=None,
+        label_weight=None,
+        cost=None,
+        loss="hinge",
+        cache_size=500.0,
+        tol=1e-3,
+        max_iter=10_000,
+        max_time=None,
+        fit_intercept=True,
+        intercept_scaling=1.0,
+        solver="auto",
+        warm_start=False,
+        keep_duals=False,
+        random_state=None,
+        n_jobs=None,
+        verbose=0,
+        dtype=None,
+    ):
+        self.C = C
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.label_prior = label_prior
+        self.label_weight = label_weight
+        self.cost = cost
+        self.loss = loss
+        self.cache_size = cache_size
+        self.tol = tol
+        self.max_iter = max_iter
+        self.max_time = max_time
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.solver = solver
+        self.warm_start = warm_start
+        self.keep_duals = keep_duals
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.dtype = dtype
+
+    @with_callbacks
+    def fit(self, X, y=None, sample_weight=None, mask=None):
+        """Find the optimum to the relative duality gap `tol`.
+
+        Parameters
+        ----------
+        X : array, data frame or CSR matrix of shape (n_samples, n_features)
+        y : array or sparse matrix of shape (n_samples, n_labels)
+            Indicators 0 and 1. NaN in a dense one: the label is not known and takes no part. A sparse one is not made dense.
+        sample_weight : array of shape (n_samples,), optional
+        mask : boolean array or sparse matrix of the shape of y, optional
+            True where a label is not known, as in numpy.ma (whose arrays can be given for y, too).
+
+        Returns
+        -------
+        self
+        """
+        self._fit(X, y, sample_weight, getattr(self, "_last", None) if self.warm_start else None, mask=mask)
+        return self
+
+    def regularization_path(self, X, y, Cs, sample_weight=None, mask=None) -> list:
+        """Fitted copies of this estimator for each C in `Cs`, each started from the one before it and certified."""
+        return self._path(X, y, sample_weight, self._settings(Cs), mask=mask)
+
+    def decision_function(self, X) -> np.ndarray:
+        """Scores, (n_samples, n_labels); positive where the label is predicted."""
+        return self._scores(X)
+
+    def predict(self, X):
+        """Indicators 0 and 1 of shape (n_samples, n_labels), in the dtype of the Y of `fit`; CSR if that was sparse."""
+        check_is_fitted(self)
+        dtype, sparse = self._form
+        if not sparse:
+            return (self.decision_function(X) > 0).astype(dtype)
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        pieces = [sp.csr_array(self._scores(X[k : k + PIECE]) > 0) for k in range(0, X.shape[0], PIECE)]
+        return sp.vstack(pieces, format="csr").astype(dtype)
+
+    def _scores(self, X):
+        if not hasattr(self, "_kernel_model"):
+            return super()._scores(X)
+        check_is_fitted(self)
+        return self._kernel_model.scores(validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False))
+
+    def _fit(self, X, y, sample_weight, last: Last | None, mask=None) -> Last:
+        self._validate_params()
+        solver = resolve(self.solver)
+        X, labels = self._checked_pair(X, y, mask)
+        weight = np.ones(X.shape[0]) if sample_weight is None else self._checked_weight(sample_weight, X)
+        problem = self._problem(X, labels, weight)
+        self.classes_, self._form = np.arange(labels.columns.shape[1]), (labels.dtype, labels.sparse)
+        duals, weights = started(last, problem)
+
+        def keep(result: Result) -> None:
+            if isinstance(problem, KernelMultilabelProblem):
+                keep_kernel(self, problem, result, X)
+            else:
+                self.__dict__.pop("_kernel_model", None)
+                self.__dict__.pop("support_", None)
+                self._keep(result, problem.table(result.w))
+
+        result = self._drive(solver, problem, keep, duals=duals, weights=weights)
+        return Last(result.duals, result.w, self.C)
+
+    def _checked_pair(self, X, y, mask) -> tuple[np.ndarray, Checked]:
+        if y is None:
+            validate_data(self, X, y)  # says so in scikit-learn's own words
+        X = validate_data(self, X, accept_sparse="csr", dtype=self._dtypes(), order="C", accept_large_sparse=True)
+        labels = checked_labels(y, mask)
+        check_consistent_length(X, labels.columns.present)
+        return checked_matrix(X), labels
+
+    def _problem(self, X, labels: Checked, weight: np.ndarray):
+        """What is minimised."""
+        columns = labels.columns
+        count = columns.shape[1]
+        R = None if self.label_prior is None else checked_prior(self.label_prior, count)
+        factors = self._label_factors(columns.masses(weight))
+        margin = _pairs("cost", self.cost, count)
+        if self.kernel != "linear":
+            return kernel_problem(self, X, columns, self.C * weight, (factors, margin), R)
+        data = rows(X, float(self.intercept_scaling) if self.fit_intercept else 0.0, SPARSE_BELOW["row"])
+        return MultilabelProblem(data, columns, self.C * weight, factors, margin, LOSSES[self.loss], R)
+
+    def _most_passes(self, problem):
+        return self.max_iter * (1 if isinstance(problem, KernelMultilabelProblem) else len(problem.groups))
+
+    def _label_factors(self, masses: np.ndarray) -> np.ndarray:
+        """(labels, 2): the factors of samples without and with each label, whose masses are given."""
+        if isinstance(self.label_weight, str):
+            half = 0.5 * masses.sum(axis=1, keepdims=True)
+            return np.divide(half, masses, out=np.zeros_like(masses), where=masses > 0)
+        factors = _pairs("label_weight", self.label_weight, len(masses))
+        if not np.any(factors > 0):
+            raise ValueError("label_weight is zero for every label; at least one must be positive.")
+        return factors
+
+    def _keep(self, result, weights):
+        if self.keep_duals:
+            public = result.duals.tocsr() if self._form[1] else result.duals.toarray()
+            super()._keep(replace(result, duals=public), weights)
+        else:
+            super()._keep(result, weights)
+        if self.warm_start:
+            self._last = Last(result.duals, result.w, self.C)
+
+    def _shaped(self, coef, intercept):
+        return coef, np.atleast_1d(intercept)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.single_output = False
+        tags.target_tags.multi_output = True
+        tags.classifier_tags.multi_label = True
+        tags.classifier_tags.multi_class = False
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        return tags
+
+
+def _pairs(name: str, given, count: int) -> np.ndarray:
+    """A parameter of shape (labels,) or (labels, 2) as the latter; None stands for ones."""
+    if given is None:
+        return np.ones((count, 2))
+    array = numbers(name, given)
+    if array.shape not in ((count,), (count, 2)):
+        raise ValueError(f"{name} has shape {array.shape}; for {count} labels it must be ({count},) or ({count}, 2).")
+    if np.any(array < 0):
+        raise ValueError(f"{name} must hold numbers >= 0; its smallest is {array.min():g}.")
+    return np.broadcast_to(array.reshape(count, -1), (count, 2)).copy()

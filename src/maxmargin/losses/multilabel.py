@@ -1,0 +1,285 @@
+"""What the multi-label losses share: every label of an example is a binary problem of its own, taken a vector at a time.
+
+The loss of example i is a sum over its labels l of a loss of slope_l = margin_l - y_l z_l, y_l = +-1, weighted by cap_il. Duals
+are a_l >= 0, kept as the row b_l = y_l a_l; by Fenchel and Young label l has the share
+
+    loss(slope_l) - a_l slope_l + cost(a_l)      of the duality gap, where its reward is margin_l a_l - cost(a_l).
+
+Eight labels are a byte of signs and a byte that says which of them are known; a table turns bytes into vectors. A label that
+is not known has cap 0: its dual stays at zero and it takes no part.
+
+Labels are coupled where the weights are Z = V R (Hariharan et al. 2012): a dual then moves the scores of all labels. `Coupled`
+makes one exact step for each label in turn, every one of them with the scores as the others left them.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import lanes
+from ..jit import generic, jitable
+from .base import row_extrapolate, row_prefetch, row_repair, row_step, row_value
+
+BYTE = 8  # labels
+SWEEPS = 2  # over the labels of an example that are coupled: one more saves passes where they pull hard
+FLAT = 1e-30  # stands for a curvature of zero: the step then ends at a bound
+
+
+class Labels(NamedTuple):
+    """The labels of all examples and their weights. The two rows of `weight` and `margin` are mean and half the difference
+    between a label that is present and one that is absent."""
+
+    present: np.ndarray  # (examples, bytes)
+    known: np.ndarray
+    cap: np.ndarray  # (examples,)
+    signs: lanes.Table  # (256, 8): +1 for a bit that is set, -1 for one that is not
+    weight: lanes.Table
+    margin: lanes.Table
+    scale: lanes.Table  # (1, labels): how much a label's own score moves, in units of ||x_i||^2
+
+
+def labels(
+    present: np.ndarray, known: np.ndarray, cap: np.ndarray, weight: np.ndarray, margin: np.ndarray, scale, dtype
+) -> Labels:
+    """Labels for iterations in this dtype; `weight` and `margin` are (labels, 2), absent and present; `scale` is (labels,)."""
+    bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
+
+    def rows(table: np.ndarray) -> lanes.Table:
+        return lanes.table(lanes.pack(table, dtype))
+
+    def halves(pair: np.ndarray) -> lanes.Table:
+        return rows(np.array([pair[:, 1] + pair[:, 0], pair[:, 1] - pair[:, 0]]) / 2.0)
+
+    return Labels(present, known, cap, rows(2.0 * bits - 1.0), halves(weight), halves(margin), rows(scale[None]))
+
+
+@generic
+def lane_value(loss, slope, cap):
+    """The losses of a vector of labels."""
+
+
+@generic
+def lane_cost(loss, a, cap):
+    """What is taken off margin * a in the reward."""
+
+
+@generic
+def lane_clip(loss, a, cap):
+    """The nearest feasible duals."""
+
+
+@generic
+def lane_best(loss, a, slope, curvature, cap):
+    """The duals that are best, each with all others fixed."""
+
+
+@jitable
+def asked(part, i, byte, p):
+    """Signs, caps and margins of the labels in block p of a byte."""
+    b = byte * part.signs.lanes.shape[1] + p
+    sign = lanes.load(part.signs.lanes, part.present[i, byte], p)
+    known = lanes.load(part.signs.lanes, part.known[i, byte], p)
+    weight = lanes.add(lanes.load(part.weight.lanes, 0, b), lanes.multiply(sign, lanes.load(part.weight.lanes, 1, b)))
+    margin = lanes.add(lanes.load(part.margin.lanes, 0, b), lanes.multiply(sign, lanes.load(part.margin.lanes, 1, b)))
+    zero = lanes.zeros_like(part.signs.lanes)
+    half = lanes.fma(zero, 0.5 * part.cap[i], weight)
+    return sign, lanes.add(half, lanes.multiply(half, known)), margin
+
+
+@jitable
+def curve(part, curvature, b):
+    """How much each label's score moves with its own dual."""
+    return lanes.fma(lanes.zeros_like(part.scale.lanes), curvature, lanes.load(part.scale.lanes, 0, b))
+
+
+@jitable
+def value_of(loss, i, scores):
+    part, total = loss.labels, lanes.zeros_like(scores.lanes)
+    blocks = part.signs.lanes.shape[1]
+    for byte in range(part.present.shape[1]):
+        for p in range(blocks):
+            sign, cap, margin = asked(part, i, byte, p)
+            slope = lanes.subtract(margin, lanes.multiply(sign, lanes.load(scores.lanes, 0, byte * blocks + p)))
+            total = lanes.add(total, lane_value(loss, slope, cap))
+    return np.float64(lanes.total(total))
+
+
+@jitable
+def prefetch_of(loss, i):
+    lanes.prefetch(loss.labels.present, i * loss.labels.present.shape[1])
+    lanes.prefetch(loss.labels.known, i * loss.labels.known.shape[1])
+    lanes.prefetch(loss.labels.cap, i)
+
+
+@jitable
+def share_of(loss, i, scores, duals):
+    """The example's share of the duality gap."""
+    part, total = loss.labels, lanes.zeros_like(scores.lanes)
+    blocks = part.signs.lanes.shape[1]
+    for byte in range(part.present.shape[1]):
+        for p in range(blocks):
+            b = byte * blocks + p
+            sign, cap, margin = asked(part, i, byte, p)
+            a = lanes.multiply(sign, lanes.load(duals.lanes, i, b))
+            slope = lanes.subtract(margin, lanes.multiply(sign, lanes.load(scores.lanes, 0, b)))
+            total = lanes.add(total, lanes.add(lane_value(loss, slope, cap), lane_cost(loss, a, cap)))
+            total = lanes.subtract(total, lanes.multiply(a, slope))
+    return np.float64(lanes.total(total))
+
+
+@jitable
+def step_of(loss, i, curvature, scores, duals, change, calm):
+    share = share_of(loss, i, scores, duals)
+    if share <= calm:
+        return share, False, 0.0
+    part, gain = loss.labels, lanes.zeros_like(scores.lanes)
+    blocks = part.signs.lanes.shape[1]
+    for byte in range(part.present.shape[1]):
+        for p in range(blocks):
+            b = byte * blocks + p
+            sign, cap, margin = asked(part, i, byte, p)
+            held = lanes.load(duals.lanes, i, b)
+            a = lanes.multiply(sign, held)
+            slope = lanes.subtract(margin, lanes.multiply(sign, lanes.load(scores.lanes, 0, b)))
+            new = lane_best(loss, a, slope, curve(part, curvature, b), cap)
+            gain = lanes.add(gain, lanes.multiply(margin, lanes.subtract(new, a)))
+            gain = lanes.subtract(gain, lanes.subtract(lane_cost(loss, new, cap), lane_cost(loss, a, cap)))
+            signed = lanes.multiply(sign, new)
+            lanes.store(duals.lanes, i, b, signed)
+            lanes.store(change.lanes, 0, b, lanes.subtract(signed, held))
+    return share, True, np.float64(lanes.total(gain))
+
+
+@jitable
+def extrapolate_of(loss, i, duals, before, t, change):
+    part, zero = loss.labels, lanes.zeros_like(duals.lanes)
+    gain, lack, blocks = zero, zero, part.signs.lanes.shape[1]
+    for byte in range(part.present.shape[1]):
+        for p in range(blocks):
+            b = byte * blocks + p
+            sign, cap, margin = asked(part, i, byte, p)
+            held = lanes.load(duals.lanes, i, b)
+            wanted = lanes.fma(held, t, lanes.subtract(held, lanes.load(before.lanes, i, b)))
+            a, new = lanes.multiply(sign, held), lane_clip(loss, lanes.multiply(sign, wanted), cap)
+            gain = lanes.add(gain, lanes.multiply(margin, lanes.subtract(new, a)))
+            gain = lanes.subtract(gain, lanes.subtract(lane_cost(loss, new, cap), lane_cost(loss, a, cap)))
+            signed = lanes.multiply(sign, new)
+            short = lanes.subtract(signed, wanted)
+            lack = lanes.add(lack, lanes.multiply(short, short))
+            lanes.store(before.lanes, i, b, held)
+            lanes.store(duals.lanes, i, b, signed)
+            lanes.store(change.lanes, 0, b, short)
+    return lanes.largest(lack) > 0, np.float64(lanes.total(gain))
+
+
+@jitable
+def repair_of(loss, i, duals, out):
+    part, total = loss.labels, lanes.zeros_like(out.lanes)
+    blocks = part.signs.lanes.shape[1]
+    for j in range(out.flat.shape[1]):
+        out.flat[0, j] = duals.flat[i, j]
+    for byte in range(part.present.shape[1]):
+        for p in range(blocks):
+            b = byte * blocks + p
+            sign, cap, margin = asked(part, i, byte, p)
+            a = lane_clip(loss, lanes.multiply(sign, lanes.load(out.lanes, 0, b)), cap)
+            total = lanes.add(total, lanes.subtract(lanes.multiply(margin, a), lane_cost(loss, a, cap)))
+            lanes.store(out.lanes, 0, b, lanes.multiply(sign, a))
+    return np.float64(lanes.total(total))
+
+
+def serve(kind) -> None:
+    """Let a loss that has the four lane functions be used as a loss of rows."""
+    row_value.register(kind)(value_of)
+    row_prefetch.register(kind)(prefetch_of)
+    row_step.register(kind)(step_of)
+    row_extrapolate.register(kind)(extrapolate_of)
+    row_repair.register(kind)(repair_of)
+
+
+# ---- coupled labels --------------------------------------------------------------------------------------
+
+
+class Coupled(NamedTuple):
+    """A loss whose labels move each other's scores."""
+
+    each: Any  # the loss of a label
+    R: lanes.Table  # (labels, labels)
+    pull: lanes.Table  # room for a row: the change of the duals times R
+    step: lanes.Table  # room for a vector
+
+
+@row_value.register(Coupled)
+def _(loss, i, scores):
+    return value_of(loss.each, i, scores)
+
+
+@row_prefetch.register(Coupled)
+def _(loss, i):
+    prefetch_of(loss.each, i)
+
+
+@row_extrapolate.register(Coupled)
+def _(loss, i, duals, before, t, change):
+    return extrapolate_of(loss.each, i, duals, before, t, change)
+
+
+@row_repair.register(Coupled)
+def _(loss, i, duals, out):
+    return repair_of(loss.each, i, duals, out)
+
+
+@row_step.register(Coupled)
+def _(loss, i, curvature, scores, duals, change, calm):
+    each, _, pull, _ = loss
+    share = share_of(each, i, scores, duals)
+    if share <= calm:
+        return share, False, 0.0
+    part, zero, moved = each.labels, lanes.zeros_like(scores.lanes), True
+    for b in range(pull.lanes.shape[1]):
+        lanes.store(pull.lanes, 0, b, zero)
+        lanes.store(change.lanes, 0, b, lanes.load(duals.lanes, i, b))
+    sweeps = 0
+    while moved and sweeps < SWEEPS:
+        moved = sweep(loss, i, curvature, scores, duals)
+        sweeps += 1
+    gain, blocks = zero, part.signs.lanes.shape[1]
+    for byte in range(part.present.shape[1]):
+        for p in range(blocks):
+            b = byte * blocks + p
+            sign, cap, margin = asked(part, i, byte, p)
+            new, before = lanes.load(duals.lanes, i, b), lanes.load(change.lanes, 0, b)
+            lanes.store(change.lanes, 0, b, lanes.subtract(new, before))
+            a, was = lanes.multiply(sign, new), lanes.multiply(sign, before)
+            gain = lanes.add(gain, lanes.multiply(margin, lanes.subtract(a, was)))
+            gain = lanes.subtract(gain, lanes.subtract(lane_cost(each, a, cap), lane_cost(each, was, cap)))
+    return share, True, np.float64(lanes.total(gain))
+
+
+@jitable
+def sweep(loss, i, curvature, scores, duals):
+    """One exact step for each label in turn; returns whether any of them moved."""
+    each, R, pull, step = loss
+    part, moved = each.labels, False
+    blocks, width = part.signs.lanes.shape[1], part.signs.lanes.shape[2]
+    for byte in range(part.present.shape[1]):
+        for p in range(blocks):
+            b = byte * blocks + p
+            sign, cap, margin = asked(part, i, byte, p)
+            curvatures = curve(part, curvature, b)
+            for k in range(width):
+                held = lanes.load(duals.lanes, i, b)
+                score = lanes.fma(lanes.load(scores.lanes, 0, b), curvature, lanes.load(pull.lanes, 0, b))
+                slope = lanes.subtract(margin, lanes.multiply(sign, score))
+                new = lane_best(each, lanes.multiply(sign, held), slope, curvatures, cap)
+                move = lanes.subtract(lanes.multiply(sign, new), held)
+                if lanes.magnitude(move) == 0:
+                    break
+                lanes.store(step.lanes, 0, 0, move)
+                t, j = step.flat[0, k], b * width + k
+                if t != 0:
+                    moved = True
+                    duals.flat[i, j] += t
+                    for c in range(pull.lanes.shape[1]):
+                        lanes.store(pull.lanes, 0, c, lanes.fma(lanes.load(pull.lanes, 0, c), t, lanes.load(R.lanes, j, c)))
+    return moved

@@ -1,0 +1,494 @@
+"""Ascent on the dual of a kernel multi-label problem: SMO on the samples that matter, label by label, with delayed gradients.
+
+A round (after Hariharan et al. 2012) takes the labels in batches that the prior does not couple; with R = I that is all of them
+at once. For each label the samples that can gain or that lie inside their box are collected, what the kernel matrix has
+between them is copied row by row as needed, scaled to a unit diagonal, and sequential minimal optimisation runs on the copy:
+
+    j = the sample whose own step gains most, by second order and within its box
+    j and i, the sample that moved before, go to the best point of their plane within their boxes (j alone if i is at a bound)
+
+Then the scores of all samples and labels are brought up to date with the duals in one matrix product. The copy and the gradient
+in it are float32: a round only proposes new duals. Duals, scores and certificates are float64, so rounding in one round is put
+right by the next. Rows of the kernel matrix are computed when a sample first matters in any label, and are shared by all labels.
+"""
+
+from collections.abc import Callable
+from functools import cached_property
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import lanes
+from ..jit import generic, jitable, kernel
+from ..kernel_problem import KernelMultilabelProblem, Point
+from ..kernels import BLOCK, Rows, indefinite
+from ..losses.base import reward, value
+from ..losses.hinge import Hinge
+from ..losses.squared_hinge import SquaredHinge
+from ..result import TINY
+from ..threads import in_threads
+from .ascent import Options
+from .loop import Run
+from .dual_coordinate import begin
+
+COPY = 0.125  # part of the memory that copies may take
+FIRST, GROWTH = 0.25, 4  # part of the samples in the first round, and how much more of them each time
+REST = 0.02, 0.5  # the least and the most that a round may leave of the gap of a copy
+SLACK = 0.08  # slopes so small may change their sign within a round: these samples take part, if their rows are here
+FAR, SOON, NEAR = 0, 1, 2
+GOAL = 0.3  # a label is done when its gap is below this part of its share of the target
+PATIENCE = 30  # steps a sample of a copy at the most
+LOOK = 64  # steps between two looks at the gap of a copy
+HUGE = 1e30  # stands for infinity where a product with zero must be zero
+FLAT = 1e-3  # the smallest curvature of a pair
+ROUNDING = 1e-12  # part of the first gain in a copy that float32 cannot tell from nothing
+MARGIN = 16  # entries by which a row of a copy may be longer than asked for
+GROUP = 2  # vectors whose best entry is searched one by one
+
+
+@generic
+def bounds(loss, k):
+    """The lowest and the highest signed dual."""
+
+
+@generic
+def softness(loss, k):
+    """What the loss itself adds to the curvature."""
+
+
+@bounds.register(Hinge)
+def _(loss, k):
+    return min(loss.sign[k] * loss.cap[k], 0.0), max(loss.sign[k] * loss.cap[k], 0.0)
+
+
+@softness.register(Hinge)
+def _(loss, k):
+    return 0.0
+
+
+@bounds.register(SquaredHinge)
+def _(loss, k):
+    far = HUGE if loss.cap[k] > 0.0 else 0.0
+    return min(loss.sign[k] * far, 0.0), max(loss.sign[k] * far, 0.0)
+
+
+@softness.register(SquaredHinge)
+def _(loss, k):
+    return 0.5 / loss.cap[k] if loss.cap[k] > 0.0 else 0.0
+
+
+@kernel
+def survey(loss, label, duals, scores, curvature, near, gains, slack):
+    """The gap of one label. gains: of a step of each dual alone; near: NEAR where it can gain or go along inside its
+    box, SOON where it may do so before long."""
+    n = curvature.size
+    gap = 0.0
+    for i in range(n):
+        k = label * n + i
+        b, s = duals[label, i], scores[label, i]
+        low, high = bounds(loss, k)
+        soft = softness(loss, k)
+        slope = loss.sign[k] * loss.margin[k] - s - soft * b
+        h = curvature[i] + soft
+        if h > 0.0:
+            d = min(max(slope / h, low - b), high - b)
+        else:
+            d = high - b if slope > 0.0 else low - b if slope < 0.0 else 0.0
+        gains[i] = d * (slope - 0.5 * d * h)
+        gap += value(loss, k, s) - reward(loss, k, b) + b * s
+        near[i] = FAR
+        if h > 0.0 and (gains[i] > 0.0 or low < b < high):
+            near[i] = NEAR
+        elif h > 0.0 and low < high and abs(slope) < slack:
+            near[i] = SOON
+    return gap
+
+
+@kernel
+def settle(loss, label, duals, scores, curvature, change):
+    """Duals that move no score of their own sit at the bound that their slope points to; differences go into `change`."""
+    n = curvature.size
+    for i in range(n):
+        k = label * n + i
+        if curvature[i] + softness(loss, k) <= 0.0:
+            low, high = bounds(loss, k)
+            slope = loss.sign[k] * loss.margin[k] - scores[label, i]
+            new = high if slope > 0.0 else low if slope < 0.0 else duals[label, i]
+            change[i], duals[label, i] = new - duals[label, i], new
+
+
+class Part(NamedTuple):
+    """A label's problem on some samples in float32, scaled so that every curvature is one. Lane arrays but for the last two.
+
+    slope: of the dual value; low, high: how far each dual may go yet; weight: of slope^2 in the gap of a squared loss;
+    moved: by how much each dual has moved; ready: whether its row of the matrix is there
+    """
+
+    matrix: np.ndarray
+    slope: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    weight: np.ndarray
+    moved: np.ndarray
+    ready: np.ndarray
+
+
+@kernel
+def copy_part(loss, label, duals, scores, curvature, near, part, scale):
+    """Fill all of the part but its matrix, for the samples `near`."""
+    n = curvature.size
+    slope, low, high, weight = (
+        part.slope[0].reshape(-1),
+        part.low[0].reshape(-1),
+        part.high[0].reshape(-1),
+        part.weight[0].reshape(-1),
+    )
+    for p in range(slope.size):
+        slope[p], low[p], high[p], weight[p] = 0.0, 0.0, 0.0, 0.0
+    for p in range(near.size):
+        i = np.int64(near[p])
+        k = label * n + i
+        lowest, highest = bounds(loss, k)
+        soft = softness(loss, k)
+        root = np.sqrt(curvature[i] + soft)
+        b = duals[label, i]
+        scale[p] = 1.0 / root
+        slope[p] = (loss.sign[k] * loss.margin[k] - scores[label, i] - soft * b) / root
+        low[p] = max((lowest - b) * root, -HUGE)
+        high[p] = min((highest - b) * root, HUGE)
+        weight[p] = loss.cap[k] * (curvature[i] + soft) if soft > 0.0 else HUGE
+
+
+class Source(NamedTuple):
+    """Where the matrix of a part comes from: factor (table[places] + constant) between `near`, scaled on both sides."""
+
+    table: np.ndarray
+    places: np.ndarray
+    near: np.ndarray
+    scale: np.ndarray
+    factor: float
+    constant: float
+
+
+@jitable
+def copy_row(source, p, out):
+    """Row p of the matrix of a part: copied when the sample first moves, as many never do."""
+    row, left = np.uint64(source.places[p]), source.factor * source.scale[p]
+    for q in range(source.near.size):
+        out[p, q] = (source.table[row, source.near[q]] + source.constant) * left * source.scale[q]
+    for q in range(source.near.size, out.shape[1]):
+        out[p, q] = 0.0
+    out[p, p] = 1.0
+
+
+@jitable
+def part_gap(slope, low, high, weight):
+    total = 0.0
+    for p in range(slope.size):
+        g = slope[p]
+        total += max(g * low[p], min(g * high[p], weight[p] * g * g))
+    return total
+
+
+@jitable
+def sweep_vector(part, i, s, j, t, b):
+    """slope -= s K_i + t K_j in one vector; returns the gains that steps alone would bring."""
+    g = lanes.fma(lanes.load(part.slope, 0, b), -t, lanes.load(part.matrix, j, b))
+    g = lanes.fma(g, -s, lanes.load(part.matrix, i, b))
+    lanes.store(part.slope, 0, b, g)
+    d = lanes.clamp(g, lanes.load(part.low, 0, b), lanes.load(part.high, 0, b))
+    return lanes.multiply(d, lanes.fma(g, -0.5, d))
+
+
+@jitable
+def sweep(part, i, s, j, t):
+    """slope -= s K_i + t K_j; returns the best gain and the group of vectors it was found in. Two at a time: they overlap."""
+    i, j, two = np.uint64(i), np.uint64(j), np.uint64(GROUP)
+    s, t = part.slope.dtype.type(s), part.slope.dtype.type(t)
+    best, found = part.slope.dtype.type(0), np.uint64(0)
+    for group in range(np.uint64(part.slope.shape[1]) // two):
+        b = group * two
+        top = lanes.maximum(sweep_vector(part, i, s, j, t, b), sweep_vector(part, i, s, j, t, b + np.uint64(1)))
+        gain = lanes.largest(top)
+        if gain > best:
+            best, found = gain, b
+    return best, found
+
+
+@kernel
+def optimise(part, source, rest, steps):
+    """SMO on a copy until its gap is this part of what it was; returns the number of steps."""
+    count = source.near.size
+    for p in range(count):
+        part.moved[p], part.ready[p] = 0.0, False
+    copy_row(source, 0, part.matrix.reshape(part.matrix.shape[0], -1))
+    part.ready[0] = True
+    slope, low, high, weight = (
+        part.slope[0].reshape(-1),
+        part.low[0].reshape(-1),
+        part.high[0].reshape(-1),
+        part.weight[0].reshape(-1),
+    )
+    matrix = part.matrix.reshape(part.matrix.shape[0], -1)
+    width = GROUP * part.slope.shape[2]
+    i, j, s, t, free = 0, 0, 0.0, 0.0, False
+    first, target = -1.0, rest * part_gap(slope, low, high, weight)
+    for step in range(steps):
+        best, found = sweep(part, i, s, j, t)
+        if step % LOOK == LOOK - 1 and part_gap(slope, low, high, weight) <= target:
+            return step
+        if first < 0.0:
+            first = best
+        if best <= ROUNDING * first:
+            return step
+        i, top, start = j, -1.0, np.int64(found) * part.slope.shape[2]
+        for p in range(start, min(start + width, count)):
+            d = min(max(slope[p], low[p]), high[p])
+            gain = d * (slope[p] - 0.5 * d)
+            if gain > top:
+                top, j = gain, p
+        if not part.ready[j]:
+            copy_row(source, j, matrix)
+            part.ready[j] = True
+        s, t = pair(slope[i], slope[j], matrix[i, j], (low[i], high[i]), (low[j], high[j]), free and i != j)
+        part.moved[i] += s
+        part.moved[j] += t
+        low[i], high[i] = low[i] - s, high[i] - s
+        low[j], high[j] = low[j] - t, high[j] - t
+        free = low[j] < 0.0 < high[j]
+    return steps
+
+
+@jitable
+def pair(gi, gj, k, box_i, box_j, both):
+    """The best moves of two duals with unit curvatures and the off-diagonal k; of the second alone unless `both`."""
+    alone = min(max(gj, box_j[0]), box_j[1])
+    if both:
+        t = min(max((gj - k * gi) / max(1.0 - k * k, FLAT), box_j[0]), box_j[1])
+        s = min(max(gi - k * t, box_i[0]), box_i[1])
+        t = min(max(gj - k * s, box_j[0]), box_j[1])
+        if s * gi + t * gj - 0.5 * (s * s + t * t) - k * s * t >= alone * (gj - 0.5 * alone):
+            return s, t
+    return 0.0, alone
+
+
+@kernel
+def put_back(loss, label, duals, part, near, scales, change):
+    """Move the duals, exactly onto their bounds where the copy is there; change[near] holds the differences."""
+    n = duals.shape[1]
+    low, high = part.low[0].reshape(-1), part.high[0].reshape(-1)
+    for p in range(near.size):
+        i = near[p]
+        lowest, highest = bounds(loss, label * n + i)
+        b = duals[label, i]
+        if part.moved[p] == 0.0:
+            continue
+        if low[p] == 0.0:
+            new = lowest
+        elif high[p] == 0.0:
+            new = highest
+        else:
+            new = min(max(b + part.moved[p] * scales[p], lowest), highest)
+        change[i] = new - b
+        duals[label, i] = new
+
+
+class Desk:
+    """Where the copy of one label lies; used again and again."""
+
+    def __init__(self, most: int):
+        self.width = GROUP * lanes.width(np.float32)
+        padded = -(-most // self.width) * self.width
+        self.matrix = lanes.aligned((most * padded,), np.float32)
+        self.vectors = lanes.aligned((4, padded), np.float32)
+        self.moved, self.ready = np.zeros(most), np.zeros(most, bool)
+
+    def part(self, size: int) -> Part:
+        """Room for this many samples."""
+        padded = -(-size // self.width) * self.width
+        shape = -1, padded // lanes.width(np.float32), lanes.width(np.float32)
+        vectors = [row[:padded].reshape(shape) for row in self.vectors]
+        slope, low, high, weight = vectors
+        matrix = self.matrix[: size * padded].reshape(shape)
+        return Part(matrix, slope, low, high, weight, self.moved[:size], self.ready[:size])
+
+
+def batches(correlation: np.ndarray) -> list[np.ndarray]:
+    """The labels in groups within which none is coupled to another: each in the first group that takes it."""
+    groups: list[list[int]] = []
+    for label in range(correlation.shape[0]):
+        for group in groups:
+            if not np.any(correlation[label, group]):
+                group.append(label)
+                break
+        else:
+            groups.append([label])
+    return [np.array(group) for group in groups]
+
+
+class KernelAscent(Run):
+    """A run on one kernel problem: its duals, its scores and the rows in memory."""
+
+    n_jobs = 1
+
+    def __init__(self, problem: KernelMultilabelProblem, duals: np.ndarray | None, options: Options):
+        self.problem, self.options = problem, options
+        self.hint: Any = None  # weights of an earlier run are those of its duals: nothing to offer beside them
+        self.warm = duals is not None
+        self.passes = self.visits = self.steps = 0
+        n, labels = problem.n_examples, problem.n_labels
+        self.rows = Rows(problem.gram, int((1.0 - COPY) * problem.room))
+        self.batches = batches(problem.correlation)
+        diagonal = problem.gram.diagonal() + problem.bias**2
+        self.curvature = np.maximum(np.diag(problem.correlation)[:, None] * diagonal, 0.0)
+        self.flat = np.any(self.curvature <= 0.0, axis=1)
+        self.near, self.gains = np.zeros((labels, n), np.uint8), np.zeros((labels, n))
+        self.order = np.random.default_rng(options.seed).permutation(n)  # who comes first among equals
+        self.duals = np.zeros((labels, n)) if duals is None else np.array(duals.T, order="C")
+        self.scores = np.zeros((labels, n))
+        self.dual = 0.0
+        self.allowed = max(4 * BLOCK, int(FIRST * n))
+        if duals is not None:
+            self.add(np.arange(labels), self.duals)
+        self.look()
+
+    @cached_property
+    def desks(self) -> "SimpleQueue[Desk]":
+        """One for each thread."""
+        found: SimpleQueue[Desk] = SimpleQueue()
+        for _ in range(self.n_jobs):
+            found.put(Desk(self.most))
+        return found
+
+    @cached_property
+    def most(self) -> int:
+        """The number of samples that a copy can hold."""
+        return max(1, min(self.problem.n_examples, int(np.sqrt(COPY * self.problem.room / 4 / self.n_jobs)) - MARGIN))
+
+    def survey(self, label: int) -> float:
+        row = self.curvature[label], self.near[label], self.gains[label]
+        return survey(self.problem.loss, label, self.duals, self.scores, *row, SLACK if self.passes else 0.0)
+
+    @property
+    def rest(self) -> np.ndarray:
+        """What a round should leave of the gap of each label, as a part of it; one where the label is done."""
+        goal = GOAL * self.options.tol * abs(self.dual) / self.problem.n_labels
+        wanted = goal / np.maximum(self.gaps, TINY)
+        return np.where(wanted >= 1.0, 1.0, np.clip(wanted, *REST))
+
+    def look(self) -> None:
+        """Gaps and gains of all labels."""
+        self.gaps = np.array([self.survey(label) for label in range(self.problem.n_labels)])
+        self.stale = False
+
+    def advance(self, stop: Callable[[], bool]) -> float:
+        """One round; returns the gap."""
+        for batch in self.batches:
+            if stop():
+                break
+            self.improve(batch)
+        self.allowed *= GROWTH
+        self.passes += 1
+        self.visits += self.problem.n_examples
+        self.look()
+        self.dual = self.problem.dual(Point(self.duals, self.scores))
+        return float(self.gaps.sum())
+
+    def improve(self, batch: np.ndarray) -> None:
+        """Better duals for these labels, then scores to match."""
+        if self.stale:
+            for label in batch:
+                self.gaps[label] = self.survey(label)
+        self.stale = True
+        chosen = self.choose(batch)
+        places = self.rows.need(np.flatnonzero(chosen))
+        at = np.zeros(chosen.size, np.int64)
+        at[chosen] = places
+        change = np.zeros((batch.size, chosen.size))
+
+        def work(k: int) -> int:
+            return self.climb(batch[k], chosen, at, self.rest[batch[k]], change[k])
+
+        self.steps += sum(in_threads(work, range(batch.size), self.n_jobs))
+        self.add(batch, change)
+
+    def choose(self, batch: np.ndarray) -> np.ndarray:
+        """Whose rows to work on: all that are near in some label, as far as memory and the round allow.
+
+        Where not all can be, half of them are new: those that gain most; the rest answer them."""
+        batch = batch[self.rest[batch] < 1.0]
+        held = self.rows.held()
+        near = np.any(self.near[batch] == NEAR, axis=0) | (np.any(self.near[batch] == SOON, axis=0) & held)
+        limit = min(self.rows.capacity, self.allowed)
+        if np.count_nonzero(near) <= limit:
+            return near
+        gain = self.gains[batch].sum(axis=0)
+        chosen = np.zeros(near.size, bool)
+        ranked = self.order[np.argsort(-gain[self.order], kind="stable")]
+        ranked = ranked[near[ranked]]
+        held = held[ranked]
+        fresh = ranked[~held][: limit if not held.any() else max(1, limit // 2)]
+        chosen[fresh] = True
+        chosen[ranked[held][: limit - fresh.size]] = True
+        return chosen
+
+    def climb(self, label: int, chosen: np.ndarray, at: np.ndarray, rest: float, change: np.ndarray) -> int:
+        """SMO for one label on its samples among the chosen."""
+        problem, curvature = self.problem, self.curvature[label]
+        if self.flat[label]:
+            settle(problem.loss, label, self.duals, self.scores, curvature, change)
+        near = np.flatnonzero((self.near[label] != FAR) & chosen) if rest < 1.0 else np.empty(0, np.int64)
+        if near.size > self.most:
+            near = np.sort(near[np.argsort(-self.gains[label, near], kind="stable")[: self.most]])
+        if near.size == 0:
+            return 0
+        desk = self.desks.get()
+        part, scale = desk.part(near.size), np.empty(near.size)
+        copy_part(problem.loss, label, self.duals, self.scores, curvature, near, part, scale)
+        factor = float(problem.correlation[label, label])
+        source = Source(self.rows.table, at[near], near.view(np.uint64), scale, factor, problem.bias**2)
+        steps = optimise(part, source, rest, PATIENCE * near.size)
+        put_back(problem.loss, label, self.duals, part, near, scale, change)
+        self.desks.put(desk)
+        return steps
+
+    def add(self, batch: np.ndarray, change: np.ndarray) -> None:
+        """Scores of all labels after the duals of a batch have changed."""
+        change = change * np.any(self.problem.correlation[:, batch], axis=0)[:, None]
+        moved = np.flatnonzero(change.any(axis=0))
+        total = self.rows.product(change, moved) + self.problem.bias**2 * change.sum(axis=1)[:, None]
+        self.scores += self.problem.correlation[:, batch] @ total
+
+    def doubt(self) -> str | None:
+        """Why the dual value may be no lower bound: the kernel is not positive semidefinite."""
+        if self.problem.gram.definite or indefinite(self.rows) == 0.0:
+            return None
+        return "The kernel matrix is not positive semidefinite, so the dual value is no lower bound and the gap proves nothing."
+
+    def accelerate(self) -> None:
+        """Nothing to do between rounds."""
+
+    def wake(self) -> None:
+        """Nobody rests."""
+
+    def refine(self) -> None:
+        """Scores are float64 as it is."""
+
+    def synchronise(self) -> float:
+        self.dual = self.problem.dual(Point(self.duals, self.scores))
+        return self.dual
+
+    def candidates(self) -> list[Point]:
+        return [Point(self.duals.copy(), self.scores.copy())]
+
+    def primal(self, point: Point, n_jobs: int) -> float:
+        return self.problem.primal(point, n_jobs)
+
+    def exact_duals(self) -> np.ndarray:
+        return self.duals.T.copy()
+
+
+@begin.register
+def _(problem: KernelMultilabelProblem, duals, tol, seed, dtype, momentum, average):
+    return KernelAscent(problem, duals, Options(tol, seed, np.float64, False, False))

@@ -1,0 +1,581 @@
+"""Multi-label models: optimum, certificate, priors on labels, forms of Y, scikit-learn's conventions, zero-shot."""
+
+import pickle
+import threading
+import warnings
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.datasets import make_multilabel_classification
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import maxmargin as mm
+from maxmargin import multilabel_problem
+from maxmargin.data.labels import checked_labels
+
+
+def data(n=30, d=4, labels=3, seed=0, sparse=False):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    if sparse:
+        X *= rng.random((n, d)) < 0.5
+    Y = (X @ rng.standard_normal((d, labels)) + rng.standard_normal((n, labels)) > 0.3).astype(np.int64)
+    return X, Y
+
+
+def correlated(labels, seed=0, ridge=0.1):
+    """A prior with negative entries."""
+    A = np.random.default_rng(seed).standard_normal((labels, labels))
+    R = A @ A.T / labels
+    assert R.min() < 0
+    return R + ridge * np.eye(labels)
+
+
+def root(R):
+    values, vectors = np.linalg.eigh(R)
+    keep = values > 1e-9
+    return vectors[:, keep] * np.sqrt(values[keep])
+
+
+class Formula:
+    """The problem written down again: c_il, margins and signs as full matrices."""
+
+    def __init__(self, X, Y, C=1.0, R=None, weight=1.0, label_weight=1.0, margin=1.0, squared=False, scaling=1.0):
+        X = X.toarray() if sp.issparse(X) else np.asarray(X, float)
+        self.X = np.hstack([X, np.full((len(X), 1), scaling)])
+        self.scaling, self.power = scaling, 2 if squared else 1
+        Y = np.asarray(Y, float)
+        self.y = np.where(Y == 1, 1.0, -1.0)
+        self.R = np.eye(Y.shape[1]) if R is None else R
+        self.c = np.broadcast_to(np.atleast_1d(weight)[:, None], Y.shape) * label_weight * C * ~np.isnan(Y)
+        self.margin = np.broadcast_to(margin, Y.shape)
+
+    def optimum(self):
+        F = root(self.R)
+        U = cp.Variable((self.X.shape[1], F.shape[1]))
+        violation = cp.pos(self.margin - cp.multiply(self.y, self.X @ U @ F.T))
+        loss = cp.square(violation) if self.power == 2 else violation
+        problem = cp.Problem(cp.Minimize(0.5 * cp.sum_squares(U) + cp.sum(cp.multiply(self.c, loss))))
+        return problem.solve(solver="CLARABEL", tol_gap_abs=1e-10, tol_gap_rel=1e-10)
+
+    def weights(self, model):
+        bias = model.intercept_ / self.scaling if self.scaling else np.zeros(len(model.coef_))
+        return np.vstack([model.coef_.T, bias])
+
+    def primal(self, model):
+        Z = self.weights(model)
+        inverse = np.linalg.pinv(self.R, rcond=1e-12)
+        loss = np.maximum(0.0, self.margin - self.y * (self.X @ Z)) ** self.power
+        return 0.5 * np.sum((Z @ inverse) * Z) + np.sum(self.c * loss)
+
+    def dual(self, model):
+        b = model.dual_coef_.toarray() if sp.issparse(model.dual_coef_) else model.dual_coef_
+        a, V = b * self.y, self.X.T @ b
+        assert a.min() >= 0.0 and np.all(a[self.c == 0.0] == 0.0)
+        if self.power == 1:
+            assert np.all(a <= self.c * (1 + 1e-12))
+            cost = 0.0
+        else:
+            cost = np.sum(a[self.c > 0] ** 2 / (4.0 * self.c[self.c > 0]))
+        np.testing.assert_allclose(self.weights(model), V @ self.R, rtol=1e-8, atol=1e-9 * np.abs(V).max())
+        return np.sum(self.margin * a) - cost - 0.5 * np.sum((V @ self.R) * V)
+
+
+def some_missing(Y, seed=3):
+    Y = Y.astype(float)
+    Y[np.random.default_rng(seed).random(Y.shape) < 0.2] = np.nan
+    return Y
+
+
+def kinds():
+    X, Y = data()
+    n, L = Y.shape
+    singular = np.array([[1.0, -1.0, 0.5], [-1.0, 1.0, -0.5], [0.5, -0.5, 0.25]])
+    weight = np.random.default_rng(1).uniform(0, 2, n)
+    uneven = np.array([0.5, 2.0, 1.0])
+    pairs = np.array([[1.0, 3.0], [0.5, 1.0], [1.0, 1.0]])
+    yield "identity", X, Y, {}, {}
+    yield "dense R", X, Y, {"label_prior": correlated(L)}, {"R": correlated(L)}
+    yield "negative", X, Y, {"label_prior": np.eye(L) * 1.5 - 0.5}, {"R": np.eye(L) * 1.5 - 0.5}
+    yield "singular", X, Y, {"label_prior": singular}, {"R": singular}
+    yield "zero row", X, Y, {"label_prior": np.diag([1.0, 0.0, 2.0])}, {"R": np.diag([1.0, 0.0, 2.0])}
+    yield "missing", X, some_missing(Y), {"label_prior": correlated(L)}, {"R": correlated(L)}
+    yield "missing, identity", X, some_missing(Y), {}, {}
+    yield "weights", X, Y, {"sample_weight": weight, "label_weight": uneven}, {"weight": weight, "label_weight": uneven}
+    pair = np.where(Y == 1, pairs[:, 1], pairs[:, 0])
+    yield "pairs of weights", X, Y, {"label_weight": pairs}, {"label_weight": pair}
+    yield "costs", X, Y, {"cost": pairs, "label_prior": correlated(L)}, {"margin": pair, "R": correlated(L)}
+    yield "no intercept", X, Y, {"fit_intercept": False, "label_prior": correlated(L)}, {"scaling": 0.0, "R": correlated(L)}
+    yield "scaled intercept", X, Y, {"intercept_scaling": 3.0}, {"scaling": 3.0}
+    yield "all absent, all present", X, np.column_stack([Y[:, 0], np.zeros(n), np.ones(n)]), {}, {}
+    yield "zero rows", np.where(np.arange(n)[:, None] % 5 == 0, 0.0, X), Y, {"fit_intercept": False}, {"scaling": 0.0}
+    X, Y = data(20, 3, 19, seed=2)
+    yield "two groups", X, Y, {}, {}
+    R = sp.block_diag([correlated(9, 1), np.eye(1), correlated(9, 2)]).toarray()
+    yield "components", X, Y, {"label_prior": R}, {"R": R}
+
+
+KINDS = {name: rest for name, *rest in kinds()}
+
+
+@pytest.mark.parametrize("squared", [False, True], ids=["hinge", "squared"])
+@pytest.mark.parametrize("name", KINDS)
+def test_optimum_and_certificate(name, squared):
+    X, Y, given, formula = KINDS[name]
+    given = dict(given)
+    weight = given.pop("sample_weight", None)
+    reference = Formula(X, Y, C=0.7, squared=squared, **formula)
+    loss = "squared_hinge" if squared else "hinge"
+    model = mm.MultilabelSVMClassifier(0.7, loss=loss, tol=1e-6, keep_duals=True, random_state=0, **given)
+    model.fit(X, Y, sample_weight=weight)
+    found, best = model.certificate_, reference.optimum()
+    assert found.converged and found.dual <= found.primal
+    assert found.dual <= best * (1 + 1e-7) and best * (1 - 1e-7) <= found.primal
+    assert found.primal == pytest.approx(best, rel=2e-6)
+    assert reference.dual(model) == pytest.approx(found.dual, rel=1e-9)
+    assert reference.primal(model) == pytest.approx(found.primal, rel=1e-9)
+    averaged = clone(model).set_params(keep_duals=False, tol=1e-4).fit(X, Y, sample_weight=weight)
+    assert averaged.certificate_.converged and not hasattr(averaged, "dual_coef_")
+    assert reference.primal(averaged) == pytest.approx(averaged.certificate_.primal, rel=1e-7)
+
+
+@pytest.mark.parametrize("R", [None, correlated(3)], ids=["identity", "dense"])
+@pytest.mark.parametrize("form", ["dense", "csr", "float32", "csr float32", "fortran"])
+def test_forms_of_features_give_the_same_optimum(form, R):
+    X, Y = data(sparse=True)
+    best = Formula(X.astype(np.float32) if "float32" in form else X, Y, R=R).optimum()
+    given = np.asfortranarray(X) if form == "fortran" else sp.csr_array(X) if "csr" in form else X
+    given = given.astype(np.float32) if "float32" in form else given
+    model = mm.MultilabelSVMClassifier(label_prior=R, tol=1e-5, random_state=0).fit(given, Y)
+    assert model.certificate_.converged
+    assert model.certificate_.primal == pytest.approx(best, rel=2e-5)
+    assert model.decision_function(given).dtype == given.dtype
+
+
+@pytest.mark.parametrize("R", [None, correlated(3)], ids=["identity", "dense"])
+def test_forms_of_labels_give_the_same_model(R):
+    X, Y = data()
+    model = mm.MultilabelSVMClassifier(label_prior=R, random_state=0)
+    expected = model.fit(X, Y)
+    for form in (Y.astype(bool), Y.astype(float), sp.csr_array(Y), sp.csc_matrix(Y), sp.coo_array(Y), Y.tolist()):
+        other = clone(model).fit(X, form)
+        np.testing.assert_array_equal(other.coef_, expected.coef_)
+        predicted = other.predict(X)
+        assert sp.issparse(predicted) == sp.issparse(form)
+        if sp.issparse(form):
+            assert predicted.format == "csr"
+            predicted = predicted.toarray()
+        assert predicted.dtype == np.asarray(form).dtype if not sp.issparse(form) else form.dtype
+        np.testing.assert_array_equal(predicted, expected.predict(X))
+    np.testing.assert_array_equal(expected.predict(X), expected.decision_function(X) > 0)
+
+
+def test_ways_to_say_that_labels_are_missing():
+    X, Y = data()
+    given = some_missing(Y)
+    hidden = np.isnan(given)
+    model = mm.MultilabelSVMClassifier(label_prior=correlated(3), random_state=0)
+    expected = clone(model).fit(X, given).coef_
+    wrong = np.where(hidden, 7, Y)  # what is not known is not looked at
+    for label, mask in (
+        (wrong, hidden),
+        (sp.csr_array(wrong), hidden),
+        (sp.csr_array(Y), sp.csr_array(hidden)),
+        (np.ma.masked_array(wrong, hidden), None),
+        (np.ma.masked_array(wrong, hidden & (np.arange(3) == 0)), hidden),
+    ):
+        np.testing.assert_array_equal(clone(model).fit(X, label, mask=mask).coef_, expected)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 12), st.integers(1, 3), st.integers(1, 10), st.integers(0, 10**6), st.booleans(), st.booleans())
+def test_dual_never_exceeds_primal(n, d, labels, seed, coupled, squared):
+    rng = np.random.default_rng(seed)
+    X, Y = rng.standard_normal((n, d)) * 10.0 ** rng.integers(-2, 3), (rng.random((n, labels)) < 0.4).astype(float)
+    Y[rng.random(Y.shape) < 0.1] = np.nan
+    A = rng.standard_normal((labels, max(1, labels // 2)))
+    model = mm.MultilabelSVMClassifier(
+        float(10.0 ** rng.uniform(-2, 2)),
+        label_prior=A @ A.T if coupled else None,
+        loss="squared_hinge" if squared else "hinge",
+        max_iter=3,
+        random_state=0,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X, Y)
+    assert all(record.primal >= record.dual - 1e-9 * abs(record.primal) for record in model.history_)
+    assert model.certificate_.gap >= -1e-9 * abs(model.certificate_.primal)
+
+
+@pytest.mark.parametrize("R", [None, correlated(3)], ids=["identity", "dense"])
+def test_integer_weights_are_repetitions(R):
+    X, Y = data()
+    times = np.random.default_rng(0).integers(0, 4, len(X))
+    model = mm.MultilabelSVMClassifier(label_prior=R, tol=1e-9, random_state=0)
+    weighted = clone(model).fit(X, Y, sample_weight=times)
+    repeated = clone(model).fit(np.repeat(X, times, axis=0), np.repeat(Y, times, axis=0))
+    assert weighted.certificate_.primal == pytest.approx(repeated.certificate_.primal, rel=1e-8)
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, atol=1e-3)
+
+
+def test_balanced_labels_have_the_same_mass():
+    X, Y = data()
+    share = Y.mean(axis=0)
+    pairs = np.column_stack([0.5 / (1.0 - share), 0.5 / share])
+    balanced = mm.MultilabelSVMClassifier(label_weight="balanced", random_state=0).fit(X, Y)
+    np.testing.assert_allclose(balanced.coef_, mm.MultilabelSVMClassifier(label_weight=pairs, random_state=0).fit(X, Y).coef_)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_identity_is_one_linear_svc_a_label(loss):
+    X, Y = make_multilabel_classification(300, 12, n_classes=18, random_state=0)
+    X = StandardScaler().fit_transform(X)
+    model = mm.MultilabelSVMClassifier(0.1, loss=loss, tol=1e-7, random_state=0).fit(X, Y)
+    identity = mm.MultilabelSVMClassifier(0.1, loss=loss, tol=1e-7, label_prior=np.eye(18), random_state=0).fit(X, Y)
+    np.testing.assert_array_equal(identity.coef_, model.coef_)
+    for label in range(Y.shape[1]):
+        peer = LinearSVC(C=0.1, loss=loss, dual=True, tol=1e-8, max_iter=100_000, random_state=0).fit(X, Y[:, label])
+        np.testing.assert_allclose(model.coef_[label], peer.coef_[0], atol=1e-3)
+        np.testing.assert_allclose(model.intercept_[label], peer.intercept_[0], atol=5e-3)
+
+
+def test_labels_that_no_prior_connects_are_learned_in_groups():
+    X, Y = data(40, 5, 50, seed=5)
+    R = sp.block_diag([correlated(20, 1), *[np.eye(1)] * 27, correlated(3, 2)]).toarray()
+    problem = mm.MultilabelSVMClassifier(label_prior=R)._problem(X, checked_labels(Y), np.ones(len(X)))
+    groups = problem.groups
+    assert sorted(np.concatenate(groups).tolist()) == list(range(50))
+    assert max(len(group) for group in groups) == 20
+    for group in groups:
+        outside = np.setdiff1d(np.arange(50), group)
+        assert not np.any(R[np.ix_(group, outside)])
+    alone = [problem.group(group).R is None for group in groups]
+    assert any(alone) and not all(alone)
+
+
+def test_threads_change_nothing():
+    X, Y = data(60, 5, 50, seed=5)
+    one, two = (mm.MultilabelSVMClassifier(n_jobs=jobs, random_state=0).fit(X, Y) for jobs in (1, 2))
+    np.testing.assert_array_equal(one.coef_, two.coef_)
+    assert one.certificate_.primal == two.certificate_.primal
+
+
+@pytest.mark.parametrize("R", [None, correlated(3)], ids=["identity", "dense"])
+def test_warm_start_goes_on_from_the_old_duals(R):
+    X, Y = data()
+    model = mm.MultilabelSVMClassifier(label_prior=R, tol=1e-6, warm_start=True, random_state=0).fit(X, Y)
+    passes = model.n_iter_
+    model.fit(X, Y)
+    assert model.n_iter_ == 0 < passes and model.certificate_.converged
+    model.set_params(C=0.5).fit(X, Y)
+    assert model.certificate_.primal == pytest.approx(Formula(X, Y, 0.5, R).optimum(), rel=3e-6)
+    model.fit(X[:20], Y[:20])  # another number of samples: from zero
+    assert model.certificate_.converged
+
+
+@pytest.mark.parametrize("R", [None, correlated(3)], ids=["identity", "dense"])
+def test_path_is_certified_at_each_point(R):
+    X, Y = data()
+    Y = some_missing(Y)
+    Cs = [0.1, 1.0, 3.0]
+    mask, filled = np.isnan(Y), np.nan_to_num(Y)
+    for model, C in zip(mm.MultilabelSVMClassifier(label_prior=R, tol=1e-5).regularization_path(X, filled, Cs, mask=mask), Cs):
+        assert model.C == C and model.certificate_.converged
+        assert model.certificate_.primal == pytest.approx(Formula(X, Y, C, R).optimum(), rel=2e-5)
+    with pytest.raises(ValueError, match="Cs must be"):
+        mm.MultilabelSVMClassifier().regularization_path(X, filled, [0.0])
+
+
+def test_stopped_runs_have_a_model_and_a_true_certificate_for_every_label():
+    X, Y = data(80, 6, 40, seed=7)
+
+    class Stop:
+        def __init__(self, after):
+            self.after, self.count = after, 0
+
+        def setup(self, estimator, context): ...
+        def teardown(self, estimator, context): ...
+        def on_fit_task_begin(self, estimator, context): ...
+        def on_fit_task_end(self, estimator, context, **ignored):
+            self.count += 1
+            return self.count >= self.after
+
+    model = mm.MultilabelSVMClassifier(10.0, tol=1e-9, random_state=0).set_callbacks(Stop(2))
+    with pytest.warns(ConvergenceWarning, match="Of 40 labels 16 were begun"):
+        model.fit(X, Y)
+    assert not model.certificate_.converged and model.coef_.shape == (40, 6)
+    assert Formula(X, Y, 10.0).primal(model) == pytest.approx(model.certificate_.primal, rel=1e-9)
+    assert np.count_nonzero(np.any(model.coef_ != 0, axis=1)) == 16
+    with pytest.warns(ConvergenceWarning, match="max_iter=2"):
+        few = mm.MultilabelSVMClassifier(10.0, tol=1e-9, max_iter=2, random_state=0).fit(X, Y)
+    assert Formula(X, Y, 10.0).primal(few) == pytest.approx(few.certificate_.primal, rel=1e-9)
+    with pytest.warns(ConvergenceWarning, match="max_time=1e-09"):
+        none = mm.MultilabelSVMClassifier(10.0, max_time=1e-9).fit(X, Y)
+    assert none.certificate_.primal == pytest.approx(10.0 * Y.size) and none.certificate_.dual == 0.0
+
+
+def test_history_adds_the_groups_up():
+    X, Y = data(80, 6, 40, seed=7)
+    model = mm.MultilabelSVMClassifier(tol=1e-4, random_state=0).fit(X, Y)
+    history, certificate = model.history_, model.certificate_
+    assert len(history) >= 3 and history[-1].primal == certificate.primal and history[-1].dual == certificate.dual
+    assert all(record.gap >= 0.0 for record in history)
+    assert history[-1].iteration == model.n_iter_
+
+
+def test_sparse_labels_are_never_made_dense(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 4))
+    Y = sp.random_array((100, 50), density=0.05, format="csr", rng=rng)
+    Y.data[:] = 1.0
+    expected = mm.MultilabelSVMClassifier(random_state=0).fit(X, Y.toarray()).coef_
+
+    def refuse(*ignored, **more):
+        raise AssertionError("a sparse matrix was made dense")
+
+    for kind in (sp.csr_array, sp.csc_array, sp.coo_array, sp.csr_matrix, sp.csc_matrix):
+        for name in ("toarray", "todense"):
+            monkeypatch.setattr(kind, name, refuse, raising=False)
+    model = mm.MultilabelSVMClassifier(keep_duals=True, random_state=0).fit(X, Y)
+    assert sp.issparse(model.predict(X)) and sp.issparse(model.dual_coef_)
+    assert 0 < model.dual_coef_.nnz < Y.shape[0] * Y.shape[1]
+    averaged = mm.MultilabelSVMClassifier(random_state=0).fit(X, Y, mask=sp.csr_array(Y.shape, dtype=bool))
+    np.testing.assert_array_equal(averaged.coef_, expected)
+
+
+# ---- priors ------------------------------------------------------------------------------------------------
+
+
+def test_label_correlation_is_that_of_signs():
+    _, Y = data()
+    S = 2.0 * Y - 1.0
+    expected = S.T @ S / len(S)
+    for form in (Y, sp.csr_array(Y), Y.astype(bool)):
+        np.testing.assert_allclose(mm.label_correlation(form), expected, atol=1e-12)
+    np.testing.assert_allclose(mm.label_correlation(Y, ridge=0.3), expected + 0.3 * np.eye(3), atol=1e-12)
+    missing = some_missing(Y)
+    S = np.nan_to_num(2.0 * missing - 1.0)
+    known = np.sqrt(np.sum(S**2, axis=0))
+    R = mm.label_correlation(missing)
+    np.testing.assert_allclose(R, S.T @ S / known / known[:, None], atol=1e-12)
+    np.testing.assert_allclose(np.diag(R), 1.0)
+    assert np.linalg.eigvalsh(R).min() >= -1e-12
+    with pytest.raises(ValueError, match="ridge must be >= 0"):
+        mm.label_correlation(Y, ridge=-1.0)
+
+
+def test_prior_from_signatures():
+    signatures, p = np.array([[1, 0, 1], [0, 0, 1]]), [3.0, 1.0]
+    S = 2.0 * signatures - 1.0
+    expected = 0.75 * np.outer(S[0], S[0]) + 0.25 * np.outer(S[1], S[1])
+    np.testing.assert_allclose(mm.prior_from_signatures(signatures, p, ridge=0.0), expected)
+    np.testing.assert_allclose(mm.prior_from_signatures(S, p), expected + 0.1 * np.eye(3))
+    np.testing.assert_allclose(mm.prior_from_signatures(S / 2, ridge=0.0), S.T @ S / 8)
+    for wrong, message in (
+        (([[2.0, 0.0]],), "between -1 and 1; the largest is 2"),
+        (([1.0, 0.0],), "must have the shape"),
+        ((signatures, [1.0]), "class_probabilities has shape"),
+        ((signatures, [-1.0, 2.0]), "must be >= 0"),
+        ((signatures, [0.0, 0.0]), "at least one of them positive"),
+        (([[np.nan, 0.0]],), "must be finite"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            mm.prior_from_signatures(*wrong)
+
+
+def test_the_ridge_that_the_message_names_mends_the_prior():
+    X, Y = data()
+    R = np.array([[1.0, 2.0, 0.0], [2.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    with pytest.raises(ValueError, match=r"positive semidefinite; its smallest eigenvalue is -1\. Adding a ridge of 1\.01"):
+        mm.MultilabelSVMClassifier(label_prior=R).fit(X, Y)
+    assert mm.MultilabelSVMClassifier(label_prior=R + 1.01 * np.eye(3)).fit(X, Y).certificate_.converged
+
+
+# ---- bad input ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"label_prior": np.eye(2)}, r"label_prior has shape \(2, 2\); for the 3 labels"),
+        ({"label_prior": np.triu(np.ones((3, 3)))}, r"must be symmetric; entry \(0, 1\) is 1 and entry \(1, 0\) is 0"),
+        ({"label_prior": np.full((3, 3), np.nan)}, "label_prior must be finite"),
+        ({"label_prior": -np.eye(3)}, "positive semidefinite"),
+        ({"label_weight": [1.0, 2.0]}, r"label_weight has shape \(2,\)"),
+        ({"label_weight": [1.0, -2.0, 1.0]}, "numbers >= 0; its smallest is -2"),
+        ({"label_weight": [0.0, 0.0, 0.0]}, "zero for every label"),
+        ({"cost": [1.0]}, "cost has shape"),
+        ({"cost": [1.0, -1.0, 1.0]}, "cost must hold numbers >= 0"),
+        ({"gamma": 0.0}, "gamma"),
+        ({"gamma": -1.0}, "gamma"),
+        ({"kernel": "unknown"}, "kernel"),
+        ({"loss": "logistic"}, "loss"),
+        ({"C": 0.0}, "'C' parameter"),
+        ({"dtype": np.int64}, "dtype must be"),
+        ({"solver": "frank_wolfe"}, "use solver='dual_coordinate'"),
+    ],
+)
+def test_bad_parameters(options, message):
+    X, Y = data()
+    with pytest.raises((ValueError, TypeError), match=message):
+        mm.MultilabelSVMClassifier(**options).fit(X, Y)
+
+
+def _with(Y, value):
+    Y = Y.astype(float)
+    Y[2, 1] = value
+    return Y
+
+
+@pytest.mark.parametrize(
+    ("label", "mask", "message"),
+    [
+        (lambda Y: _with(Y, 2.0), None, "Y holds 2.0 in row 2, column 1; labels are 0 or 1"),
+        (lambda Y: sp.csr_array(_with(Y, -1.0)), None, "Y holds -1.0 in row 2, column 1"),
+        (lambda Y: sp.csr_array(_with(Y, np.nan)), None, "Y holds nan in row 2, column 1"),
+        (lambda Y: _with(Y, np.inf), None, "Y holds inf"),
+        (lambda Y: Y[:, 0], None, "Y must be a matrix"),
+        (lambda Y: Y[:, :0], None, "Y is empty"),
+        (lambda Y: Y[:-1], None, "inconsistent numbers of samples"),
+        (lambda Y: Y.astype(str).astype(object).tolist()[:0] or np.full(Y.shape, "a"), None, "indicators 0 and 1; its dtype"),
+        (lambda Y: Y, np.zeros((2, 2), bool), "mask must have the shape of Y"),
+        (lambda Y: None, None, "requires y to be passed"),
+    ],
+)
+def test_bad_labels(label, mask, message):
+    X, Y = data()
+    with pytest.raises(ValueError, match=message):
+        mm.MultilabelSVMClassifier().fit(X, label(Y), mask=mask)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_bad_features(value):
+    X, Y = data()
+    X[3, 2] = value
+    with pytest.raises(ValueError, match=r"contains (NaN|infinity)"):
+        mm.MultilabelSVMClassifier().fit(X, Y)
+
+
+def test_labels_of_which_nothing_is_known_stay_at_zero():
+    X, Y = data()
+    Y = Y.astype(float)
+    Y[:, 1] = np.nan
+    model = mm.MultilabelSVMClassifier(random_state=0).fit(X, Y)
+    assert not np.any(model.coef_[1]) and np.any(model.coef_[0])
+    nothing = mm.MultilabelSVMClassifier().fit(X, np.full(Y.shape, np.nan))
+    assert nothing.certificate_.converged and nothing.certificate_.primal == 0.0
+
+
+# ---- scikit-learn ------------------------------------------------------------------------------------------
+
+
+# These give one column of classes, such as 1 and 2, to a model of indicators 0 and 1, or take NaN there for a mistake.
+OF_CLASSES = (
+    "check_estimators_dtypes",
+    "check_sample_weights_pandas_series",
+    "check_sample_weights_not_an_array",
+    "check_sample_weights_shape",
+    "check_sample_weights_not_overwritten",
+    "check_classifier_data_not_an_array",
+    "check_classifiers_one_label",
+    "check_classifiers_one_label_sample_weights",
+    "check_classifiers_classes",
+    "check_classifiers_train",
+    "check_classifiers_regression_target",
+    "check_supervised_y_no_nan",
+    "check_classifier_not_supporting_multiclass",
+    "check_fit2d_1feature",
+)
+
+
+@pytest.mark.compiled
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks(
+    [mm.MultilabelSVMClassifier(max_iter=50, random_state=0)],
+    expected_failed_checks=lambda estimator: dict.fromkeys(OF_CLASSES, "y is not an indicator matrix"),
+)
+def test_scikit_learns_checks(estimator, check):
+    if "check_sample_weight_equivalence" in check.func.__name__:  # compares predictions to 1e-7, whatever tol is
+        estimator.set_params(max_iter=10_000, tol=1e-13)
+    check(estimator)
+
+
+def test_pipeline_grid_and_cross_validation():
+    X, Y = make_multilabel_classification(80, 6, n_classes=3, random_state=0)
+    grid = GridSearchCV(
+        make_pipeline(StandardScaler(), mm.MultilabelSVMClassifier(random_state=0)), {"multilabelsvmclassifier__C": [0.1, 1]}
+    )
+    assert grid.fit(X, Y).score(X, Y) > 0.2
+    scores = cross_val_predict(mm.MultilabelSVMClassifier(random_state=0), X, Y, method="decision_function")
+    assert scores.shape == Y.shape
+
+
+def test_pickle_and_threads_of_the_user():
+    X, Y = data()
+    model = mm.MultilabelSVMClassifier(label_prior=correlated(3), warm_start=True, keep_duals=True, random_state=0).fit(X, Y)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
+    found = []
+    thread = threading.Thread(target=lambda: found.append(clone(model).fit(X, Y)))
+    thread.start()
+    thread.join()
+    np.testing.assert_array_equal(found[0].coef_, model.coef_)
+
+
+# ---- zero-shot ---------------------------------------------------------------------------------------------
+
+
+def animals(seed=0, n=400, attributes=12):
+    rng = np.random.default_rng(seed)
+    signatures = rng.integers(0, 2, (10, attributes))
+    classes = rng.integers(0, 10, n)
+    X = (2.0 * signatures[classes] - 1.0) @ rng.standard_normal((attributes, 20)) + rng.standard_normal((n, 20))
+    return X, signatures, classes
+
+
+def test_zero_shot_recognises_classes_never_seen():
+    X, signatures, classes = animals()
+    seen, names = classes < 6, np.array(["a", "b", "c", "d"])
+    model = mm.ZeroShotClassifier(mm.MultilabelSVMClassifier(0.1, random_state=0), signatures[6:], classes=names)
+    model.fit(X[seen], signatures[classes[seen]])
+    assert model.estimator.label_prior is None  # the user's own object stays as it is
+    np.testing.assert_allclose(model.estimator_.label_prior, mm.prior_from_signatures(signatures[6:]))
+    assert model.score(X[~seen], names[classes[~seen] - 6]) > 0.6
+    never = mm.ZeroShotClassifier(model.estimator, signatures[6:], [1.0, 0.0, 1.0, 1.0]).fit(X[seen], signatures[classes[seen]])
+    assert 1 not in never.predict(X)
+    own = mm.MultilabelSVMClassifier(label_prior=np.eye(12))
+    kept = mm.ZeroShotClassifier(own, signatures[6:]).fit(X[seen], signatures[classes[seen]])
+    np.testing.assert_array_equal(kept.estimator_.label_prior, np.eye(12))
+
+
+def test_zero_shot_bad_input():
+    X, signatures, classes = animals()
+    Y = signatures[classes]
+    base = mm.MultilabelSVMClassifier()
+    for arguments, options, message in (
+        ((base, signatures[:, :5]), {}, "the attributes of the signatures"),
+        ((base, signatures), {"classes": ["a"]}, "different names"),
+        ((base, signatures * 3), {}, "between -1 and 1"),
+        ((base, signatures, [1.0]), {}, "class_probabilities has shape"),
+        ((object(), signatures), {}, "estimator"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=message):
+            mm.ZeroShotClassifier(*arguments, **options).fit(X, Y)
+
+
+def test_groups_of_any_size_give_the_same_optimum(monkeypatch):
+    X, Y = data(40, 5, 21, seed=9)
+    best = Formula(X, Y).optimum()
+    for size in (1, 8, 64):
+        monkeypatch.setattr(multilabel_problem, "TOGETHER", size)
+        assert mm.MultilabelSVMClassifier(tol=1e-6, random_state=0).fit(X, Y).certificate_.primal == pytest.approx(best, rel=2e-6)
