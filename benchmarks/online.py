@@ -178,7 +178,9 @@ def learn_vw(path: Path, stream: Stream, setting: dict[str, Any]) -> Found:
     seconds = time.perf_counter() - begin
     X, _ = stream.block(-1)
     names = range(1, stream.features + 1)
-    coef = np.array([[model.get_weight_from_name(str(j), offset=k) for j in names] for k in range(max(stream.classes - 1, 1) + bool(multi))])
+    coef = np.array(
+        [[model.get_weight_from_name(str(j), offset=k) for j in names] for k in range(max(stream.classes - 1, 1) + bool(multi))]
+    )
     return Found(seconds, memory.growth() / 1e6, coef, np.zeros(coef.shape[0]), setting["passes"])
 
 
@@ -327,7 +329,9 @@ def growth(report: Report, folder: Path, stream: Stream) -> None:
         bench, size = made(here, folder)
         found = bench.run(learn_online, tol=1e-2)
         bench.path.unlink()
-        cells = [found, "-", "-"] if isinstance(found, str) else [figure(found.megabytes), figure(found.seconds), str(found.reads)]
+        cells = (
+            [found, "-", "-"] if isinstance(found, str) else [figure(found.megabytes), figure(found.seconds), str(found.reads)]
+        )
         lines.append([str(here.rows), figure(size / 1e6), *cells])
     head = ["rows", "MB of text", "extra MB", "seconds", "reads"]
     report.section("online, memory", f"tol=1e-2, cache_size={CACHE:g}, limit {stream.budget:g} MB.\n\n{table(head, lines)}")

@@ -16,8 +16,9 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
-from maxmargin.data.blocks import Arrays, Block
+from maxmargin.data.blocks import Arrays
 from maxmargin.data.dual_store import PAGE, DualStore
+from maxmargin.data.pieces import Block
 
 TINY = mm.OnlineDual(cache_size=0.02)  # megabytes: duals go to a file, and most support vectors leave the cache
 
@@ -240,7 +241,7 @@ def test_memory_does_not_grow_with_the_data():
         import resource
         import numpy as np
         import maxmargin as mm
-        from maxmargin.data.blocks import Block
+        from maxmargin.data.pieces import Block
 
         D, BLOCK = 40, 1000
 

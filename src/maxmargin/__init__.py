@@ -3,6 +3,7 @@
 from . import datasets, projections, structures
 from .callbacks import Progress
 from .data.blocks import Samples
+from .data.sources import Source, SourceChangedError, open_source
 from .estimators.classifier import SVMClassifier
 from .estimators.multilabel import MultilabelSVMClassifier
 from .estimators.regressor import SVMRegressor
@@ -36,6 +37,8 @@ __all__ = [
     "SVMClassifier",
     "SVMRegressor",
     "Samples",
+    "Source",
+    "SourceChangedError",
     "Structure",
     "StructureError",
     "StructuredSVM",
@@ -45,6 +48,7 @@ __all__ = [
     "datasets",
     "label_correlation",
     "minimize",
+    "open_source",
     "prior_from_signatures",
     "projections",
     "solve",

@@ -1,24 +1,16 @@
-"""Examples that come in blocks. A *source* is read in passes, each a run of blocks; it never has to lie in memory.
+"""Sources that need no file: arrays in memory, and structured samples from the user's own reader.
 
-What solvers and estimators ask of a source: `n_rows` (None where only a scan can tell), `n_features`, `dtype`, `scan() ->
+What solvers and estimators ask of any source: `n_rows` (None where only a scan can tell), `n_features`, `dtype`, `scan() ->
 (n_rows, n_features, label values)`, `blocks(seed=None)` (a full pass; with a seed in a random order) and `check_unchanged()`.
 """
 
 from collections.abc import Generator
-from typing import Any, NamedTuple
 
 import numpy as np
 
+from .pieces import Block
+
 BLOCK = 8192  # rows
-
-
-class Block(NamedTuple):
-    """Some rows: their numbers, which are the same in every pass, X (C-ordered or CSR), labels and weights if there are any."""
-
-    rows: np.ndarray
-    X: Any
-    y: np.ndarray | None = None
-    weight: np.ndarray | None = None
 
 
 def is_source(X) -> bool:

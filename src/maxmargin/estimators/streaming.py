@@ -272,9 +272,7 @@ class Streaming(Certified):
         """sum_i b_i x_i of these samples, and their reward."""
         classes = self._block_classes(target)
         data = Prior(covariance=self.prior_covariance).checked(self.n_features_in_, classes).turned(samples.X)
-        problem = self._problem(
-            self._rows(data, classes), with_code(target, samples.target), samples.weight, Regularizer(), None
-        )
+        problem = self._problem(self._rows(data, classes), with_code(target, samples.target), samples.weight, Regularizer(), None)
         value, r = problem.evaluate(duals if duals.ndim == 1 else lanes.table(lanes.pack(duals, np.float64)))
         return r, value + 0.5 * float(np.vdot(r, r))
 
@@ -297,7 +295,12 @@ class Shift:
         primal, dual = certificate.primal + self.constant, certificate.dual + self.constant
         gap = relative(primal, dual)
         return replace(
-            certificate, primal=primal, dual=dual, relative_gap=gap, converged=bool(gap <= tol), verified=verified and certificate.verified
+            certificate,
+            primal=primal,
+            dual=dual,
+            relative_gap=gap,
+            converged=bool(gap <= tol),
+            verified=verified and certificate.verified,
         )
 
     def with_more(self, part: tuple[np.ndarray, float]) -> tuple[np.ndarray, float]:

@@ -29,8 +29,8 @@ from ..losses.squared_hinge import SquaredHinge
 from ..result import TINY
 from ..threads import in_threads
 from .ascent import Options
-from .loop import Run
 from .dual_coordinate import begin
+from .loop import Run
 
 COPY = 0.125  # part of the memory that copies may take
 FIRST, GROWTH = 0.25, 4  # part of the samples in the first round, and how much more of them each time
