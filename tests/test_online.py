@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
+from sklearn.datasets import dump_svmlight_file
 from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
@@ -411,7 +412,7 @@ def test_partial_fit_refuses_what_does_not_fit():
         model.partial_fit(X, y, classes=[0, 1])
     with pytest.raises(ValueError, match="features"):
         model.partial_fit(X[:, :4], y)
-    with pytest.raises(ValueError, match="label .*9.* not among the classes"):
+    with pytest.raises(ValueError, match=r"label .*9.* not among the classes"):
         model.partial_fit(X, np.where(np.arange(60) == 3, 9, y))
     model.partial_fit(X, y, sample_weight=np.full(60, 0.5))
     assert not hasattr(model.fit(X, y), "_kept")
@@ -491,7 +492,7 @@ def test_bad_sources_of_samples():
         model.fit(mm.Samples([(X, y, np.full(10, -1.0))]))
     with pytest.raises(ValueError, match="no samples"):
         model.fit(mm.Samples([]))
-    with pytest.raises(ValueError, match="needs the samples in memory"):
+    with pytest.raises(ValueError, match="needs the data in memory"):
         mm.StructuredSVM(mm.structures.Chain(), solver="frank_wolfe").fit(mm.Samples([(X, y)]))
     late = [*y[:9], np.full(y[9].size, 7)]
     with pytest.raises(ValueError, match="7"):
@@ -504,3 +505,82 @@ def test_bad_sources_of_samples():
 
     with pytest.raises(ValueError, match="samples in its first pass"):
         model.fit(mm.Samples(Shrinking(X, y, block=3)))
+
+
+# ---- files, and several labels ---------------------------------------------------------------------------------
+
+
+def test_a_file_and_memory_have_the_same_optimum(tmp_path):
+    X, y = data(n=500, classes=3, kind="sparse")
+    path = tmp_path / "rows.svm"
+    dump_svmlight_file(X, y, str(path), zero_based=False)
+    source = mm.open_source(path, n_features=8, block_size=0.01)
+    assert len(list(source.blocks())) > 3
+    inside = mm.SVMClassifier(C=0.05, tol=1e-5).fit(X, y)
+    outside = mm.SVMClassifier(C=0.05, tol=1e-5, random_state=0, solver=TINY).fit(source)
+    assert outside.certificate_.converged and outside.certificate_.verified
+    assert outside.certificate_.primal == pytest.approx(inside.certificate_.primal, rel=2e-5)
+    assert outside.score(source) == pytest.approx(outside.score(X, y))
+    with path.open("a") as file:
+        file.write("1 1:0.5\n")
+    with pytest.raises(mm.SourceChangedError, match="has changed"):
+        mm.SVMClassifier().fit(source)
+
+
+def test_a_file_that_changes_between_passes_is_an_error(tmp_path):
+    X, y = data(n=500, classes=2, kind="sparse")
+    path = tmp_path / "rows.svm"
+    dump_svmlight_file(X, y, str(path), zero_based=False)
+
+    class Meddle(mm.Progress):
+        def on_fit_task_end(self, estimator, context):
+            if context.parent is not None and context.task_id == 0:
+                path.write_text(path.read_text().replace("1:0.", "1:1.", 1))
+            return False
+
+    with pytest.raises(mm.SourceChangedError):
+        mm.SVMClassifier(tol=1e-9).set_callbacks(Meddle()).fit(mm.open_source(path, n_features=8, block_size=0.01))
+
+
+class Indicators(Shuffled):
+    """A multi-label source."""
+
+    multilabel = True
+
+    @property
+    def n_labels(self):
+        return self.y.shape[1]
+
+
+@pytest.mark.parametrize("prior", [None, "correlated"])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_several_labels_from_a_source(prior, loss):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 6))
+    Y = (X @ rng.normal(size=(6, 5)) + rng.normal(size=(400, 5)) > 0.5).astype(int)
+    R = None if prior is None else mm.label_correlation(Y, ridge=0.1)
+    weight = rng.uniform(0, 2, 400)
+    settings_ = {"C": 0.05, "label_prior": R, "loss": loss, "label_weight": "balanced", "random_state": 0}
+    inside = mm.MultilabelSVMClassifier(tol=1e-6, **settings_).fit(X, Y, weight)
+    source = Indicators(X, sp.csr_matrix(Y.astype(float)), weight, block=70)
+    outside = mm.MultilabelSVMClassifier(tol=1e-4, solver=TINY, **settings_).fit(source)
+    online = mm.MultilabelSVMClassifier(tol=1e-4, solver="online", **settings_).fit(X, Y, weight)
+    for model in (outside, online):
+        assert model.certificate_.converged
+        assert model.certificate_.primal == pytest.approx(inside.certificate_.primal, rel=2e-4)
+        assert model.certificate_.dual <= inside.certificate_.primal * (1 + 1e-9)
+    np.testing.assert_array_equal(outside.predict(source).toarray(), outside.predict(X).toarray())
+    assert outside.score(source) == pytest.approx(outside.score(X, Y, weight))
+
+
+def test_bad_sources_of_several_labels():
+    X, Y = np.eye(4), sp.csr_matrix(np.eye(4))
+    source = Indicators(X, Y)
+    with pytest.raises(ValueError, match="indicator matrix"):
+        mm.MultilabelSVMClassifier().fit(Arrays(X, np.arange(4)))
+    with pytest.raises(ValueError, match="kernel needs all samples"):
+        mm.MultilabelSVMClassifier(kernel="rbf").fit(source)
+    with pytest.raises(ValueError, match="leave mask out"):
+        mm.MultilabelSVMClassifier().fit(source, mask=np.zeros((4, 4), bool))
+    with pytest.raises(ValueError, match="keep_duals"):
+        mm.MultilabelSVMClassifier(keep_duals=True).fit(source)

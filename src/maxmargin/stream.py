@@ -55,14 +55,19 @@ class StreamProblem:
     n_examples: int
     n_features: int
     n_classes: int | None = None
-    regularizer: Regularizer = field(default_factory=Regularizer)
+    regularizer: Any = field(default_factory=Regularizer)
     fence: Fence | None = None
 
     @property
-    def weight_shape(self) -> tuple[int, ...]:
+    def table_shape(self) -> tuple[int, ...]:
+        """The shape of sum_i b_i x_i."""
         if self.n_classes is None:
             return (self.n_features + 1,)
         return (self.n_features + 1, lanes.blocks(self.n_classes, np.float64), lanes.width(np.float64))
+
+    @property
+    def weight_shape(self) -> tuple[int, ...]:
+        return self.regularizer.shape(self.table_shape)
 
     @property
     def dual_shape(self) -> tuple[int, ...]:
@@ -76,7 +81,7 @@ class StreamProblem:
 
     def table(self, w: np.ndarray) -> np.ndarray:
         """The weights as (features + 1,) or (classes, features + 1)."""
-        return w if self.n_classes is None else lanes.to_classes(w, self.n_classes)
+        return w if self.n_classes is None else lanes.to_classes(self.regularizer.scoring(w), self.n_classes)
 
     def feasible(self, w: np.ndarray) -> np.ndarray:
         if self.fence is None:

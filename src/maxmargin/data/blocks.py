@@ -51,8 +51,8 @@ class Samples:
     Parameters
     ----------
     blocks : re-iterable
-        For example a list of file readers, or an object whose `__iter__` is a generator function. A generator itself ends after one
-        pass and is refused.
+        For example a list of file readers, or an object whose `__iter__` is a generator function. A generator itself ends after
+        one pass and is refused.
     """
 
     multilabel = False

@@ -21,7 +21,7 @@ from ..result import Result
 from ..risks import Risk, risk_of
 from ..solvers import NAMES, OnlineDual, resolve
 from .common import Certified
-from .streaming import Streaming, check_source
+from .streaming import Streaming, check_source, reading_solver
 
 SPARSE_BELOW = {"scalar": 0.2, "row": 0.6}  # dense rows with fewer non-zeros than this are read by an index of them
 
@@ -196,11 +196,7 @@ class LinearSVM(Streaming, LinearModel):
         """The problem, the prior that it was made with and the solver for it."""
         if is_source(X):
             check_source(self, X, y, sample_weight)
-            if self.solver == "auto":
-                solver = OnlineDual()
-            if not isinstance(solver, OnlineDual):
-                raise ValueError(f"A source is read by OnlineDual; {type(solver).__name__} needs the data in memory.")
-            return *self._source_problem(X), solver
+            return *self._source_problem(X), reading_solver(self.solver)
         X, target, weight = self._validated(X, y, sample_weight)
         classes = self._block_classes(target)
         prior = self._prior(X.shape[1], classes)

@@ -174,10 +174,8 @@ class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
         place = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
         unknown = np.flatnonzero(self.classes_[place] != y)
         if unknown.size:
-            row = unknown[0]
-            raise ValueError(
-                f"Sample {rows[row]} has the label {y[row]!r}, which is not among the classes {self.classes_.tolist()}."
-            )
+            row, known = unknown[0], self.classes_.tolist()
+            raise ValueError(f"Sample {rows[row]} has the label {y[row]!r}, which is not among the classes {known}.")
         return place.astype(np.int64)
 
     def _checked_labels(self, y, sample_weight) -> tuple[np.ndarray, np.ndarray]:

@@ -6,6 +6,7 @@ from functools import wraps
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted
@@ -36,7 +37,7 @@ def blockwise(method: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
         for block in X.blocks():
             rows.append(block.rows)
             found.append(method(self, block.X, *args, **kwargs))
-        return np.concatenate(found)[np.argsort(np.concatenate(rows), kind="stable")]
+        return stacked(found)[np.argsort(np.concatenate(rows), kind="stable")]
 
     return by_block
 
@@ -49,13 +50,27 @@ def labels_of(source) -> tuple[np.ndarray, np.ndarray | None]:
         labels.append(_labels(block))
         weights.append(np.ones(block.rows.size) if block.weight is None else block.weight)
     order = np.argsort(np.concatenate(rows), kind="stable")
-    return np.concatenate(labels)[order], np.concatenate(weights)[order]
+    return stacked(labels)[order], np.concatenate(weights)[order]
+
+
+def stacked(parts: list) -> Any:
+    return sp.vstack(parts, format="csr") if sp.issparse(parts[0]) else np.concatenate(parts)
 
 
 def _labels(block: Block) -> np.ndarray:
     if block.y is None:
         raise ValueError("The source has no labels; open it with label=..., or give it a column of them.")
     return block.y
+
+
+def check_finite(X, rows: np.ndarray) -> None:
+    """Refuse NaN and infinity in a block, naming the row."""
+    values = X.data if sp.issparse(X) else X
+    if np.isfinite(np.sum(values, dtype=np.float64)) or np.all(np.isfinite(values)):  # the sum says it for nearly all blocks
+        return
+    bad = ~np.isfinite(values)
+    row = np.searchsorted(X.indptr, np.flatnonzero(bad)[0], side="right") - 1 if sp.issparse(X) else np.argwhere(bad)[0, 0]
+    raise ValueError(f"Row {rows[row]} of the source holds NaN or infinity.")
 
 
 def code_of(target) -> np.ndarray:
@@ -83,23 +98,34 @@ class Kept(NamedTuple):
     dropped: bool
 
 
-def check_source(estimator, source, y, sample_weight) -> None:
+def check_source(estimator, source, y, sample_weight, multilabel: bool = False) -> None:
     """Refuse what does not go with a source."""
     for name, given in (("y", y), ("sample_weight", sample_weight)):
         if given is not None:
             raise ValueError(f"A source brings its own labels and weights; leave {name} out.")
-    if getattr(source, "multilabel", False):
-        raise ValueError(f"{type(estimator).__name__} takes one label for each sample; this source has several.")
+    if bool(getattr(source, "multilabel", False)) != multilabel:
+        wanted, found = ("an indicator matrix", "one label") if multilabel else ("one label", "several")
+        raise ValueError(f"{type(estimator).__name__} takes {wanted} for each sample; this source has {found}.")
+
+
+def reading_solver(solver) -> OnlineDual:
+    """The solver for a source, from the parameter of an estimator."""
+    found = OnlineDual() if solver == "auto" else resolve(solver)
+    if not isinstance(found, OnlineDual):
+        raise ValueError(f"A source is read by OnlineDual; {type(found).__name__} needs the data in memory.")
+    return found
 
 
 class Scored:
     """`score` on sources; stands before the mixin of scikit-learn that has it for arrays."""
 
+    predict: Callable[..., np.ndarray]
+
     def score(self, X, y=None, sample_weight=None) -> float:
         """The accuracy of `predict` (regression: R squared), as in scikit-learn. A source brings its own labels and weights."""
         if not is_source(X):
-            return super().score(X, y, sample_weight)
-        check_source(self, X, y, sample_weight)
+            return super().score(X, y, sample_weight)  # type: ignore[misc]  # scikit-learn's mixin, which comes next
+        check_source(self, X, y, sample_weight, multilabel=getattr(X, "multilabel", False))
         y, sample_weight = labels_of(X)
         measure = accuracy_score if isinstance(self, ClassifierMixin) else r2_score
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
@@ -171,10 +197,7 @@ class Streaming(Certified):
     def _block_rows(self, block: Block, prior: Prior):
         """X of a block as the problem takes it."""
         X = block.X if self.dtype is None else block.X.astype(self.dtype, copy=False)
-        values = X.data if hasattr(X, "indptr") else X
-        if not np.isfinite(np.sum(values, dtype=np.float64)) and not np.all(np.isfinite(values)):
-            row = X.nonzero()[0][~np.isfinite(X.data)][0] if hasattr(X, "indptr") else np.argwhere(~np.isfinite(X))[0][0]
-            raise ValueError(f"Row {block.rows[row]} of the source holds NaN or infinity.")
+        check_finite(X, block.rows)
         return prior.turned(X)
 
     # ---- partial_fit --------------------------------------------------------------------------------------
@@ -257,7 +280,7 @@ class Streaming(Certified):
 
     def _remember(self, problem, samples: Examples, duals: np.ndarray, target, shift: "Shift", cache_size, dropped) -> Kept:
         """The support vectors; the oldest of them leave their part of the weights only, where memory has no room for all."""
-        support = duals != 0.0 if duals.ndim == 1 else duals.any(axis=1)
+        support = np.asarray(duals != 0.0 if duals.ndim == 1 else duals.any(axis=1))
         dropped = dropped or not support.all()
         samples, duals = samples.chosen(support), duals[support]
         frozen, reward = shift.frozen, shift.reward
@@ -294,14 +317,8 @@ class Shift:
         certificate = result.certificate
         primal, dual = certificate.primal + self.constant, certificate.dual + self.constant
         gap = relative(primal, dual)
-        return replace(
-            certificate,
-            primal=primal,
-            dual=dual,
-            relative_gap=gap,
-            converged=bool(gap <= tol),
-            verified=verified and certificate.verified,
-        )
+        verified, converged = verified and certificate.verified, bool(gap <= tol)
+        return replace(certificate, primal=primal, dual=dual, relative_gap=gap, converged=converged, verified=verified)
 
     def with_more(self, part: tuple[np.ndarray, float]) -> tuple[np.ndarray, float]:
         r, reward = part

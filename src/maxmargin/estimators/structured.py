@@ -14,13 +14,13 @@ from ..callbacks import with_callbacks
 from ..data.blocks import is_source
 from ..result import Result
 from ..risks import Layout, Risk, risk_of
-from ..solvers import NAMES, Bundle, OnlineDual, resolve
+from ..solvers import NAMES, Bundle, resolve
 from ..solvers.bundle import Bundled
 from ..solvers.points import dual_coefficients, fits
 from ..structured import SampleStream, StructuredProblem
 from ..structures.base import Structure, fresh
 from .common import Certified
-from .streaming import check_source
+from .streaming import check_source, reading_solver
 
 
 class Last(NamedTuple):
@@ -263,9 +263,7 @@ class StructuredSVM(Certified):
 
     def _fit_source(self, source):
         """Learn from samples that come in blocks."""
-        solver = OnlineDual() if self.solver == "auto" else resolve(self.solver)
-        if not isinstance(solver, OnlineDual):
-            raise ValueError(f"A source is read by OnlineDual; {type(solver).__name__} needs the samples in memory.")
+        solver = reading_solver(self.solver)
         if self.keep_duals:
             raise ValueError("keep_duals=True needs the samples in memory; a source keeps no duals.")
         n_rows, _, _ = source.scan()
@@ -305,7 +303,7 @@ class StructuredSVM(Certified):
         self.w_ = self.structure_.flatten(result.w)
         self.n_oracle_calls_ = result.oracle_calls
         self.__dict__.pop("dual_coef_", None)
-        if self.keep_duals:
+        if self.keep_duals and isinstance(problem, StructuredProblem):  # sources are refused before
             self.dual_coef_ = dual_coefficients(result.duals, problem, self.structure_)
 
     def __sklearn_tags__(self):

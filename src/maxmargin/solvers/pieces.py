@@ -55,7 +55,7 @@ class Piece(ABC):
 
     def zero(self) -> np.ndarray:
         """Whose duals are zero."""
-        return ~self.duals().any(axis=1)
+        return np.asarray(~self.duals().any(axis=1))
 
     @abstractmethod
     def put(self, duals: np.ndarray) -> None:
@@ -91,9 +91,8 @@ class ScalarPiece(Piece):
 
 class RowPiece(Piece):
     def put(self, duals):
-        classes = self.whole.n_classes
         self.held = lanes.table(lanes.pack(duals, np.float64))
-        self.scores, self.change = (lanes.zeros_table(1, classes, np.float64) for _ in range(2))
+        self.scores, self.change = (lanes.zeros_table(1, self.problem.n_classes, np.float64) for _ in range(2))
 
     def duals(self):
         return self.held.flat[:, : self.whole.n_classes]
@@ -107,7 +106,7 @@ class RowPiece(Piece):
         held = self.held
         if which is not None:
             held = lanes.table(lanes.pack(np.where(which[:, None], self.duals(), 0.0), np.float64))
-        out = lanes.zeros_table(1, self.whole.n_classes, np.float64)
+        out = lanes.zeros_table(1, self.problem.n_classes, np.float64)
         return row_combine(self.problem.X, self.problem.exact_loss, held, space, out)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from .. import lanes
 from ..data.dual_store import DualStore
-from ..regularizer import Free, unclipped
+from ..regularizer import Free, averaged, unclipped
 from ..stream import Examples, StreamProblem
 from .ascent import CALM, dual_part
 from .cache import Cache
@@ -52,7 +52,7 @@ class Verification:
         self.problem, self.weights, self.n_jobs = problem, weights, n_jobs
         self.risks = np.zeros(len(weights))
         self.counted = cached  # rows whose duals were taken account of at the beginning
-        self.combined = Free(lanes.aligned(problem.weight_shape, np.float64))
+        self.combined = Free(lanes.aligned(problem.table_shape, np.float64))
         self.reward = 0.0
 
     def add_duals(self, piece: Piece, which: np.ndarray | None = None) -> None:
@@ -115,9 +115,9 @@ class StreamRun(PatientRun):
     # ---- a pass -------------------------------------------------------------------------------------------
 
     def offers(self) -> list[np.ndarray]:
-        found = [self.problem.feasible(self.space.w.copy())]
+        found = [self.problem.feasible(averaged(self.space).copy())]
         if self.options.average and self.mean_count > 1:
-            found.append(self.problem.feasible(self.mean / self.mean_count))
+            found.append(self.problem.feasible(self.problem.regularizer.mended(self.mean / self.mean_count)))
         return found
 
     def read(self, stop: Callable[[], bool], *, train: bool, verify: bool) -> None:
@@ -187,7 +187,7 @@ class StreamRun(PatientRun):
             self.explore(block if fresh.all() else block.chosen(fresh))
         self.optimise(block.rows.size, stop)
         self.cache.trim()
-        self.mean += self.space.w
+        self.mean += averaged(self.space)
         self.mean_count += 1
 
     def explore(self, block: Piece) -> None:

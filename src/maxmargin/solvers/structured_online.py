@@ -1,4 +1,4 @@
-"""Algorithm 2 of Ramanan (2013) on structured problems: explore samples with the max-oracle, optimise over the outputs met so far.
+"""Algorithm 2 of Ramanan (2013) on structured problems: explore with the max-oracle, optimise over the outputs met so far.
 
 A pass goes through the samples in random order. The oracle is asked for the worst offender of each of a few fresh samples, which
 joins the sample's set; then samples met before are visited without the oracle, their masses moved within their sets, while that
