@@ -6,7 +6,7 @@ fit, scaling, startup, structured, topk, multilabel, multilabel_kernel, bundle, 
 import argparse
 from pathlib import Path
 
-from . import bundle, fit, multilabel, multilabel_kernel, scaling, sequences, startup, structured, tagging, topk, traces
+from . import bundle, fit, multilabel, multilabel_kernel, online, scaling, sequences, startup, structured, tagging, topk, traces
 from .objectives import LOSSES
 from .report import RESULTS, Report
 from .solvers import SOLVERS
@@ -64,6 +64,7 @@ def parser() -> argparse.ArgumentParser:
     planes.add_argument(
         "--part", nargs="+", choices=bundle.PARTS, default=list(bundle.PARTS), metavar="PART", help=", ".join(bundle.PARTS)
     )
+    commands.add_parser("online", parents=[common], help="streams on disk under a memory limit, beside the peers")
     whole = commands.add_parser("all", parents=[common], help="everything")
     whole.set_defaults(workload=list(COMPARED), loss=list(LOSSES), lam=None, solver=names)
     return top
@@ -101,6 +102,8 @@ def main() -> None:
         multilabel.run(report, args.part if args.command == "multilabel" else multilabel.PARTS, args.quick, limit)
     if args.command in ("bundle", "all"):
         bundle.run(report, args.part if args.command == "bundle" else bundle.PARTS, args.quick, limit)
+    if args.command in ("online", "all"):
+        online.run(report, args.quick)
     if args.command in ("fit", "all"):
         chosen = [Workload(name, QUICK_ROWS if args.quick else None) for name in args.workload]
         everything = parser().parse_args(["all"])

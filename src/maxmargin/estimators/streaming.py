@@ -215,7 +215,8 @@ class Streaming(Certified):
         X : array, data frame or CSR matrix of shape (n_samples, n_features)
         y : array of shape (n_samples,)
         classes : array, optional
-            All classes that will ever come; needed in the first call of a classifier.
+            All classes that will ever come; needed in the first call of a classifier that was not fitted before. A `fit` leaves
+            no support vectors, so that the first call after it starts anew.
         sample_weight : array of shape (n_samples,), optional
 
         Returns
@@ -266,6 +267,8 @@ class Streaming(Certified):
             if classes is not None:
                 raise ValueError("classes is for classifiers.")
             return self._checked_target(np.zeros(0), None)
+        if classes is None:  # as in scikit-learn: those of a fit before will do
+            classes = getattr(self, "classes_", None)
         if classes is None:
             raise ValueError("classes must be given in the first call of partial_fit: all classes that will ever come.")
         if getattr(self, "class_weight", None) == "balanced":
