@@ -1,12 +1,26 @@
 """The command line: python -m benchmarks COMMAND [options], with COMMAND one of
 
-fit, scaling, startup, structured, topk, multilabel, multilabel_kernel, bundle, all
+fit, scaling, startup, sources, structured, topk, multilabel, multilabel_kernel, bundle, all
 """
 
 import argparse
 from pathlib import Path
 
-from . import bundle, fit, multilabel, multilabel_kernel, online, scaling, sequences, startup, structured, tagging, topk, traces
+from . import (
+    bundle,
+    fit,
+    multilabel,
+    multilabel_kernel,
+    online,
+    scaling,
+    sequences,
+    sources,
+    startup,
+    structured,
+    tagging,
+    topk,
+    traces,
+)
 from .objectives import LOSSES
 from .report import RESULTS, Report
 from .solvers import SOLVERS
@@ -42,6 +56,7 @@ def parser() -> argparse.ArgumentParser:
     select.add_argument("--solver", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names))
     commands.add_parser("scaling", parents=[common], help="growth of time and memory with rows and non-zeros")
     commands.add_parser("startup", parents=[common], help="import, first call, first call of a later process, later calls")
+    commands.add_parser("sources", parents=[common], help="text on disk: speed beside scikit-learn's reader, and memory")
     chains = commands.add_parser("structured", parents=[common], help="structured solvers beside each other, and crfsuite")
     sets = list(sequences.SETS)
     chains.add_argument("--workload", nargs="+", choices=sets, default=sets, metavar="NAME", help=", ".join(sets))
@@ -89,6 +104,8 @@ def main() -> None:
     report = Report(args.results or (None if args.quick else RESULTS))
     if args.command in ("startup", "all"):
         startup.run(report, args.quick, repeat)
+    if args.command in ("sources", "all"):
+        sources.run(report, args.quick, repeat)
     if args.command in ("scaling", "all"):
         scaling.run(report, args.quick, repeat, limit)
     if args.command in ("structured", "all"):

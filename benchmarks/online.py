@@ -334,7 +334,8 @@ def compare(report: Report, bench: Bench, size: int, memory: bool) -> None:
     )
     body = (
         f"{stream.rows} x {stream.features}, {stream.classes} classes, {figure(size / 1e6)} MB of text, lam = {LAM:g}; each "
-        f"process may grow by {stream.budget:g} MB beyond its size after warming up, all but the one in memory; cache_size={CACHE:g}. "
+        f"process may grow by {stream.budget:g} MB beyond its size after warming up, all but the one in memory; "
+        f"cache_size={CACHE:g}. "
         "Seconds count reading the text, its scan included. The peers' objective for several classes is one against the rest, so "
         f"only their test errors compare.\n\n{table(head, lines)}\n\nParsers, a pass without learning: {speed}."
     )

@@ -1,6 +1,7 @@
 """Sources give the rows of their files, whatever the format, in every order, within a few blocks of memory; or a clear error."""
 
 import gzip
+import io
 import lzma
 import os
 import pickle
@@ -21,6 +22,7 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 import maxmargin as mm
 from maxmargin.data import block_cache, pieces
 from maxmargin.data.sources import Block, FileSource
+from maxmargin.data.text import reread
 from maxmargin.threads import read_ahead
 
 rng = np.random.default_rng(0)
@@ -498,6 +500,7 @@ def test_columns_of_tables(tmp_path):
     refuse(lambda: mm.open_source(path), ValueError, "'c'", "numbers")
     refuse(lambda: mm.open_source(path, features="z"), ValueError, "'z'", "a, b, c, d, e")
     refuse(lambda: mm.open_source(path, features="a", label="z"), ValueError, "'z'")
+    refuse(lambda: mm.open_source(path, features="a", label=3), ValueError, "label", "3")
     refuse(mm.open_source(path, features="d").scan, ValueError, "'d'", "one length")
     refuse(mm.open_source(path, features="e").scan, ValueError, "row 1", "'e'", "null")
     refuse(mm.open_source(path, features="a", label="e").scan, ValueError, "row 1", "'e'")
@@ -524,6 +527,7 @@ def test_arguments(tmp_path):
     npy = tmp_path / "x.npy"
     refuse(lambda: mm.open_source(tmp_path / "no.svm"), FileNotFoundError, "no.svm", "does not exist")
     refuse(lambda: mm.open_source(tmp_path / "x.csv"), ValueError, "x.csv", "suffix")
+    refuse(lambda: mm.open_source(tmp_path / "x.npy.gz"), ValueError, "x.npy.gz", "only text")
     refuse(lambda: mm.open_source([]), ValueError, "empty")
     refuse(lambda: mm.open_source(3), TypeError, "int")
     os.mkdir(tmp_path / "d.svm")
@@ -561,7 +565,9 @@ def test_arguments(tmp_path):
 
 def test_choice_of_columns(tmp_path):
     np.save(tmp_path / "x.npy", DENSE)
-    np.testing.assert_array_equal(whole(mm.open_source(tmp_path / "x.npy", features=[3, -1, 0])).X, DENSE[:, [3, -1, 0]])
+    for columns in ([3, -1, 0], 5):
+        got = whole(mm.open_source(tmp_path / "x.npy", features=columns))
+        np.testing.assert_array_equal(got.X, DENSE[:, np.atleast_1d(columns)])
 
 
 # ---- iterables -----------------------------------------------------------------------------------------------
@@ -586,6 +592,7 @@ def test_blocks_of_an_iterable_are_checked():
     refuse(scan((DENSE, Y), (DENSE, None)), ValueError, "row 200", "another kind")
     refuse(scan((DENSE, np.array([object()] * N))), ValueError, "labels must be numbers or strings")
     refuse(scan((DENSE, 3 * MULTI)), ValueError, "0 and 1")
+    refuse(scan((DENSE, Y), (DENSE, Y.astype(str))), ValueError, "row 200", "strings after numbers")
     assert whole(mm.open_source([(DENSE[:2], np.array(["a", "b"], dtype=object))])).y.tolist() == ["a", "b"]
     assert whole(mm.open_source([(DENSE[:2] > 0, [1, 2])])).X.tolist() == (DENSE[:2] > 0).astype(float).tolist()
 
@@ -660,6 +667,18 @@ def test_a_change_that_leaves_size_and_time(name, tmp_path):
 
     keep_time(tmp_path / f"x.{name}", change)
     refuse(lambda: list(source.blocks(0)), mm.SourceChangedError, "other data than in its first pass", "from row")
+
+
+def test_a_text_that_is_malformed_later_and_leaves_size_and_time(tmp_path):
+    source = MAKERS["svm"](tmp_path)
+    source.scan()
+    keep_time(tmp_path / "x.svm", lambda content: content.__setitem__(content.index(b":"), ord("x")))
+    refuse(lambda: list(source.blocks()), mm.SourceChangedError, "x.svm", "line 1", "first pass")
+
+
+def test_a_text_that_is_cut_off_while_it_is_read(tmp_path):
+    with pytest.raises(mm.SourceChangedError, match=r"x\.svm is shorter"):
+        list(reread(io.BytesIO(b"1 1:1\n1 "), [(0, 6, 0), (6, 6, 1)], tmp_path / "x.svm"))
 
 
 def test_a_file_that_changes_during_a_pass(tmp_path):

@@ -44,7 +44,8 @@ class NpySource(FileSource):
         if options.features is None:
             self.columns = [column for column in columns if column not in self.own.values()]
         else:
-            self.columns = [self._column("features", v) for v in options.features]
+            given_columns = [options.features] if isinstance(options.features, (str, Integral)) else options.features
+            self.columns = [self._column("features", v) for v in given_columns]
         if not self.columns:
             raise ValueError(f"{path} has no columns left for X.")
         kinds = [matrix.dtype[c] for c in self.columns] if names else [matrix.dtype]

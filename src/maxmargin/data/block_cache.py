@@ -14,6 +14,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import file_digest, sha256
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -91,7 +92,7 @@ class CacheWriter:
 
     def __init__(self, path: Path, made_of: dict[str, Any]):
         self.path, self.made_of = path, made_of
-        self.part = path.with_name(f"{path.name}.{os.getpid()}.part")
+        self.part = path.with_name(f"{path.name}.{token_hex(4)}.part")
         self.blocks: list[tuple[int, ...]] = []  # place, checksum, rows, entries and labels
         self.file: BinaryIO | None = None
         with self.forgiven():

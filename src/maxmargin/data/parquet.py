@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,8 @@ class TableSource(FileSource):
         with readable(path):
             schema = self._schema()
         label, features = options.label, options.features
+        if not isinstance(label, (str, list, tuple, NoneType)):
+            raise ValueError(f"label must be the name of a column of {path} or a list of names, got {label!r}.")
         self.labels = [] if label is None else [label] if isinstance(label, str) else list(label)
         self.one_label = isinstance(label, str)
         self.weights = [] if options.weight is None else [options.weight]

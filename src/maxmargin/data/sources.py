@@ -220,9 +220,12 @@ class FileSource(Source):
                 del piece
         except SourceChangedError:
             raise
-        except (OSError, ValueError):
+        except OSError:
             self.check_unchanged()  # the likely reason, if it holds
             raise
+        except ValueError as error:  # what the scan has read without one
+            self.check_unchanged()
+            raise SourceChangedError(f"{self} was fine in its first pass and is not now: {error}") from error
         if k < stop:
             raise self._differs(k)
 
@@ -415,10 +418,11 @@ def open_source(
 
 def open_file(path: Path, options: Options) -> FileSource:
     suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] in PACKED:
-        suffixes.pop()
+    packed = suffixes.pop() if suffixes and suffixes[-1] in PACKED else None
     if not suffixes or suffixes[-1] not in FORMATS:
         raise ValueError(f"{path}: the format is told by the suffix, one of {', '.join(FORMATS)}; this one is not known.")
+    if packed and FORMATS[suffixes[-1]] != "text":
+        raise ValueError(f"{path}: only text can be read packed; unpack it first.")
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist.")
     if not path.is_file():

@@ -55,7 +55,7 @@ class Tally:
             self.same_kind(k, "indicator")
             self.add_indicator(k, piece)
         else:
-            self.same_kind(k, "labels")
+            self.same_kind(k, "strings" if piece.y.dtype.kind in "US" else "numbers")
             self.add_labels(k, piece)
         if piece.weight is not None:
             self.add_weight(k, piece)

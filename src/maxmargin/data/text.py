@@ -59,8 +59,8 @@ def fill(file: BinaryIO, buffer: bytearray, filled: int) -> int:
     return filled - start
 
 
-def reread(file: BinaryIO, ranges: Iterable[tuple[int, int, int]]) -> Generator[tuple[np.ndarray, int]]:
-    """The runs that `cut` has given, by their offsets and lengths."""
+def reread(file: BinaryIO, ranges: Iterable[tuple[int, int, int]], path: Path) -> Generator[tuple[np.ndarray, int]]:
+    """The runs that `cut` has given, by their offsets and lengths; `path` is for messages."""
     for offset, length, _ in ranges:
         buffer = bytearray(length + 1)
         file.seek(offset)
@@ -68,7 +68,7 @@ def reread(file: BinaryIO, ranges: Iterable[tuple[int, int, int]]) -> Generator[
         if filled == length - 1:  # the line end that `cut` has added
             buffer[filled] = NEWLINE
         elif filled < length:
-            raise SourceChangedError(f"{file.name} is shorter than in its first pass; open the source again.")
+            raise SourceChangedError(f"{path} is shorter than in its first pass; open the source again.")
         yield np.frombuffer(buffer, np.uint8, length), offset
 
 
@@ -141,7 +141,7 @@ class TextSource(FileSource):
         limit = self.options.n_features or WIDEST
         with self._open() as file:
             before = 0
-            runs = cut(file, self.options.block_bytes) if known is None else reread(file, known)
+            runs = cut(file, self.options.block_bytes) if known is None else reread(file, known, self.path)
             try:
                 for k, (text, offset) in enumerate(runs):
                     if known is not None:

@@ -41,7 +41,7 @@ class TopKSVMClassifier(SVMClassifier):
     class_weight, positive, prior_mean, prior_scale, prior_covariance, tol, max_iter, max_time, fit_intercept, intercept_scaling,
     warm_start, keep_duals, random_state, n_jobs, verbose, dtype
         As for `SVMClassifier`.
-    solver : {"auto", "dual_coordinate", "bundle"} or solver object, default="auto"
+    solver : {"auto", "dual_coordinate", "bundle", "online"} or solver object, default="auto"
         How the optimum is found. Other solvers serve k = 1 only.
 
     Attributes
