@@ -11,6 +11,7 @@ from . import (
     fit,
     multilabel,
     multilabel_kernel,
+    online,
     scaling,
     sequences,
     sources,
@@ -78,6 +79,7 @@ def parser() -> argparse.ArgumentParser:
     planes.add_argument(
         "--part", nargs="+", choices=bundle.PARTS, default=list(bundle.PARTS), metavar="PART", help=", ".join(bundle.PARTS)
     )
+    commands.add_parser("online", parents=[common], help="streams on disk under a memory limit, beside the peers")
     whole = commands.add_parser("all", parents=[common], help="everything")
     whole.set_defaults(workload=list(COMPARED), loss=list(LOSSES), lam=None, solver=names)
     return top
@@ -117,6 +119,8 @@ def main() -> None:
         multilabel.run(report, args.part if args.command == "multilabel" else multilabel.PARTS, args.quick, limit, repeat)
     if args.command in ("bundle", "all"):
         bundle.run(report, args.part if args.command == "bundle" else bundle.PARTS, args.quick, limit)
+    if args.command in ("online", "all"):
+        online.run(report, args.quick)
     if args.command in ("fit", "all"):
         chosen = [Workload(name, QUICK_ROWS if args.quick else None) for name in args.workload]
         everything = parser().parse_args(["all"])

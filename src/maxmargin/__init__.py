@@ -2,6 +2,7 @@
 
 from . import datasets, projections, structures
 from .callbacks import Progress
+from .data.blocks import Samples
 from .data.sources import Source, SourceChangedError, open_source
 from .estimators.classifier import SVMClassifier
 from .estimators.latent import LatentSVMClassifier
@@ -16,7 +17,7 @@ from .label_prior import label_correlation, prior_from_signatures
 from .minimize import minimize
 from .result import Certificate, History, Record, Result
 from .solve import solve
-from .solvers import Bundle, DualCoordinate, ExponentiatedGradient, FrankWolfe, PartialLinearization
+from .solvers import Bundle, DualCoordinate, ExponentiatedGradient, FrankWolfe, OnlineDual, PartialLinearization
 from .structures import LatentStructure, Structure, StructureError, check_structure
 
 __version__ = "0.1.0.dev0"
@@ -33,12 +34,14 @@ __all__ = [
     "LatentStructure",
     "LatentStructuredSVM",
     "MultilabelSVMClassifier",
+    "OnlineDual",
     "PartialLinearization",
     "Progress",
     "Record",
     "Result",
     "SVMClassifier",
     "SVMRegressor",
+    "Samples",
     "Source",
     "SourceChangedError",
     "Structure",

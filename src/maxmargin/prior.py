@@ -44,7 +44,6 @@ class Prior:
         features, mask, mean = X.shape[1], self.positive, self.mean
         fence = None
         if self.factor is not None:
-            X = np.ascontiguousarray(X.astype(np.float64, copy=False) @ self.factor)
             if mean is not None:
                 mean = solve_triangular(self.factor, np.atleast_2d(mean).T, lower=True).T.reshape(mean.shape)
             fence = Fence(self.factor, mask) if mask is not None else None
@@ -52,7 +51,11 @@ class Prior:
         variance = None if self.scale is None else np.square(self.scale)
         lower = None if mask is None else np.where(mask, 0.0, -np.inf)
         layout = [_weights(array, fill, features, classes) for array, fill in ((mean, 0.0), (variance, 1.0), (lower, -np.inf))]
-        return X, Regularizer(*layout), fence
+        return self.turned(X), Regularizer(*layout), fence
+
+    def turned(self, X):
+        """X in the coordinates of the solver."""
+        return X if self.factor is None else np.ascontiguousarray(X.astype(np.float64, copy=False) @ self.factor)
 
     def back(self, w: np.ndarray) -> np.ndarray:
         """The user's weights (..., features + 1) from the solver's."""

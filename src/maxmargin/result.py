@@ -17,8 +17,9 @@ class Certificate:
     dual : the dual objective at the stored dual variables, a lower bound on the optimum
     gap, relative_gap : primal - dual, and that divided by |primal|
     converged : relative_gap <= tol was reached
-    verified : the primal value covers every example (always so for data in memory), and the problem is convex (a kernel may be
-        found not to be positive semidefinite: then the values are those of a stationary point and prove nothing)
+    verified : the primal value covers every example (always so for data in memory; where none was computed, it is infinite), and
+        the problem is convex (a kernel may be found not to be positive semidefinite: then the values are those of a stationary
+        point and prove nothing)
     message : how the run ended, in a sentence
     """
 
@@ -39,7 +40,9 @@ class Certificate:
 
 
 def relative(primal: float, dual: float) -> float:
-    """The gap as a part of |primal|; zero where both are zero."""
+    """The gap as a part of |primal|; zero where both are zero, infinite where the primal value is not known."""
+    if primal == np.inf:
+        return np.inf
     return (primal - dual) / max(abs(primal), TINY)
 
 

@@ -7,6 +7,8 @@ with p_i a distribution over the outputs of sample i; both depend on it through 
 weights to be non-negative, w(p) is that sum clipped at zero there, and D has the same form (regularizer.py, without a prior).
 """
 
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -66,3 +68,22 @@ class StructuredProblem:
         total = combine(points, self.data, self.cap, new_room(self.data), W)
         w = self.feasible(W)
         return Evaluated(float(total) - 0.5 * float(np.vdot(w, w)), W)
+
+
+@dataclass(frozen=True)
+class SampleStream:
+    """A structured problem whose samples come in blocks, always in the same order; `encode` makes what solvers see of a block."""
+
+    source: Any
+    encode: Callable[[Any, Any], Any]
+    C: float
+    n_examples: int
+    weight_shape: tuple[int, ...]
+    bound: np.ndarray  # as that of a StructuredProblem
+
+    def parts(self) -> Generator[tuple[int, StructuredProblem]]:
+        """The number of the first sample of each block, and the block's problem."""
+        with closing(self.source.blocks()) as blocks:
+            for block in blocks:
+                weight = np.ones(block.rows.size) if block.weight is None else block.weight
+                yield int(block.rows[0]), StructuredProblem(self.encode(block.X, block.y), self.C * weight)

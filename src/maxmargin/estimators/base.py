@@ -12,14 +12,16 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from ..callbacks import with_callbacks
+from ..data.blocks import is_source
 from ..data.rows import rows
 from ..data.validate import checked_matrix
 from ..prior import Prior
 from ..regularizer import Regularizer
 from ..result import Result
 from ..risks import Risk, risk_of
-from ..solvers import NAMES, resolve
+from ..solvers import NAMES, OnlineDual, resolve
 from .common import Certified
+from .streaming import Streaming, check_source, reading_solver
 
 SPARSE_BELOW = {"scalar": 0.2, "row": 0.6}  # dense rows with fewer non-zeros than this are read by an index of them
 
@@ -57,8 +59,9 @@ class LinearModel(Certified):
 
         Parameters
         ----------
-        X : array, data frame or CSR matrix of shape (n_samples, n_features)
-            float32 and float64 in C order and CSR are used as they are; other input is copied once.
+        X : array, data frame or CSR matrix of shape (n_samples, n_features), or a source
+            float32 and float64 in C order and CSR are used as they are; other input is copied once. A source is read in blocks by
+            `OnlineDual`, and brings its own labels and weights.
         y : array of shape (n_samples,)
             Classes, or real targets.
         sample_weight : array of shape (n_samples,), optional
@@ -149,7 +152,7 @@ class LinearModel(Certified):
         """coef_ and intercept_ in their public shapes."""
 
 
-class LinearSVM(LinearModel):
+class LinearSVM(Streaming, LinearModel):
     """A model with a Gaussian prior on its weights, and signs."""
 
     _parameter_constraints = {
@@ -180,18 +183,30 @@ class LinearSVM(LinearModel):
     def _fit(self, X, y, sample_weight, last: Last | None, same_losses: bool = False) -> Last:
         """Validate, build the problem, solve, keep the result; `same_losses`: the `last` problem had this one's but for C."""
         self._validate_params()
-        solver = resolve(self.solver)
-        X, target, weight = self._validated(X, y, sample_weight)
-        classes = self._block_classes(target)
-        prior = Prior(self.positive, self.prior_mean, self.prior_scale, self.prior_covariance).checked(X.shape[1], classes)
-        data, regularizer, fence = prior.applied(X, classes)
-        problem = self._problem(self._rows(data, classes), target, weight, regularizer, fence)
+        self.__dict__.pop("_kept", None)
+        problem, prior, solver = self._posed(X, y, sample_weight, resolve(self.solver))
 
         def keep(result: Result) -> None:
             self._keep(result, prior.back(self._table(problem, result.w)))
 
         result = self._drive(solver, problem, keep, **self._start(problem, last, same_losses))
         return Last(result.duals, result.w, self.C)
+
+    def _posed(self, X, y, sample_weight, solver) -> tuple[Any, Prior, Any]:
+        """The problem, the prior that it was made with and the solver for it."""
+        if is_source(X):
+            check_source(self, X, y, sample_weight)
+            return *self._source_problem(X), reading_solver(self.solver)
+        X, target, weight = self._validated(X, y, sample_weight)
+        classes = self._block_classes(target)
+        prior = self._prior(X.shape[1], classes)
+        if isinstance(solver, OnlineDual):
+            return self._array_problem(X, target, weight, prior), prior, solver
+        data, regularizer, fence = prior.applied(X, classes)
+        return self._problem(self._rows(data, classes), target, weight, regularizer, fence), prior, solver
+
+    def _prior(self, features: int, classes: int | None) -> Prior:
+        return Prior(self.positive, self.prior_mean, self.prior_scale, self.prior_covariance).checked(features, classes)
 
     def _start(self, problem, last: Last | None, same_losses: bool) -> dict[str, Any]:
         """Where the solver may begin: the duals of an earlier run made feasible, or planes, which hold for their own data."""
@@ -215,10 +230,9 @@ class LinearSVM(LinearModel):
         bias = float(self.intercept_scaling) if self.fit_intercept else 0.0
         return rows(X, bias, SPARSE_BELOW["scalar" if classes is None else "row"])
 
-    def _checked_data(self, X, y):
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=self._dtypes(), order="C", accept_large_sparse=True, **self._target_checks()
-        )
+    def _checked_data(self, X, y, reset: bool = True):
+        options = {"dtype": self._dtypes(), "order": "C", "accept_large_sparse": True, "reset": reset, **self._target_checks()}
+        X, y = validate_data(self, X, y, accept_sparse="csr", **options)
         return checked_matrix(X), y
 
     # ---- what a subclass says -----------------------------------------------------------------------------
@@ -230,6 +244,10 @@ class LinearSVM(LinearModel):
     @abstractmethod
     def _checked_target(self, y, sample_weight) -> Any:
         """y as the problem needs it."""
+
+    @abstractmethod
+    def _codes(self, y, rows: np.ndarray) -> np.ndarray:
+        """y of some samples as the problem needs it; `rows` are their numbers, for messages."""
 
     @abstractmethod
     def _block_classes(self, target) -> int | None:

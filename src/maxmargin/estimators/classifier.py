@@ -12,11 +12,12 @@ from ..losses.hinge import Hinge
 from ..losses.squared_hinge import SquaredHinge
 from ..problem import BlockProblem, ScalarProblem
 from .base import LinearSVM
+from .streaming import Scored, blockwise
 
 LOSSES = {"hinge": Hinge, "squared_hinge": SquaredHinge}
 
 
-class SVMClassifier(ClassifierMixin, LinearSVM):
+class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
     """Linear support vector machine with a certificate: binary hinge, or Crammer-Singer for three classes and more.
 
     Minimises 1/2 ||w||^2 + C sum_i s_i loss_i(w), as LinearSVC does, so that one can be swapped for the other. What is returned
@@ -51,9 +52,9 @@ class SVMClassifier(ClassifierMixin, LinearSVM):
         Whether a constant feature `intercept_scaling` is appended; its weight is regularised, as in LinearSVC.
     intercept_scaling : float, default=1.0
         The larger, the less the intercept is regularised.
-    solver : {"auto", "dual_coordinate", "bundle"} or solver object, default="auto"
-        How the optimum is found; "auto" is "dual_coordinate". With three classes and more also "frank_wolfe",
-        "partial_linearization" and "exponentiated_gradient".
+    solver : {"auto", "dual_coordinate", "bundle", "online"} or solver object, default="auto"
+        How the optimum is found; "auto" is "dual_coordinate", and "online" where X is a source. With three classes and more also
+        "frank_wolfe", "partial_linearization" and "exponentiated_gradient".
     warm_start : bool, default=False
         Start the next `fit` from the duals of the last one, where the number of samples (and classes) is the same.
     keep_duals : bool, default=False
@@ -147,11 +148,13 @@ class SVMClassifier(ClassifierMixin, LinearSVM):
         self.verbose = verbose
         self.dtype = dtype
 
+    @blockwise
     def decision_function(self, X) -> np.ndarray:
         """Scores: (n_samples,) for two classes, positive for `classes_[1]`; else (n_samples, n_classes)."""
         scores = self._scores(X)
         return scores.ravel() if scores.shape[1] == 1 else scores
 
+    @blockwise
     def predict(self, X) -> np.ndarray:
         """The class with the highest score."""
         scores = self._scores(X)
@@ -166,6 +169,14 @@ class SVMClassifier(ClassifierMixin, LinearSVM):
         if len(self.classes_) > 2 and self.loss != "hinge":
             raise ValueError(f"loss={self.loss!r} is for two classes; y has {len(self.classes_)}. Use loss='hinge'.")
         return label, cost_matrix(self.cost, self.classes_), factors
+
+    def _codes(self, y, rows):
+        place = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
+        unknown = np.flatnonzero(self.classes_[place] != y)
+        if unknown.size:
+            row, known = unknown[0], self.classes_.tolist()
+            raise ValueError(f"Sample {rows[row]} has the label {y[row]!r}, which is not among the classes {known}.")
+        return place.astype(np.int64)
 
     def _checked_labels(self, y, sample_weight) -> tuple[np.ndarray, np.ndarray]:
         """The number of each sample's class, and the factors of the classes."""

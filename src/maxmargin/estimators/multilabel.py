@@ -11,6 +11,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from ..callbacks import with_callbacks
+from ..data.blocks import is_source
 from ..data.labels import Checked, checked_labels
 from ..data.rows import rows
 from ..data.validate import checked_matrix, numbers
@@ -21,15 +22,17 @@ from ..losses.multilabel_squared_hinge import MultilabelSquaredHinge
 from ..multilabel_problem import MultilabelProblem
 from ..result import Result
 from ..risks import Risk, risk_of
-from ..solvers import resolve
+from ..solvers import OnlineDual, resolve
 from .base import SPARSE_BELOW, Last, LinearModel
 from .multilabel_kernel import KERNELS, keep_kernel, kernel_problem, started
+from .multilabel_stream import arrays, masses, reader, stream
+from .streaming import Scored, blockwise, check_source, reading_solver
 
 LOSSES = {"hinge": MultilabelHinge, "squared_hinge": MultilabelSquaredHinge}
 PIECE = 4096  # rows that are predicted at a time where labels are sparse
 
 
-class MultilabelSVMClassifier(ClassifierMixin, LinearModel):
+class MultilabelSVMClassifier(Scored, ClassifierMixin, LinearModel):
     """Multi-label support vector machine with a prior on labels that go together (M3L), with a certificate.
 
     Minimises 1/2 tr(Z R^+ Z') + C sum_il s_i u_l loss(y_il z_l.x_i) over the weights z_l of the labels, y_il = +-1
@@ -164,7 +167,7 @@ class MultilabelSVMClassifier(ClassifierMixin, LinearModel):
 
         Parameters
         ----------
-        X : array, data frame or CSR matrix of shape (n_samples, n_features)
+        X : array, data frame or CSR matrix of shape (n_samples, n_features), or a multi-label source (linear models)
         y : array or sparse matrix of shape (n_samples, n_labels)
             Indicators 0 and 1. NaN in a dense one: the label is not known and takes no part. A sparse one is not made dense.
         sample_weight : array of shape (n_samples,), optional
@@ -201,10 +204,12 @@ class MultilabelSVMClassifier(ClassifierMixin, LinearModel):
         assert found is not None
         return found
 
+    @blockwise
     def decision_function(self, X) -> np.ndarray:
         """Scores, (n_samples, n_labels); positive where the label is predicted."""
         return self._scores(X)
 
+    @blockwise
     def predict(self, X):
         """Indicators 0 and 1 of shape (n_samples, n_labels), in the dtype of the Y of `fit`; CSR if that was sparse."""
         check_is_fitted(self)
@@ -223,9 +228,13 @@ class MultilabelSVMClassifier(ClassifierMixin, LinearModel):
 
     def _fit(self, X, y, sample_weight, last: Last | None, mask=None, same_losses: bool = False) -> Last:
         self._validate_params()
+        if is_source(X):
+            return self._fit_source(X, y, sample_weight, mask)
         solver = resolve(self.solver)
         X, labels = self._checked_pair(X, y, mask)
         weight = np.ones(X.shape[0]) if sample_weight is None else self._checked_weight(sample_weight, X)
+        if isinstance(solver, OnlineDual) and self.kernel == "linear":
+            return self._fit_arrays(X, labels, weight, solver)
         problem = self._problem(X, labels, weight)
         self.classes_, self._form = np.arange(labels.columns.shape[1]), (labels.dtype, labels.sparse)
         duals, weights = started(last, problem, self.C if same_losses else None)
@@ -240,6 +249,50 @@ class MultilabelSVMClassifier(ClassifierMixin, LinearModel):
 
         result = self._drive(solver, problem, keep, duals=duals, weights=weights)
         return Last(result.duals, result.w, self.C)
+
+    def _fit_source(self, source, y, sample_weight, mask) -> Last:
+        """Learn from samples that come in blocks."""
+        check_source(self, source, y, sample_weight, multilabel=True)
+        if mask is not None:
+            raise ValueError("A source has no mask of labels; leave mask out.")
+        if self.kernel != "linear":
+            raise ValueError("A kernel needs all samples in memory; sources are for kernel='linear'.")
+        solver = reading_solver(self.solver)
+        n_rows, features, _ = source.scan()
+        count = int(source.n_labels)
+        found = masses(source) if isinstance(self.label_weight, str) else np.ones((count, 2))
+        self.n_features_in_ = int(features)
+        self.__dict__.pop("feature_names_in_", None)
+        self.classes_, self._form = np.arange(count), (np.dtype(int), True)
+        self._dtypes()
+        return self._fit_stream(stream(source, reader(self.dtype), n_rows, features, *self._stream_parts(found)), solver)
+
+    def _fit_arrays(self, X, labels: Checked, weight: np.ndarray, solver: OnlineDual) -> Last:
+        """The same for arrays in memory."""
+        self.classes_, self._form = np.arange(labels.columns.shape[1]), (labels.dtype, labels.sparse)
+        parts = self._stream_parts(labels.columns.masses(weight))
+        return self._fit_stream(stream(*arrays(X, labels.columns, weight), *X.shape, *parts), solver)
+
+    def _stream_parts(self, found: np.ndarray):
+        """What `stream` needs beside the samples; `found` are the masses of the labels."""
+        count = len(found)
+        R = None if self.label_prior is None else checked_prior(self.label_prior, count)
+        parts = self._label_factors(found), _pairs("cost", self.cost, count), LOSSES[self.loss], R
+        bias = float(self.intercept_scaling) if self.fit_intercept else 0.0
+        return parts, (float(self.C), bias, SPARSE_BELOW["row"])
+
+    def _fit_stream(self, problem, solver: OnlineDual) -> Last:
+        if self.keep_duals:
+            raise ValueError("keep_duals=True needs solver='dual_coordinate' here, and the samples in memory.")
+
+        def keep(result: Result) -> None:
+            self.__dict__.pop("_kernel_model", None)
+            self.__dict__.pop("support_", None)
+            LinearModel._keep(self, result, problem.table(result.w))
+
+        result = self._drive(solver, problem, keep)
+        self.__dict__.pop("_last", None)
+        return Last(None, result.w, self.C)
 
     def _checked_pair(self, X, y, mask) -> tuple[np.ndarray, Checked]:
         if y is None:
@@ -262,7 +315,7 @@ class MultilabelSVMClassifier(ClassifierMixin, LinearModel):
         return MultilabelProblem(data, columns, self.C * weight, factors, margin, LOSSES[self.loss], R)
 
     def _most_passes(self, problem):
-        return self.max_iter * (1 if isinstance(problem, KernelMultilabelProblem) else len(problem.groups))
+        return self.max_iter * (len(problem.groups) if isinstance(problem, MultilabelProblem) else 1)
 
     def _label_factors(self, masses: np.ndarray) -> np.ndarray:
         """(labels, 2): the factors of samples without and with each label, whose masses are given."""

@@ -10,11 +10,12 @@ from ..losses.epsilon_insensitive import EpsilonInsensitive
 from ..losses.squared_epsilon_insensitive import SquaredEpsilonInsensitive
 from ..problem import ScalarProblem
 from .base import LinearSVM
+from .streaming import Scored, blockwise
 
 LOSSES = {"epsilon_insensitive": EpsilonInsensitive, "squared_epsilon_insensitive": SquaredEpsilonInsensitive}
 
 
-class SVMRegressor(RegressorMixin, LinearSVM):
+class SVMRegressor(Scored, RegressorMixin, LinearSVM):
     """Linear support vector regression with a certificate.
 
     Minimises 1/2 ||w||^2 + C sum_i s_i max(0, |y_i - <w, x_i>| - epsilon), or the squares of these, as LinearSVR does.
@@ -98,6 +99,7 @@ warm_start, keep_duals, random_state, n_jobs, verbose, dtype
         self.verbose = verbose
         self.dtype = dtype
 
+    @blockwise
     def predict(self, X) -> np.ndarray:
         """The predicted targets."""
         return self._scores(X)
@@ -107,6 +109,13 @@ warm_start, keep_duals, random_state, n_jobs, verbose, dtype
 
     def _checked_target(self, y, sample_weight):
         return np.asarray(y, dtype=np.float64)
+
+    def _codes(self, y, rows):
+        target = np.asarray(y, dtype=np.float64)
+        bad = np.flatnonzero(~np.isfinite(target))
+        if bad.size:
+            raise ValueError(f"The target of sample {rows[bad[0]]} is NaN or infinite.")
+        return target
 
     def _block_classes(self, target):
         return None

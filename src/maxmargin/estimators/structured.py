@@ -11,16 +11,18 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..callbacks import with_callbacks
+from ..data.blocks import is_source
 from ..data.validate import numbers
 from ..result import Result
 from ..risks import Layout, Risk, risk_of
 from ..solvers import NAMES, Bundle, resolve
 from ..solvers.bundle import Bundled
 from ..solvers.points import dual_coefficients, fits
-from ..structured import StructuredProblem
+from ..structured import SampleStream, StructuredProblem
 from ..structures.base import Structure, fresh
 from ..structures.latent import LatentStructure
 from .common import Certified, checked_dtype, checked_weight, count, same_count
+from .streaming import check_source, reading_solver
 
 
 class Last(NamedTuple):
@@ -148,8 +150,9 @@ class StructuredSVM(Certified):
 
         Parameters
         ----------
-        X : sequence of samples
-            Each as the structure wants it: for a Chain an array or CSR matrix (length, features).
+        X : sequence of samples, or a source of them (`maxmargin.Samples`)
+            Each as the structure wants it: for a Chain an array or CSR matrix (length, features). A source brings its own outputs
+            and weights; labels and sizes are learned from its first block, so give `n_labels` where that may not have all.
         y : sequence of outputs
         sample_weight : array of shape (n_samples,), optional
             Weights s_i >= 0; an integer weight equals that many repetitions of the sample.
@@ -159,6 +162,9 @@ class StructuredSVM(Certified):
         self
         """
         self._validate_params()
+        if is_source(X):
+            check_source(self, X, y, sample_weight)
+            return self._fit_source(X)
         data, weight = self._encoded(X, y, sample_weight)
         last = getattr(self, "_last", None) if self.warm_start else None
         self._fit(data, weight, last)
@@ -206,14 +212,27 @@ class StructuredSVM(Certified):
     def predict(self, X):
         """The best output of each sample: a list, or an array where outputs are single labels."""
         check_is_fitted(self)
+        if is_source(X):
+            return [output for block in X.blocks() for output in self.predict(block.X)]
         count("X", X)
         return self.structure_.as_predictions(self.structure_.decode_all(self.w_, X, effective_n_jobs(self.n_jobs)))
 
-    def score(self, X, y, sample_weight=None) -> float:
+    def score(self, X, y=None, sample_weight=None) -> float:
         """How good predictions are: the share of right labels; for Parts and structures in plain Python, minus the mean loss."""
         check_is_fitted(self)
+        if is_source(X):
+            check_source(self, X, y, sample_weight)
+            return self._score_source(X)
         same_count(X, y)
         return self.structure_.score_outputs(y, self.predict(X), sample_weight)
+
+    def _score_source(self, source) -> float:
+        y, found, weight = [], [], []
+        for block in source.blocks():
+            y.extend(block.y)
+            found.extend(self.predict(block.X))
+            weight.append(np.ones(block.rows.size) if block.weight is None else block.weight)
+        return self.structure_.score_outputs(y, found, np.concatenate(weight))
 
     # ---- how ----------------------------------------------------------------------------------------------
 
@@ -233,6 +252,22 @@ class StructuredSVM(Certified):
             raise ValueError(f"{type(structure).__name__}.size says {size} weights, joint_feature has {found} numbers.")
         self.structure_ = structure
         return data, weight
+
+    def _fit_source(self, source):
+        """Learn from samples that come in blocks."""
+        solver = reading_solver(self.solver)
+        if self.keep_duals:
+            raise ValueError("keep_duals=True needs the samples in memory; a source keeps no duals.")
+        n_rows, _, _ = source.scan()
+        first = next((block for block in source.blocks()), None)
+        if first is None:
+            raise ValueError("The source has no samples.")
+        data, _ = self._encoded(first.X, first.y, None)
+        part = StructuredProblem(data, np.zeros(first.rows.size))
+        problem = SampleStream(source, self.structure_.encode, float(self.C), n_rows, part.weight_shape, part.bound)
+        self.__dict__.pop("_last", None)
+        self._drive(solver, problem, partial(self._keep, problem))
+        return self
 
     def _fit(self, data, weight, last):
         problem = StructuredProblem(data, float(self.C) * weight)
@@ -266,11 +301,11 @@ class StructuredSVM(Certified):
             return {"duals": last.points, "weights": last.w}
         return {}
 
-    def _keep(self, problem: StructuredProblem, result: Result) -> None:
+    def _keep(self, problem: StructuredProblem | SampleStream, result: Result) -> None:
         self.w_ = self.structure_.flatten(result.w)
         self.n_oracle_calls_ = result.oracle_calls
         self.__dict__.pop("dual_coef_", None)
-        if self.keep_duals:
+        if self.keep_duals and isinstance(problem, StructuredProblem):  # sources are refused before
             self.dual_coef_ = dual_coefficients(result.duals, problem, self.structure_)
 
     def __sklearn_tags__(self):

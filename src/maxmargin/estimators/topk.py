@@ -11,6 +11,7 @@ from ..losses.topk_beta import topk_beta
 from ..problem import BlockProblem, TopKProblem
 from .base import LinearSVM
 from .classifier import SVMClassifier
+from .streaming import blockwise
 
 FORMS = {"topk_alpha": topk_alpha, "topk_beta": topk_beta}
 
@@ -40,7 +41,7 @@ class TopKSVMClassifier(SVMClassifier):
     class_weight, positive, prior_mean, prior_scale, prior_covariance, tol, max_iter, max_time, fit_intercept, intercept_scaling,
     warm_start, keep_duals, random_state, n_jobs, verbose, dtype
         As for `SVMClassifier`.
-    solver : {"auto", "dual_coordinate", "bundle"} or solver object, default="auto"
+    solver : {"auto", "dual_coordinate", "bundle", "online"} or solver object, default="auto"
         How the optimum is found. Other solvers serve k = 1 only.
 
     Attributes
@@ -121,11 +122,13 @@ class TopKSVMClassifier(SVMClassifier):
         self.verbose = verbose
         self.dtype = dtype
 
+    @blockwise
     def decision_function(self, X) -> np.ndarray:
         """Scores, (n_samples, n_classes); for two classes (n_samples,), positive for `classes_[1]`."""
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
+    @blockwise
     def predict_topk(self, X, k=None) -> np.ndarray:
         """The k classes with the highest scores, the best first: (n_samples, k). By default k is that of the model."""
         scores = self._scores(X)

@@ -3,6 +3,7 @@
 from . import kernel_ascent, working_set  # noqa: F401 - let DualCoordinate serve kernels and structures
 from .bundle import Bundle
 from .dual_coordinate import DualCoordinate
+from .online import OnlineDual
 from .structured_solvers import ExponentiatedGradient, FrankWolfe, PartialLinearization
 
 NAMES = {
@@ -12,6 +13,7 @@ NAMES = {
     "frank_wolfe": FrankWolfe,
     "exponentiated_gradient": ExponentiatedGradient,
     "bundle": Bundle,
+    "online": OnlineDual,
 }
 
 

@@ -29,6 +29,7 @@ from ..losses.base import clip, reward, row_extrapolate, row_prefetch, row_step,
 from ..losses.nonnegative import NonNegative, NonNegativeRow
 from ..problem import RowProblem, ScalarProblem
 from ..regularizer import averaged, extrapolate, like, move, move_row, quadratic, unclipped
+from .loop import Run
 from .schedule import gather, prefetch, resting, schedule, settle, visited
 
 CACHED = 1 << 17  # weights up to this many stay in a core's own cache
@@ -190,13 +191,12 @@ class Options:
     average: bool = True
 
 
-class Ascent(ABC):
+class Ascent(Run, ABC):
     """A run of dual coordinate ascent on one problem: its duals, its weights and the order of visits."""
 
     piece: int  # examples between two looks at the clock
     duals: Any
     walls: Any = None
-    exact = False
 
     def __init__(self, problem, duals: np.ndarray | None, options: Options):
         self.problem, self.options = problem, options
@@ -263,9 +263,6 @@ class Ascent(ABC):
         plan = schedule(fence.count, self.options.seed + self.passes + start)
         return self.visit_walls(fence.rows, fence.curvature, plan, (0, 0, gather(plan, 0)))
 
-    def accelerate(self) -> None:  # noqa: B027 - most kinds of runs have nothing to do here
-        """Called between passes; see `Accelerated`."""
-
     def add_to_average(self) -> None:
         """Average the weights after each pass, starting anew at passes 2, 4, 8, ..."""
         if self.passes >= self.mean_next:
@@ -288,9 +285,6 @@ class Ascent(ABC):
 
     def primal(self, w: np.ndarray, n_jobs: int) -> float:
         return self.problem.primal(w, n_jobs)
-
-    def statistics(self) -> dict[str, float]:
-        return {}
 
     def wake(self) -> None:
         """Visit every example in the next pass. Who was visited in the last one stays known, for the extrapolation."""

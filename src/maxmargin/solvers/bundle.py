@@ -227,7 +227,7 @@ def broken(point: str, origin: str, offset: float, product: float, value: float)
     )
 
 
-class Run:
+class Run(loop.Run):
     """A run of a bundle method on one problem, in coordinates where the quadratic term is 1/2 ||u||^2."""
 
     exact = True

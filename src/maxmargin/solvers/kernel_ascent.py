@@ -30,6 +30,7 @@ from ..result import TINY
 from ..threads import in_threads
 from .ascent import Options
 from .dual_coordinate import begin
+from .loop import Run
 
 COPY = 0.125  # part of the memory that copies may take
 FIRST, GROWTH = 0.25, 4  # part of the samples in the first round, and how much more of them each time
@@ -372,11 +373,10 @@ def batches(correlation: np.ndarray) -> list[np.ndarray]:
     return [np.array(group) for group in groups]
 
 
-class KernelAscent:
+class KernelAscent(Run):
     """A run on one kernel problem: its duals, its scores and the rows in memory."""
 
     n_jobs = 1
-    exact = False
 
     def __init__(self, problem: KernelMultilabelProblem, duals: np.ndarray | None, options: Options):
         self.problem, self.options = problem, options
@@ -524,9 +524,6 @@ class KernelAscent:
 
     def primal(self, point: Point, n_jobs: int) -> float:
         return self.problem.primal(point, n_jobs)
-
-    def statistics(self) -> dict[str, float]:
-        return {}
 
     def exact_duals(self) -> np.ndarray:
         return self.duals.T.copy()

@@ -4,7 +4,7 @@ A run offers `advance` (one pass, returning a cheap estimate of the gap), `accel
 value), `candidates` (weights to take the primal value at), `primal`, `wake` and `refine`. An exact evaluation mostly costs
 two passes, so it is made only when the estimate says that the target is reached (Ramanan 2013, section 2), and now and then
 for the history. How far the estimate is off is learned from each evaluation. A run whose passes end with exact values says
-so (`exact`) and is evaluated after each of them.
+so (`exact`) and is evaluated after each of them. A `patient` run has exact values only when it says so.
 """
 
 import signal
@@ -35,6 +35,32 @@ class Budget:
     max_time: float | None = None
     n_jobs: int = 1
     watch: Callable[[int], bool] = lambda iteration: False
+
+
+class Run:
+    """What runs have in common: nothing to do, unless they say so."""
+
+    exact = False
+    patient = False
+
+    def accelerate(self) -> None:
+        """Between passes."""
+
+    def wake(self) -> None:
+        """Visit every example in the next pass."""
+
+    def refine(self) -> None:
+        """Iterate in higher precision: there is no progress any more."""
+
+    def conclude(self, stop: Callable[[], bool]) -> None:
+        """No pass will follow; a patient run may still make its values exact."""
+
+    def doubt(self) -> str | None:
+        """A sentence, where the values of this run prove nothing."""
+        return None
+
+    def statistics(self) -> dict[str, float]:
+        return {}
 
 
 class Interrupt:
@@ -124,27 +150,34 @@ def solve(run, budget: Budget, history: History) -> Result:
             hoped, target = estimate * ratio, budget.tol * abs(run.dual)
             promising = hoped <= target and since >= APART
             rule = NEAR[1:] if hoped <= NEAR[0] * target else SELDOM
-            if message or run.exact or promising or since >= max(rule[0], rule[1] * total):
+            if message and not out_of_time():
+                run.conclude(out_of_time)
+            wanted = message or promising or since >= max(rule[0], rule[1] * total)
+            if run.exact or (wanted and not run.patient):
                 best.evaluate(run, budget, seconds, last=bool(message))
                 if message or relative(best.primal, best.dual) <= budget.tol:
                     break  # the duals stay those of the certificate
                 gap = history[-1].gap
                 if len(history) > 1 and gap > STALLED * history[-2].gap:
                     run.refine()
-                if estimate > 0:
+                if 0 < estimate < np.inf:
                     ratio = float(np.clip(gap / estimate, 0.1, 10.0))
                 if promising and gap > 2.0 * estimate:  # what rests, hides a part of the gap
                     run.wake()
                 visits_then = run.visits
+            if message:  # a patient run that was stopped
+                break
             run.accelerate()
     converged = bool(relative(best.primal, best.dual) <= budget.tol)
     if converged:
         message = f"Reached relative gap {relative(best.primal, best.dual):.3g} <= tol={budget.tol:g} in {run.passes} passes."
-    assert best.w is not None
+    verified = best.w is not None
+    if best.w is None:
+        best.w, best.dual = run.candidates()[0], run.dual
+        message += " The primal value was not computed: that takes a further pass over the data."
     gap = best.primal - best.dual
-    if (doubt := run.doubt() if hasattr(run, "doubt") else None) is not None:
-        message, converged = f"{message} {doubt}", False
-    verified = doubt is None
+    if (doubt := run.doubt()) is not None:
+        message, converged, verified = f"{message} {doubt}", False, False
     certificate = Certificate(best.primal, best.dual, gap, relative(best.primal, best.dual), converged, verified, message)
     calls, duals = getattr(run, "calls", None), run.exact_duals()
     return Result(best.w, certificate, history, message, run.passes, duals, calls, run.statistics())

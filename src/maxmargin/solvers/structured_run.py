@@ -9,6 +9,7 @@ import numpy as np
 
 from ..structured import StructuredProblem
 from ..structures.base import copied, new_room
+from .loop import Run
 from .schedule import gather, schedule
 from .signed import Signed, space_of, weights_of
 
@@ -30,10 +31,8 @@ class Options:
     n_jobs: int = 1
 
 
-class StructuredRun(ABC):
+class StructuredRun(Run, ABC):
     """A run on a structured problem: its points, its weights and the order of visits."""
-
-    exact = False
 
     def __init__(self, problem: StructuredProblem, points: Any, options: Options):
         self.problem, self.options = problem, options
@@ -124,18 +123,9 @@ class StructuredRun(ABC):
     def primal(self, w: np.ndarray, n_jobs: int) -> float:
         return self.problem.primal(w, n_jobs)
 
-    def statistics(self) -> dict[str, float]:
-        return {}
-
     def wake(self) -> None:
         """Visit every sample in the next pass."""
         np.minimum(self.plan.due, self.passes, out=self.plan.due)
-
-    def accelerate(self) -> None:  # noqa: B027 - most runs have nothing to do here
-        """Nothing to do between passes."""
-
-    def refine(self) -> None:  # noqa: B027 - nor here
-        """The iterations run in float64 already."""
 
     def exact_duals(self) -> Any:
         return self.points

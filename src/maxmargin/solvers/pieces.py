@@ -1,0 +1,126 @@
+"""Some examples in memory with their duals: a block of a source as it is read, or a part of the cache of `OnlineDual`."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import lanes
+from ..problem import row_combine, scalar_combine
+from ..regularizer import Free
+from ..stream import Examples, StreamProblem, joined
+from .ascent import row_pass, scalar_pass
+from .schedule import Schedule, gather, schedule
+
+BESIDES = 80  # bytes an example takes besides its row: order of visits, curvature, numbers of the loss
+
+
+class Piece(ABC):
+    """Examples, their duals, the problem they make and the order of visits."""
+
+    problem: Any
+
+    def __init__(self, whole: StreamProblem, examples: Examples, duals: np.ndarray, seed: int):
+        self.whole, self.examples = whole, examples
+        self.problem = whole.build(examples.X, examples.target, examples.weight)
+        self.curvature = self.problem.curvature
+        self.plan: Schedule = schedule(examples.rows.size, seed)
+        self.gap = 0.0  # the shares of the gap that the last visit met
+        self.put(duals)
+
+    @property
+    def rows(self) -> np.ndarray:
+        return self.examples.rows
+
+    @property
+    def nbytes(self) -> int:
+        return self.examples.nbytes + self.rows.size * (BESIDES + 8 * (self.whole.n_classes or 1))
+
+    def visit(self, space, now: int, level: float) -> tuple[float, int]:
+        """Visit the examples that are due in random order; returns the change of the reward and the number of visits."""
+        count = gather(self.plan, now)
+        if not count:
+            self.gap = 0.0
+            return 0.0, 0
+        self.gap, gain = self.step(space, (now, 0, count), level)
+        return gain, count
+
+    def chosen(self, which: np.ndarray) -> "Piece":
+        """A copy of some of the examples, as they stand."""
+        part = type(self)(self.whole, self.examples.chosen(which), self.duals()[which], int(self.plan.random[0] >> np.uint64(1)))
+        part.plan.due[:], part.plan.wait[:] = self.plan.due[which], self.plan.wait[which]
+        part.gap = self.gap
+        return part
+
+    def zero(self) -> np.ndarray:
+        """Whose duals are zero."""
+        return np.asarray(~self.duals().any(axis=1))
+
+    @abstractmethod
+    def put(self, duals: np.ndarray) -> None:
+        """Take up duals, (examples, width)."""
+
+    @abstractmethod
+    def duals(self) -> np.ndarray:
+        """The duals, (examples, width)."""
+
+    @abstractmethod
+    def step(self, space, visit, level) -> tuple[float, float]:
+        """The shares of the gap met, and the change of the reward."""
+
+    @abstractmethod
+    def combine(self, space: Free, which: np.ndarray | None = None) -> float:
+        """Add sum_i b_i x_i over all examples, or some, to the weights; returns the reward. In float64, from scratch."""
+
+
+class ScalarPiece(Piece):
+    def put(self, duals):
+        self.held = np.ascontiguousarray(duals[:, 0])
+
+    def duals(self):
+        return self.held[:, None]
+
+    def step(self, space, visit, level):
+        return scalar_pass(self.problem.X, self.problem.loss, space, self.held, self.curvature, self.plan, visit, level)
+
+    def combine(self, space, which=None):
+        duals = self.held if which is None else np.where(which, self.held, 0.0)
+        return scalar_combine(self.problem.X, self.problem.loss, duals, space)
+
+
+class RowPiece(Piece):
+    def put(self, duals):
+        self.held = lanes.table(lanes.pack(duals, np.float64))
+        self.scores, self.change = (lanes.zeros_table(1, self.problem.n_classes, np.float64) for _ in range(2))
+
+    def duals(self):
+        return self.held.flat[:, : self.whole.n_classes]
+
+    def step(self, space, visit, level):
+        scratch = self.scores, self.change, level
+        problem = self.problem
+        return row_pass(problem.X, problem.exact_loss, space, self.held, self.curvature, self.plan, visit, scratch)
+
+    def combine(self, space, which=None):
+        held = self.held
+        if which is not None:
+            held = lanes.table(lanes.pack(np.where(which[:, None], self.duals(), 0.0), np.float64))
+        out = lanes.zeros_table(1, self.problem.n_classes, np.float64)
+        return row_combine(self.problem.X, self.problem.exact_loss, held, space, out)
+
+
+def piece(whole: StreamProblem, examples: Examples, duals: np.ndarray, seed: int) -> Piece:
+    kind = ScalarPiece if whole.n_classes is None else RowPiece
+    return kind(whole, examples, duals, seed)
+
+
+def merged(pieces: Sequence[Piece], seed: int) -> Piece:
+    """One piece of several."""
+    result = piece(
+        pieces[0].whole, joined([part.examples for part in pieces]), np.concatenate([part.duals() for part in pieces]), seed
+    )
+    result.plan.due[:] = np.concatenate([part.plan.due for part in pieces])
+    result.plan.wait[:] = np.concatenate([part.plan.wait for part in pieces])
+    result.gap = sum(part.gap for part in pieces)
+    return result
