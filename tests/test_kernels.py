@@ -136,7 +136,7 @@ def every_block_function(X, changes, W, prior, tables):
         for j in range(change.flat.shape[1]):
             scores[i, j] = one.flat[0, j]
             change.flat[0, j] = changes.flat[i, j]
-        rows.update(X, i, change.lanes, added)
+        rows.update(X, i, change.lanes, 0, added)
         rows.update_clipped(X, i, change.lanes, variance, lower, V, clipped)
 
 

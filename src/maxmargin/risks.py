@@ -91,7 +91,7 @@ def row_cut(X, loss, W, out, span, scores, duals):
         rows.scores(X, i, W, scores.lanes)
         share, gain = row_slope(loss, i, scores, duals)
         if share != 0.0:
-            update(X, i, duals.lanes, out)
+            update(X, i, duals.lanes, 0, out)
             total += share
             offset += gain
     return total, offset

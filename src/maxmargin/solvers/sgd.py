@@ -51,7 +51,7 @@ def row_descent(X, loss, W, order, first, scores, duals):
         factor *= 1.0 - 1.0 / t
         for j in range(duals.flat.shape[1]):
             duals.flat[0, j] *= n / (t * factor)
-        update(X, i, duals.lanes, W)
+        update(X, i, duals.lanes, 0, W)
         if factor < SMALL or k == n - 1:
             for j in range(flat.size):
                 flat[j] *= factor

@@ -411,7 +411,7 @@ def _(data, i, t, room, W):
         if lanes.magnitude_row(table, c) > 0:
             for b in range(table.shape[1]):
                 lanes.store(table, c, b, lanes.fma(lanes.zeros_like(table), t, lanes.load(table, c, b)))
-            rows.update(data.X, data.start[i] + c, table[c : c + 1], W)
+            rows.update(data.X, data.start[i] + c, table, c, W)
 
 
 @push.register(BinaryBags)
@@ -434,7 +434,7 @@ def _(data, i, room):
         if lanes.magnitude_row(table, c) > 0:
             for k in range(K):
                 gain += room.change.flat[c, k] * (room.scores.flat[c, k] + data.cost[data.label[i], k])
-            rows.update(data.X, data.start[i] + c, table[c : c + 1], room.mixed)
+            rows.update(data.X, data.start[i] + c, table, c, room.mixed)
     for c in range(size):  # ||sum_c x_c d_c'||^2 = sum_c <x_c' sum, d_c>
         if lanes.magnitude_row(table, c) > 0:
             rows.scores(data.X, data.start[i] + c, room.mixed, room.scores.lanes[spare : spare + 1])

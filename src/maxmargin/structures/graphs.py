@@ -279,7 +279,7 @@ def graph_push(data, i, t, room, W):
             continue
         for b in range(blocks):
             lanes.store(room.rows.lanes, room.node + p, b, lanes.fma(zero, t, lanes.load(room.rows.lanes, room.node + p, b)))
-        rows.update(g.X, start + p, room.rows.lanes[room.node + p : room.node + p + 1], W)
+        rows.update(g.X, start + p, room.rows.lanes, room.node + p, W)
         for bit in range(2):
             if g.node[start + p, PLACE] >> bit & 1:
                 row = rows.last_column(g.X) + 1 + bit

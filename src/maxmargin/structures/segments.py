@@ -427,7 +427,7 @@ def _(data, i, t, room, W):
     T, Q = longest(room), room.segment.shape[1]
     by_columns(data, i, room, t)
     for s in range(length(data, i)):
-        rows.update(data.X, data.start[i] + s, room.rows.lanes[T + s : T + s + 1], W)
+        rows.update(data.X, data.start[i] + s, room.rows.lanes, T + s, W)
     if data.bias == 1:
         for q in range(Q):
             room.tail[q] = piece_total(data, i, room, q)
@@ -452,7 +452,7 @@ def _(data, i, room):
             square += room.pair[CHANGE, k] ** 2
     by_columns(data, i, room, 1.0)
     for s in range(size):
-        rows.update(data.X, data.start[i] + s, room.rows.lanes[T + s : T + s + 1], room.dense.lanes)
+        rows.update(data.X, data.start[i] + s, room.rows.lanes, T + s, room.dense.lanes)
     return gain, square + drained(data, i, room)
 
 
