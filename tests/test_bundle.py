@@ -363,7 +363,7 @@ def test_structures_beside_the_dual_solvers(case, variant):
 
 
 @pytest.mark.parametrize("variant", ["BMRM", "Prox-P-BMRM"])
-@pytest.mark.parametrize("name", ["two parts", "a star, by the eyes"])
+@pytest.mark.parametrize("name", ["a chain, its edges turned", "a star, by the eyes"])
 def test_weights_that_must_not_be_negative(name, variant):
     """Parts binds its stiffness: the optimum is that of the bound problem, as the dual solvers and a convex solver have it."""
     structure, X, y = images(name)
