@@ -64,7 +64,8 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, LinearModel):
     tol, max_iter, max_time, fit_intercept, intercept_scaling, warm_start, random_state, verbose, dtype
         As for `SVMClassifier`. The intercept is a feature like others, coupled by R; with a kernel it is the constant
         intercept_scaling^2 added to it, regularised, where SVC has a free one. `max_iter` counts for each group of labels.
-    solver : {"auto", "dual_coordinate"} or DualCoordinate object, default="auto"
+    solver : {"auto", "dual_coordinate", "online"} or such an object, default="auto"
+        "auto" is "dual_coordinate", and "online" where X is a source (linear models, as all of "online").
     keep_duals : bool, default=False
         Keep `dual_coef_`, and return exactly the weights that belong to it.
     n_jobs : int, optional
