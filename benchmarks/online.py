@@ -325,7 +325,8 @@ def compare(report: Report, bench: Bench, size: int, quick: bool) -> None:
     else:
         for path in (bench.small, bench.path):
             write_for_vw(path, stream.classes > 2)
-        lines += peer(bench, "Vowpal Wabbit", learn_vw, [{"rate": rate} for rate in ((0.5,) if quick else (0.05, 0.5, 5.0))], target, best)
+        rates = [{"rate": rate} for rate in ((0.5,) if quick else (0.05, 0.5, 5.0))]
+        lines += peer(bench, "Vowpal Wabbit", learn_vw, rates, target, best)
     lines.append(bench.line("in memory, tol=1e-3", bench.run(learn_in_memory, limit=False, tol=1e-3), best))
     head = ["", "seconds", "reads", "objective above best", "test error", "certified gap", "extra MB"]
     parsers = {name: bench.run(read_only, parser=name) for name in ("ours", "scikit-learn's")}
