@@ -317,7 +317,7 @@ def compare(report: Report, bench: Bench, size: int, quick: bool) -> None:
         bench.line("OnlineDual, certified 1e-2", bench.run(learn_online, tol=1e-2), best),
         bench.line("OnlineDual, certified 1e-3", bench.run(learn_online, tol=1e-3), best),
     ]
-    rates = [{"rate": rate, "average": average} for rate in RATES for average in (False, True)]
+    rates: list[dict[str, Any]] = [{"rate": rate, "average": average} for rate in RATES for average in (False, True)]
     rates = rates[1:2] if quick else rates
     lines += peer(bench, "SGDClassifier.partial_fit", learn_sgd, rates, target, best)
     if importlib.util.find_spec("vowpalwabbit") is None:
