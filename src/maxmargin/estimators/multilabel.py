@@ -66,8 +66,8 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, LinearModel):
     tol, max_iter, max_time, fit_intercept, intercept_scaling, warm_start, random_state, verbose, dtype
         As for `SVMClassifier`. The intercept is a feature like others, coupled by R; with a kernel it is the constant
         intercept_scaling^2 added to it, regularised, where SVC has a free one. `max_iter` counts for each group of labels.
-    solver : {"auto", "dual_coordinate", "bundle"} or solver object, default="auto"
-        "bundle" serves the linear kernel.
+    solver : {"auto", "dual_coordinate", "bundle", "online"} or solver object, default="auto"
+        "auto" is "dual_coordinate", and "online" where X is a source. "bundle" and "online" serve the linear kernel.
     keep_duals : bool, default=False
         Keep `dual_coef_`, and return exactly the weights that belong to it.
     n_jobs : int, optional

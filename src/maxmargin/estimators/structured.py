@@ -53,8 +53,8 @@ class StructuredSVM(Certified):
     max_time : float, optional
         Seconds at the most. The model is then the best so far, with its true certificate and a ConvergenceWarning.
     solver : str or solver object, default="auto"
-        "auto" is "dual_coordinate"; "frank_wolfe", "partial_linearization", "exponentiated_gradient" and "bundle" are the
-        others.
+        "auto" is "dual_coordinate", and "online" where X is a source; "frank_wolfe", "partial_linearization",
+        "exponentiated_gradient" and "bundle" are the others.
     warm_start : bool, default=False
         Start the next `fit` from the distributions over outputs of the last one, where the samples have the same shapes.
     keep_duals : bool, default=False

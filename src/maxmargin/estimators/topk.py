@@ -42,7 +42,7 @@ class TopKSVMClassifier(SVMClassifier):
     warm_start, keep_duals, random_state, n_jobs, verbose, dtype
         As for `SVMClassifier`.
     solver : {"auto", "dual_coordinate", "bundle", "online"} or solver object, default="auto"
-        How the optimum is found. Other solvers serve k = 1 only.
+        How the optimum is found; "auto" is "dual_coordinate", and "online" where X is a source. Other solvers serve k = 1 only.
 
     Attributes
     ----------

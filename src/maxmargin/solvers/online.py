@@ -51,7 +51,10 @@ class OnlineDual(BaseEstimator):
     def accepts(self, problem) -> str | None:
         """None, or the reason why this solver cannot serve the problem."""
         if not isinstance(problem, StreamProblem | SampleStream | StructuredProblem):
-            return f"OnlineDual has no step for a {type(problem).__name__}; use solver='dual_coordinate'."
+            return (
+                f"OnlineDual has no step for a {type(problem).__name__}: it serves linear and structured models. "
+                "Use solver='dual_coordinate'."
+            )
         return None
 
     def solve(self, problem, budget: loop.Budget, history: History, *, seed=0, duals=None, weights=None, average=True) -> Result:
