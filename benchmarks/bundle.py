@@ -3,7 +3,7 @@
 Their lam is that of lam/2 ||w||^2 + sum of losses, so C = 1/lam. mnist is their first benchmark, the same data; segmented plates
 and landmarks are made here, after their second and third; words are ours. On mnist the path begins at lam = 10^4, and a variant
 with a prox-term begins where the one before it on the path ended; the others begin anew, as there. OCA in dlib, a cutting-plane
-method for binary problems alone, is not beside them: it has no wheel and was not built.
+method for binary problems alone, is not beside them: no wheel of it was found, and it was not built.
 """
 
 import importlib
