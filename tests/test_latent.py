@@ -318,7 +318,8 @@ def test_budgets_leave_a_true_certificate():
     X, y = bags(11, n=60, classes=3, d=10)
     for limit in ({"max_iter": 1}, {"max_iter": 4}, {"max_time": 1e-6}, {"max_cccp_iter": 1, "init": "first"}):
         model = mm.LatentSVMClassifier(C=10.0, tol=1e-6, random_state=0).set_params(**limit)
-        with pytest.warns(ConvergenceWarning, match="max_"):
+        name, value = next(iter(limit.items()))
+        with pytest.warns(ConvergenceWarning, match=f"{name}={value}"):
             model.fit(X, y)
         certificate = model.certificate_
         assert certificate.dual <= certificate.primal and certificate.primal >= model.outer_history_[-1] * (1 - 1e-12)

@@ -96,12 +96,12 @@ class Inner:
         self.calls += result.oracle_calls or 0
         if self.interrupt.pressed:
             self.stopped = "Stopped by Ctrl-C."
-        elif not result.certificate.converged:
-            self.stopped = result.message
         elif self.passes >= self.budget.max_iter:
             self.stopped = f"Stopped after max_iter={self.budget.max_iter} passes."
         elif self.budget.max_time is not None and time.perf_counter() - self.begin >= self.budget.max_time:
             self.stopped = f"Stopped after max_time={self.budget.max_time:g} seconds."
+        elif not result.certificate.converged:
+            self.stopped = result.message
         return result
 
     def roughly(self, problem: StructuredProblem) -> np.ndarray:
