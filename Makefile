@@ -2,7 +2,8 @@
 #   make demo | test | lint | coverage | bench | clean | distclean        PYTHON=python3.12 make ... chooses an interpreter
 
 PYTHON ?= python3
-PYTEST_ARGS ?= -n 2
+# Kernels are compiled in the process that first needs them: a file of tests stays with one.
+PYTEST_ARGS ?= -n 2 --dist loadfile
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip -qq --disable-pip-version-check

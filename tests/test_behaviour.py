@@ -473,7 +473,7 @@ def test_callback_may_stop_on_the_gap(classifier):
     def enough(estimator, number):
         return len(estimator.history_) > 0 and estimator.history_[-1].gap < 0.05 * estimator.history_[-1].primal
 
-    model = classifier(tol=1e-9, random_state=0).set_callbacks(Watcher(enough))
+    model = classifier(C=100.0, tol=1e-9, random_state=0).set_callbacks(Watcher(enough))
     unfinished(model, X, y)
     assert 1e-9 < model.certificate_.relative_gap < 0.05
 

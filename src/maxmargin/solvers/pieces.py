@@ -92,7 +92,8 @@ class ScalarPiece(Piece):
 class RowPiece(Piece):
     def put(self, duals):
         self.held = lanes.table(lanes.pack(duals, np.float64))
-        self.scores, self.change = (lanes.zeros_table(1, self.problem.n_classes, np.float64) for _ in range(2))
+        self.scores = lanes.zeros_table(1, self.problem.n_classes, np.float64)
+        self.change = lanes.zeros_table(self.problem.regularizer.moves, self.problem.n_classes, np.float64)
 
     def duals(self):
         return self.held.flat[:, : self.whole.n_classes]

@@ -85,7 +85,7 @@ class StreamRun(PatientRun):
         self.cache = Cache(memory if self.store.on_disk else 0.75 * memory, options.prune, self.store)
         self.random = np.random.default_rng(options.seed)
         self.space = problem.regularizer.space(problem.regularizer.start(problem.weight_shape), np.dtype(np.float64))
-        self.mean, self.mean_count = np.zeros(problem.weight_shape), 0
+        self.mean, self.mean_count = np.zeros_like(averaged(self.space)), 0
         self.walls = None if problem.fence is None else Walls(problem.fence, problem.n_classes)
         self.reward = 0.0
         self.now = 0  # rounds of visits
@@ -115,7 +115,7 @@ class StreamRun(PatientRun):
     # ---- a pass -------------------------------------------------------------------------------------------
 
     def offers(self) -> list[np.ndarray]:
-        found = [self.problem.feasible(averaged(self.space).copy())]
+        found = [self.problem.feasible(self.problem.regularizer.mended(averaged(self.space).copy()))]
         if self.options.average and self.mean_count > 1:
             found.append(self.problem.feasible(self.problem.regularizer.mended(self.mean / self.mean_count)))
         return found
@@ -160,9 +160,10 @@ class StreamRun(PatientRun):
 
     def follow(self, proof: Verification, v: np.ndarray, reward: float) -> None:
         """Take out of the weights what rounding had added until the state that was proved, where they were v."""
-        regularizer = self.problem.regularizer
-        exact = unclipped(self.space) + (regularizer.unclipped(proof.combined.w) - v)
-        for target, value in zip(self.space, regularizer.space(exact, np.dtype(np.float64)), strict=True):
+        regularizer, double = self.problem.regularizer, np.dtype(np.float64)
+        proved = unclipped(regularizer.space(regularizer.unclipped(proof.combined.w), double))
+        exact = regularizer.mended(unclipped(self.space) + (proved - v))
+        for target, value in zip(self.space, regularizer.space(exact, double), strict=True):
             target[...] = value
         self.reward += proof.reward - reward
         self.dual = self.reward + dual_part(self.space)
