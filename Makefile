@@ -1,5 +1,5 @@
 # Every target sets up what it needs in .venv, once: the stamps say what has been installed there.
-#   make demo | test | lint | coverage | bench | clean | distclean        PYTHON=python3.12 make ... chooses an interpreter
+#   make demo | test | test-long | lint | coverage | bench | clean | distclean        PYTHON=python3.12 make ... chooses an interpreter
 
 PYTHON ?= python3
 # Kernels are compiled in the process that first needs them: a file of tests stays with one.
@@ -9,7 +9,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip -qq --disable-pip-version-check
 
 unexport PYTHONPATH PYTHONHOME PIP_USER PIP_TARGET PIP_PREFIX
-.PHONY: demo test lint coverage bench clean distclean
+.PHONY: demo test test-long lint coverage bench clean distclean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -17,7 +17,11 @@ demo: $(VENV)/.demo
 	$(PY) -m maxmargin.demo
 
 test: $(VENV)/.test
-	$(PY) -m pytest $(PYTEST_ARGS)
+	$(PY) -m pytest $(PYTEST_ARGS) -m "not long"
+
+# The few tests that would take `make test` beyond ten minutes on two cores.
+test-long: $(VENV)/.test
+	$(PY) -m pytest $(PYTEST_ARGS) -m long
 
 lint: $(VENV)/.test
 	$(PY) -m ruff check .

@@ -131,7 +131,7 @@ def serve(connection: Connection, workload: Workload, solver: Solver) -> None:
             connection.send(measured(solver, data, request))
     except EOFError:  # the other end is gone
         return
-    except Exception as error:
+    except Exception as error:  # told to the process that asked, which goes on
         connection.send(f"{type(error).__name__}: {error}")
 
 

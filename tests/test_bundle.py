@@ -342,7 +342,7 @@ def test_explicit(variant):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("case", ["chain", "python", "multiclass"])
+@pytest.mark.parametrize("case", [pytest.param("chain", marks=pytest.mark.long), "python", "multiclass"])
 def test_structures_beside_the_dual_solvers(case, variant):
     """The same optimum as FrankWolfe and DualCoordinate: the brackets of all three overlap."""
     if case == "multiclass":

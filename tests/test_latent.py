@@ -196,6 +196,7 @@ def test_class_weights_and_costs():
 # ---- input -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_kinds_of_input_are_one():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(12, 4, 5)), np.arange(12) % 3

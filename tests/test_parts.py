@@ -227,6 +227,7 @@ def test_solvers_that_need_marginals_say_so(solver):
         mm.StructuredSVM(structure, solver=solver).fit(X, y)
 
 
+@pytest.mark.long
 def test_storage_of_features_does_not_matter():
     structure, X, y = images("two parts")
     forms = {

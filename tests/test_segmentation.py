@@ -210,6 +210,7 @@ def test_the_dual_is_never_above_the_primal(seed, name, C):
     assert model.certificate_.gap >= -1e-9 * abs(model.certificate_.primal)
 
 
+@pytest.mark.long
 def test_storage_of_features_does_not_matter():
     structure, X, y = case("ranges and transitions")
     fits = [
