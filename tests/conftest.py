@@ -1,6 +1,7 @@
-"""What all tests share: repeatable property tests, and where the real data lie."""
+"""What all tests share: repeatable property tests, where the real data lie, and an answer to Ctrl-C."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -23,3 +24,11 @@ def data_dir():
         return root / name
 
     return find
+
+
+@pytest.fixture
+def default_handler():
+    """Python's own answer to Ctrl-C, whatever runs the tests."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield signal.default_int_handler
+    signal.signal(signal.SIGINT, before)

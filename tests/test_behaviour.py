@@ -283,14 +283,6 @@ def press_ctrl_c(estimator, number):
         signal.raise_signal(signal.SIGINT)
 
 
-@pytest.fixture
-def default_handler():
-    """Python's own answer to Ctrl-C, whatever runs the tests."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield signal.default_int_handler
-    signal.signal(signal.SIGINT, before)
-
-
 @kinds
 def test_ctrl_c_ends_the_run_with_a_model(kind, default_handler):
     cls, X, y = few(kind)

@@ -357,7 +357,7 @@ def test_callbacks_stop_the_whole_procedure():
         assert model.n_iter_ <= after + 1 and objective(model, X, y) == pytest.approx(model.outer_history_[-1], rel=1e-9)
 
 
-def test_ctrl_c_leaves_a_model():
+def test_ctrl_c_leaves_a_model(default_handler):
     class Press:
         def setup(self, estimator, context):
             self.passes = 0
@@ -378,7 +378,7 @@ def test_ctrl_c_leaves_a_model():
     with pytest.warns(ConvergenceWarning, match="Ctrl-C"):
         model.fit(X, y)
     assert model.n_iter_ <= 7 and objective(model, X, y) == pytest.approx(model.outer_history_[-1], rel=1e-9)
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is default_handler
 
 
 def test_history_counts_through():
