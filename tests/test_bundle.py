@@ -384,6 +384,7 @@ def test_weights_that_must_not_be_negative(name, variant):
         assert enumerated.primal(found, models[0].w_, cap) == pytest.approx(models[0].certificate_.primal, rel=1e-10)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["ranges and transitions", "costs"])
 def test_segmentation(name):
     X, y = lines(SEGMENTATIONS[name])

@@ -335,6 +335,7 @@ def test_predict_and_score():
     assert all(np.array_equal(a, b) for a, b in zip(several.predict(X), found, strict=True))
 
 
+@pytest.mark.long
 def test_sparse_and_float32_features():
     X, y = longer()
     dense = mm.StructuredSVM(Chain(), tol=1e-4, random_state=0).fit(X, y)
