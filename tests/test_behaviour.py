@@ -465,6 +465,7 @@ def test_callback_may_stop_on_the_gap(classifier):
     def enough(estimator, number):
         return len(estimator.history_) > 0 and estimator.history_[-1].gap < 0.05 * estimator.history_[-1].primal
 
+    # C so large that an evaluation on the way finds a gap between the two: with C=1 the first one is at the optimum already.
     model = classifier(C=100.0, tol=1e-9, random_state=0).set_callbacks(Watcher(enough))
     unfinished(model, X, y)
     assert 1e-9 < model.certificate_.relative_gap < 0.05

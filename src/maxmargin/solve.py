@@ -6,7 +6,6 @@ from numbers import Real
 import numpy as np
 from joblib import effective_n_jobs
 
-from .data.validate import numbers
 from .explicit import ExplicitProblem
 from .result import History, Result
 from .solvers import resolve
@@ -60,8 +59,8 @@ def solve(
     chosen = resolve(solver)
     bound = problem.bind(C)
     if duals is not None:
-        duals = numbers("duals", duals)
-        if duals.shape != bound.margin.shape:
+        duals = np.asarray(duals, dtype=np.float64)
+        if duals.shape != bound.margin.shape or not np.all(np.isfinite(duals)):
             raise ValueError(f"duals must be {bound.margin.size} finite numbers, one for each row of X.")
     budget = Budget(tol, max_iter, max_time, effective_n_jobs(n_jobs))
     result = chosen.solve(bound, budget, History(), seed=random_state, duals=duals)

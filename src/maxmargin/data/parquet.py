@@ -5,6 +5,7 @@ are sparse rows. Parquet is read from row group to row group and Arrow from reco
 size.
 """
 
+from abc import abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import accumulate
@@ -97,8 +98,9 @@ class TableSource(FileSource):
     def dtype(self) -> np.dtype:
         return self._dtype
 
+    @abstractmethod
     def _schema(self) -> Any:
-        raise NotImplementedError  # each format has its own
+        """The columns of the file; each format has its own way to them."""
 
     def _step(self, rows: int, size: int) -> int:
         """Rows in a block, by the bytes that all of them take when decoded."""
