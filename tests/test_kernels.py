@@ -20,6 +20,7 @@ import maxmargin as mm
 from maxmargin import lanes
 from maxmargin.data import rows
 from maxmargin.jit import kernel
+from maxmargin.solvers.schedule import MANY, gather, schedule
 
 DTYPES = [np.float32, np.float64]
 WAYS = [pytest.param("fresh", marks=pytest.mark.compiled), "plain"]
@@ -329,3 +330,18 @@ def test_strangers_are_compiled_but_not_cached():
     assert scaled(Stranger(3.0), 2.0) == 6.0
     assert len(scaled.fresh.signatures) == 1 and not scaled.cached.signatures
     assert scaled.plain(Stranger(3.0), 2.0) == 6.0
+
+
+# ---- the order of visits -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [50, MANY + 13])
+def test_a_pass_visits_all_that_are_due_once_in_another_order_each_time(n):
+    plan = schedule(n, 0)
+    orders = [plan.order[: gather(plan, 0)].copy() for _ in range(2)]
+    for order in orders:
+        np.testing.assert_array_equal(np.sort(order), np.arange(n))
+    moved = [np.mean(one != other) for one, other in (orders, (orders[0], np.arange(n)))]
+    assert min(moved) > 0.9
+    plan.due[::2] = 1  # they rest
+    np.testing.assert_array_equal(np.sort(plan.order[: gather(plan, 0)]), np.arange(1, n, 2))

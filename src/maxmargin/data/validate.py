@@ -37,12 +37,17 @@ def numbers(name: str, given) -> np.ndarray:
 
 @kernel
 def repeats(indptr, indices, seen):
-    """Whether a row names a column twice; `seen` holds the last row that named each column."""
+    """Whether a row names a column twice; `seen` holds the last row that named each column, of rows out of order."""
     for i in range(indptr.size - 1):
-        for k in range(indptr[i], indptr[i + 1]):
-            if seen[indices[k]] == i:
-                return True
-            seen[indices[k]] = i
+        row = indices[indptr[i] : indptr[i + 1]]
+        falls = 0
+        for k in range(row.size - 1):
+            falls += row[k + 1] <= row[k]
+        if falls:
+            for column in row:
+                if seen[column] == i:
+                    return True
+                seen[column] = i
     return False
 
 

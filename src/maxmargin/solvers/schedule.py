@@ -13,6 +13,7 @@ from .. import lanes
 from ..jit import jitable, kernel
 
 LONGEST = 64  # passes
+RUN, MANY = 8, 1 << 17  # of more than MANY examples, so many that lie side by side are visited one after the other
 
 
 class Schedule(NamedTuple):
@@ -40,15 +41,22 @@ def draw(random, below):
 
 @kernel
 def gather(plan, now):
-    """Put the examples due now into plan.order, in random order; returns how many there are."""
+    """Put the examples due now into plan.order, in random order; returns how many there are.
+
+    Sets that no cache holds are drawn in short runs while most of their examples are due: half of a visit to a short row is
+    waiting for memory. Longer runs, or runs in small sets, cost passes where similar examples lie side by side.
+    """
     count = 0
     for i in range(plan.due.size):
         if plan.due[i] <= now:
             plan.order[count] = i
             count += 1
-    for k in range(count - 1, 0, -1):
+    run = RUN if count > MANY and 2 * count > plan.due.size else 1
+    for k in range(count // run - 1, 0, -1):
         other = draw(plan.random, k + 1)
-        plan.order[k], plan.order[other] = plan.order[other], plan.order[k]
+        for j in range(run):
+            here, there = run * k + j, run * other + j
+            plan.order[here], plan.order[there] = plan.order[there], plan.order[here]
     return count
 
 
