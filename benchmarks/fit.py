@@ -187,20 +187,17 @@ class Case:
             return
         limit = max(self.options.limit, REFERENCE_TIME)
         request = Request(self.loss, self.C, REFERENCE_GAP, max_time=limit)
-        for _ in range(2):  # the first attempt may spend its time on compilation
-            try:
-                run = workers[solver].fit(request, limit + COMPILATION)
-            except WorkerError as failure:
-                run = None
-                self.notes.append(f"FAILED: {failure}")
-            if run is None:
-                self.notes.append("The reference fit failed; P* is the lowest value of the runs above.")
-                return
-            self.value(Series(solver), run)
-            if run.answer.dual is not None:
-                self.lower = max(self.lower, run.answer.dual)
-            if run.answer.finished:
-                return
+        try:
+            run = workers[solver].fit(request, limit + COMPILATION)
+        except WorkerError as failure:
+            run = None
+            self.notes.append(f"FAILED: {failure}")
+        if run is None:
+            self.notes.append("The reference fit failed; P* is the lowest value of the runs above.")
+            return
+        self.value(Series(solver), run)
+        if run.answer.dual is not None:
+            self.lower = max(self.lower, run.answer.dual)
 
     def explore(self, workers: dict[Solver, Worker]) -> list[Series]:
         """First run of each setting, coarse to fine, solvers in turns; a grid ends once the finest target is surely reached."""

@@ -26,6 +26,7 @@ from .workloads import Workload
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
 WARM_ROWS = 200
+WARM_SECONDS = 20.0  # more than compilation takes; what a longer fit compiles after that counts against it
 COMPILATION = 300.0  # seconds granted to the warm-up beyond the limit of a fit
 
 
@@ -124,8 +125,7 @@ def serve(connection: Connection, workload: Workload, solver: Solver) -> None:
             request: Request = connection.recv()
             key = (request.loss, request.C, request.setting) if solver.compiled else (request.loss,)
             if key not in warm:
-                same = solver.compiled and request.max_time is None
-                solver.fit(small, request.loss, request.C, request.setting if same else solver.grid[0])
+                solver.fit(small, request.loss, request.C, request.setting if solver.compiled else solver.grid[0], WARM_SECONDS)
                 warm.add(key)
             connection.send(None)
             connection.send(measured(solver, data, request))
