@@ -20,7 +20,7 @@ import maxmargin as mm
 from maxmargin import lanes
 from maxmargin.data import rows
 from maxmargin.jit import kernel
-from maxmargin.solvers.schedule import MANY, gather, schedule
+from maxmargin.solvers.schedule import MANY, RUN, gather, schedule
 
 DTYPES = [np.float32, np.float64]
 WAYS = [pytest.param("fresh", marks=pytest.mark.compiled), "plain"]
@@ -335,9 +335,10 @@ def test_strangers_are_compiled_but_not_cached():
 # ---- the order of visits -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [50, MANY + 13])
-def test_a_pass_visits_all_that_are_due_once_in_another_order_each_time(n):
-    plan = schedule(n, 0)
+@pytest.mark.parametrize(("n", "run"), [(50, 1), (MANY + 13, RUN)])
+def test_a_pass_visits_all_that_are_due_once_in_another_order_each_time(n, run):
+    plan = schedule(n, 0, row_bytes=100)
+    assert plan.run == run
     orders = [plan.order[: gather(plan, 0)].copy() for _ in range(2)]
     for order in orders:
         np.testing.assert_array_equal(np.sort(order), np.arange(n))

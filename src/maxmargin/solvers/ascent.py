@@ -202,10 +202,14 @@ class Ascent(Run, ABC):
         self.problem, self.options = problem, options
         self.hint: np.ndarray | None = None  # weights of an earlier run: a candidate for the first certificate
         self.warm = duals is not None
-        self.plan = schedule(problem.n_examples, options.seed)
+        self.plan = schedule(problem.n_examples, options.seed, self.row_bytes())
         self.curvature = problem.curvature
         self.passes = self.visits = 0
         self.settle_in(np.dtype(options.dtype), duals)
+
+    def row_bytes(self) -> float:
+        """Of the data of an example, on average; infinity where examples are not read one by one."""
+        return np.inf
 
     def settle_in(self, dtype: np.dtype, duals: np.ndarray | None) -> None:
         """Take up these duals (float64, the problem's layout; None: zero) and iterate in this dtype from here on."""
@@ -313,6 +317,9 @@ class Ascent(Run, ABC):
 
 class Accelerated(Ascent):
     """A run that extrapolates between passes."""
+
+    def row_bytes(self):
+        return self.problem.X.values.nbytes / max(self.problem.n_examples, 1)
 
     def settle_in(self, dtype, duals):
         super().settle_in(dtype, duals)

@@ -13,7 +13,8 @@ from .. import lanes
 from ..jit import jitable, kernel
 
 LONGEST = 64  # passes
-RUN, MANY = 8, 1 << 17  # of more than MANY examples, so many that lie side by side are visited one after the other
+RUN = 8  # examples side by side that are visited one after the other, in sets of more than MANY short rows
+MANY, SHORT = 1 << 14, 1 << 10  # examples; bytes
 
 
 class Schedule(NamedTuple):
@@ -21,11 +22,15 @@ class Schedule(NamedTuple):
     wait: np.ndarray  # how many passes it was left alone last
     order: np.ndarray  # room for the list of this pass
     random: np.ndarray  # the state of the generator, one word
+    run: int  # examples side by side that stay together while most are due
 
 
-def schedule(n: int, seed: int) -> Schedule:
+def schedule(n: int, seed: int, row_bytes: float = np.inf) -> Schedule:
+    """All examples due. Half of a visit to a short row is waiting for memory, so of many such rows short runs are drawn. Longer
+    runs, or runs among few, cost passes where similar examples lie side by side."""
     state = np.random.SeedSequence(seed).generate_state(1, np.uint64) | np.uint64(1)
-    return Schedule(np.zeros(n, np.int32), np.zeros(n, np.int8), np.empty(n, np.int64), state)
+    run = RUN if n > MANY and row_bytes <= SHORT else 1
+    return Schedule(np.zeros(n, np.int32), np.zeros(n, np.int8), np.empty(n, np.int64), state, run)
 
 
 @jitable
@@ -41,17 +46,13 @@ def draw(random, below):
 
 @kernel
 def gather(plan, now):
-    """Put the examples due now into plan.order, in random order; returns how many there are.
-
-    Sets that no cache holds are drawn in short runs while most of their examples are due: half of a visit to a short row is
-    waiting for memory. Longer runs, or runs in small sets, cost passes where similar examples lie side by side.
-    """
+    """Put the examples due now into plan.order, in random order; returns how many there are."""
     count = 0
     for i in range(plan.due.size):
         if plan.due[i] <= now:
             plan.order[count] = i
             count += 1
-    run = RUN if count > MANY and 2 * count > plan.due.size else 1
+    run = plan.run if 2 * count > plan.due.size else 1
     for k in range(count // run - 1, 0, -1):
         other = draw(plan.random, k + 1)
         for j in range(run):
