@@ -83,6 +83,7 @@ def parser() -> argparse.ArgumentParser:
     many.add_argument("--part", nargs="+", choices=kinds, default=kinds, metavar="PART", help=", ".join(kinds))
     sets = list(multilabel_sets.WORKLOADS)
     many.add_argument("--workload", nargs="+", choices=sets, default=sets, metavar="NAME", help=f"of peers: {', '.join(sets)}")
+    many.add_argument("--C", nargs="+", type=float, metavar="C", help="of peers (lambda = 1e-3 and 1e-4, and 1)")
     planes = commands.add_parser("bundle", parents=[common], help="bundle methods: iterations and time, as in their paper")
     planes.add_argument(
         "--part", nargs="+", choices=bundle.PARTS, default=list(bundle.PARTS), metavar="PART", help=", ".join(bundle.PARTS)
@@ -125,7 +126,7 @@ def main() -> None:
         multilabel_kernel.run(report, chosen.part, chosen.workload, chosen.samples, (args.quick, limit, repeat))
     if args.command in ("multilabel", "all"):
         chosen = args if args.command == "multilabel" else parser().parse_args(["multilabel"])
-        multilabel.run(report, chosen.part, chosen.workload, args.quick, limit, repeat)
+        multilabel.run(report, chosen.part, chosen.workload, chosen.C, args.quick, limit, repeat)
     if args.command in ("bundle", "all"):
         bundle.run(report, args.part if args.command == "bundle" else bundle.PARTS, args.quick, limit)
     if args.command in ("online", "all"):

@@ -229,11 +229,11 @@ def progress(report: Report, quick: bool, limit: float) -> None:
 PARTS = ("peers", "growth", "schedules", "progress", "correlations", "two_labels", "zero_shot")
 
 
-def run(report: Report, parts, workloads, quick: bool, limit: float, repeat: int) -> None:
-    """`workloads` are those of the peers; the other parts have their own"""
+def run(report: Report, parts, workloads, cs, quick: bool, limit: float, repeat: int) -> None:
+    """`workloads` and `cs` are those of the peers; the other parts have their own"""
     warnings.simplefilter("ignore")
     if "peers" in parts:
-        multilabel_peers.run(report, [name for name in workloads if not quick or name in QUICK], quick, limit, repeat)
+        multilabel_peers.run(report, [name for name in workloads if not quick or name in QUICK], cs, quick, limit, repeat)
     if "growth" in parts:
         growth(report, quick, limit, repeat)
     if "schedules" in parts:

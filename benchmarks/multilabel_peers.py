@@ -149,16 +149,20 @@ def opponents(X) -> tuple[list[Any], str]:
         return [Sklearn(X)], " The package liblinear-official is not installed here: LinearSVC, the same algorithm, stands alone."
 
 
-def run(report: Report, names, quick: bool, limit: float, repeat: int) -> None:
-    """R = I to a certified gap, beside the peers' times to the same suboptimality; a section for each set."""
+def run(report: Report, names, cs, quick: bool, limit: float, repeat: int) -> None:
+    """R = I to a certified gap, beside the peers' times to the same suboptimality; a section for each set.
+
+    `cs`: the C to compare at; None for two lambdas and C = 1. Sections of chosen C name them."""
     for name in names:
         split = workload(name, quick)
         if split is not None:
-            compare(report, name, varying(split), (quick, limit, repeat))
+            usual = (*(1.0 / (lam * len(split.Y)) for lam in LAMS[: 1 if quick else None]), 1.0)
+            title = name if cs is None else f"{name}, C = {', '.join(f'{C:g}' for C in cs)}"
+            compare(report, title, varying(split), cs or usual, (limit, repeat))
 
 
-def compare(report: Report, name: str, split: Split, options: tuple[bool, float, int]) -> None:
-    quick, limit, repeat = options
+def compare(report: Report, title: str, split: Split, cs, options: tuple[float, int]) -> None:
+    limit, repeat = options
     n, d = split.X.shape
     peers, absent = opponents(split.X)
     lines, verdicts = [], []
@@ -170,7 +174,7 @@ def compare(report: Report, name: str, split: Split, options: tuple[bool, float,
     )
     text += f"comes within {TOL:g} of the best dual value known. '>': it did not arrive, within its passes (LIBLINEAR has 300, "
     text += f"LinearSVC was given {PASSES:,}) or {limit:g} seconds; '<': so the true ratio is smaller.{absent}"
-    for C in (*(1.0 / (lam * n) for lam in LAMS[: 1 if quick else None]), 1.0):
+    for C in cs:
         own, model = certified(split.X, split.Y, C, limit, repeat)
         finer = mm.MultilabelSVMClassifier(C, tol=1e-4, max_time=limit, random_state=0).fit(split.X, split.Y)
         bound = max(model.certificate_.dual, finer.certificate_.dual)
@@ -186,4 +190,4 @@ def compare(report: Report, name: str, split: Split, options: tuple[bool, float,
         holds = f"holds ({asked})" if ratio <= 1.0 and model.certificate_.converged else "FAILS" if arrived else "not decided"
         verdicts.append(f"- C = {figure(C)}: {less}{figure(ratio, 2)} of the faster peer's time: {holds}.")
         # After each C, as the last ones are long.
-        report.section(f"multilabel: peers, {name}", "\n\n".join([text, table(head, lines), "\n".join(verdicts)]))
+        report.section(f"multilabel: peers, {title}", "\n\n".join([text, table(head, lines), "\n".join(verdicts)]))
