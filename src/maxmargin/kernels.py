@@ -192,7 +192,8 @@ class FunctionGram(Gram):
             left = self.X[wanted].astype(np.float64, copy=False)
             for start in range(0, others.size, PIECE):
                 piece = others[start : start + PIECE]
-                room[:, start : start + piece.size] = left @ self.X[piece].astype(np.float64, copy=False).T
+                right = self.X[piece].astype(np.float64, copy=False).T
+                np.matmul(left, right, out=room[:, start : start + piece.size])
         right = lanes.pack(self.norms[None, others], np.float64)
         finish(self.function, room.reshape(wanted.size, -1, width), self.norms[wanted], right)
         if isinstance(self.function, RBF):  # the distance of a sample to itself is not left to rounding

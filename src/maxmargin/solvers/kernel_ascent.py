@@ -534,10 +534,17 @@ class KernelAscent(Run):
 
     def add(self, batch: np.ndarray, change: np.ndarray) -> None:
         """Scores of all labels after the duals of a batch have changed."""
-        change = change * np.any(self.problem.correlation[:, batch], axis=0)[:, None]
+        R = self.problem.correlation[:, batch]
+        change = change * np.any(R, axis=0)[:, None]
         moved = np.flatnonzero(change.any(axis=0))
-        total = self.rows.product(change, moved) + self.problem.bias**2 * change.sum(axis=1)[:, None]
-        self.scores += self.problem.correlation[:, batch] @ total
+        total = self.rows.product(change, moved)
+        if self.problem.bias:
+            total += self.problem.bias**2 * change.sum(axis=1)[:, None]
+        own = R[batch].diagonal()
+        if np.count_nonzero(R) == np.count_nonzero(own):  # these labels move no scores but their own
+            self.scores[batch] += own[:, None] * total
+        else:
+            self.scores += R @ total
 
     def doubt(self) -> str | None:
         """Why the dual value may be no lower bound: the kernel is not positive semidefinite."""
