@@ -11,6 +11,7 @@ from . import (
     fit,
     multilabel,
     multilabel_kernel,
+    multilabel_sets,
     online,
     scaling,
     sequences,
@@ -72,9 +73,17 @@ def parser() -> argparse.ArgumentParser:
     kernels = commands.add_parser("multilabel_kernel", parents=[common], help="multi-label learning with a kernel, beside SVC")
     known = multilabel_kernel.PARTS
     kernels.add_argument("--part", nargs="+", choices=known, default=list(known), metavar="PART", help=", ".join(known))
+    sets = list(multilabel_kernel.SETS)
+    kernels.add_argument("--workload", nargs="+", choices=sets, default=sets, metavar="NAME", help=", ".join(sets))
+    counts = sorted({size for _, sizes in multilabel_kernel.SETS.values() for size in sizes})
+    text = f"of those that a set is measured at (all; {', '.join(map(str, counts))})"
+    kernels.add_argument("--samples", nargs="+", type=int, choices=counts, metavar="N", help=text)
     many = commands.add_parser("multilabel", parents=[common], help="multi-label models beside LIBLINEAR, and priors on labels")
     kinds = list(multilabel.PARTS)
     many.add_argument("--part", nargs="+", choices=kinds, default=kinds, metavar="PART", help=", ".join(kinds))
+    sets = list(multilabel_sets.WORKLOADS)
+    many.add_argument("--workload", nargs="+", choices=sets, default=sets, metavar="NAME", help=f"of peers: {', '.join(sets)}")
+    many.add_argument("--C", nargs="+", type=float, metavar="C", help="of peers (lambda = 1e-3 and 1e-4, and 1)")
     planes = commands.add_parser("bundle", parents=[common], help="bundle methods: iterations and time, as in their paper")
     planes.add_argument(
         "--part", nargs="+", choices=bundle.PARTS, default=list(bundle.PARTS), metavar="PART", help=", ".join(bundle.PARTS)
@@ -113,20 +122,21 @@ def main() -> None:
     if args.command in ("topk", "all"):
         topk.run(report, args.part if args.command == "topk" else topk.PARTS, args.quick, repeat, limit)
     if args.command in ("multilabel_kernel", "all"):
-        parts = args.part if args.command == "multilabel_kernel" else multilabel_kernel.PARTS
-        multilabel_kernel.run(report, parts, args.quick, repeat)
+        chosen = args if args.command == "multilabel_kernel" else parser().parse_args(["multilabel_kernel"])
+        multilabel_kernel.run(report, chosen.part, chosen.workload, chosen.samples, (args.quick, limit, repeat))
     if args.command in ("multilabel", "all"):
-        multilabel.run(report, args.part if args.command == "multilabel" else multilabel.PARTS, args.quick, limit, repeat)
+        chosen = args if args.command == "multilabel" else parser().parse_args(["multilabel"])
+        multilabel.run(report, chosen.part, chosen.workload, chosen.C, args.quick, limit, repeat)
     if args.command in ("bundle", "all"):
         bundle.run(report, args.part if args.command == "bundle" else bundle.PARTS, args.quick, limit)
     if args.command in ("online", "all"):
         online.run(report, args.quick)
     if args.command in ("fit", "all"):
-        chosen = [Workload(name, QUICK_ROWS if args.quick else None) for name in args.workload]
+        workloads = [Workload(name, QUICK_ROWS if args.quick else None) for name in args.workload]
         everything = parser().parse_args(["all"])
         whole = all(getattr(args, key) == getattr(everything, key) for key in ("workload", "loss", "lam", "solver"))
         lams = args.lam or LAMS[: 1 if args.quick else None]
-        fit.run(report, chosen, args.loss, lams, args.solver, fit.Options(repeat, limit), summarise=whole)
+        fit.run(report, workloads, args.loss, lams, args.solver, fit.Options(repeat, limit), summarise=whole)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """A picture of each setting: dual suboptimality and gap against seconds and against passes' worth of oracle calls."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -59,4 +60,23 @@ def draw(setting: "Setting") -> str | None:
     name = f"{setting.workload}_{setting.lam:g}.png"
     picture = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
     picture.quantize(COLORS).save(FOLDER / name, optimize=True)
+    return name
+
+
+def pictured(name: str, columns: int, draw: Callable[[Any], None]) -> str | None:
+    """Save a picture of so many axes; None where there is no matplotlib."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        print("\nskipped figure: matplotlib is not installed", flush=True)
+        return None
+    picture = Figure(figsize=(5 * columns, 3.4), layout="constrained")
+    FigureCanvasAgg(picture)
+    axes = np.atleast_1d(picture.subplots(1, columns))
+    draw(axes)
+    for axis in axes:
+        axis.grid(alpha=0.3)
+    FOLDER.mkdir(exist_ok=True)
+    picture.savefig(FOLDER / name, dpi=75)
     return name

@@ -29,7 +29,6 @@ from .workloads import MissingDataError, path
 TOL = 1e-3
 MANY = 20  # labels from which on the verdicts count
 PLAIN, PRECOMPUTED = 1 / 20, 1 / 3  # parts of the peers' times that are asked for
-MOST = 5_000  # samples up to which SVC is run on the samples themselves: beyond, it takes an hour
 CACHE = 1_000.0  # MB
 
 
@@ -71,52 +70,61 @@ def processor(call: Callable[[], Any]) -> tuple[float, Any]:
     return time.process_time() - begin, found
 
 
-def one_vs_rest(X, Y: np.ndarray, **settings) -> None:
+def one_vs_rest(X, Y: np.ndarray, limit: float, **settings) -> tuple[float, bool]:
+    """Processor seconds, and whether all labels were learned before so many had passed"""
+    spent = 0.0
     for label in range(Y.shape[1]):
         if 0 < Y[:, label].sum() < len(Y):
-            SVC(cache_size=CACHE, **settings).fit(X, Y[:, label])
+            spent += processor(lambda label=label: SVC(cache_size=CACHE, **settings).fit(X, Y[:, label]))[0]
+            if spent > limit:
+                return spent, label == Y.shape[1] - 1
+    return spent, True
 
 
-def precomputed(X, Y: np.ndarray, C: float, gamma: float) -> None:
-    one_vs_rest(rbf_kernel(X, gamma=gamma), Y, C=C, kernel="precomputed")
+def precomputed(X, Y: np.ndarray, C: float, gamma: float, limit: float) -> tuple[float, bool]:
+    """The matrix is counted"""
+    spent, K = processor(lambda: rbf_kernel(X, gamma=gamma))
+    more, done = one_vs_rest(K, Y, limit, C=C, kernel="precomputed")
+    return spent + more, done
 
 
-def verdict(ratio: float, asked: float) -> str:
-    return f"{ratio:.3f} ({'holds' if ratio <= asked else 'FAILS'})"
+def compared(own: float, peer: tuple[float, bool], asked: float | None) -> list[str]:
+    """Two cells: the peer's seconds and the ratio, with a verdict where a part of its time is asked for"""
+    seconds, done = peer
+    ratio, sign = own / seconds, "" if done else "< "
+    judged = "" if asked is None else " (holds)" if ratio <= asked else " (FAILS)" if done else " (not decided)"
+    return [figure(seconds) if done else f"> {figure(seconds)}", f"{sign}{ratio:.3f}{judged}"]
 
 
-def times(report: Report, quick: bool, repeat: int, plain: bool) -> None:
-    head = ["set", "samples", "labels", "C", "ours s", "rounds", "gap", "SVC precomputed s", "ratio", "SVC s", "ratio"]
-    lines = []
+def times(report: Report, name: str, size: int, plain: bool, options: tuple[bool, float, int]) -> None:
+    """One set with so many samples, in a section of its own"""
+    quick, limit, repeat = options
+    try:
+        X, Y = SETS[name][0](300 if quick else size)
+    except MissingDataError as missing:
+        print(f"\nskipped {name}: {missing}", flush=True)
+        return
     text = (
-        f"rbf kernel, gamma='scale', processor seconds of one thread, ours to a certified relative gap of {TOL:g} (median of "
-        f"{repeat}); at most a third of SVC's time on a precomputed matrix and a twentieth of its time without are asked for, "
-        f"with {MANY} labels or more and 2,000 to 5,000 samples. cache_size={CACHE:g} for all."
+        f"{len(Y):,} samples, {X.shape[1]} features, {Y.shape[1]} labels; rbf kernel, gamma='scale', processor seconds of one "
+        f"thread, ours to a certified relative gap of {TOL:g} (median of {repeat}); at most a third of SVC's time on a "
+        f"precomputed matrix and a twentieth of its time without are asked for, with {MANY} labels or more and 2,000 to 5,000 "
+        f"samples. cache_size={CACHE:g} for all. '>': stopped after a label, when {limit:g} seconds had passed; '-': not run."
     )
-    for name, (load, sizes) in SETS.items():
-        for size in sizes[:1] if quick else sizes:
-            try:
-                X, Y = load(300 if quick else size)
-            except MissingDataError as missing:
-                print(f"\nskipped {name}: {missing}", flush=True)
-                break
-            gamma = gamma_of("scale", X)
-            for C in CS[:1] if quick else CS:
-                model = mm.MultilabelSVMClassifier(C=C, kernel="rbf", gamma=gamma, tol=TOL, cache_size=CACHE, fit_intercept=False)
-                model.fit(X[:200], Y[:200])  # compiles
-                runs = [processor(lambda model=model, X=X, Y=Y: model.fit(X, Y)) for _ in range(repeat)]
-                own = median(seconds for seconds, _ in runs)
-                given, _ = processor(lambda X=X, Y=Y, C=C, gamma=gamma: precomputed(X, Y, C, gamma))
-                counts = Y.shape[1] >= MANY and len(Y) in range(2_000, 5_001)
-                cells = [figure(own), str(model.n_iter_), f"{model.certificate_.relative_gap:.1e}", figure(given)]
-                cells.append(verdict(own / given, PRECOMPUTED) if counts else figure(own / given))
-                if plain and len(Y) <= MOST and CS[0] == C:
-                    alone, _ = processor(lambda X=X, Y=Y, C=C, gamma=gamma: one_vs_rest(X, Y, C=C, gamma=gamma))
-                    cells += [figure(alone), verdict(own / alone, PLAIN) if counts else figure(own / alone)]
-                else:
-                    cells += ["-", "-"]
-                lines.append([name, str(len(Y)), str(Y.shape[1]), f"{C:g}", *cells])
-                report.section("multilabel: kernels", "\n\n".join([text, table(head, lines)]))
+    head = ["C", "ours s", "rounds", "gap", "SVC precomputed s", "ratio", "SVC s", "ratio"]
+    gamma, lines = gamma_of("scale", X), []
+    counts = Y.shape[1] >= MANY and len(Y) in range(2_000, 5_001)
+    for C in CS[:1] if quick else CS:
+        model = mm.MultilabelSVMClassifier(C=C, kernel="rbf", gamma=gamma, tol=TOL, cache_size=CACHE, fit_intercept=False)
+        model.fit(X[:200], Y[:200])  # compiles
+        own = median(processor(lambda model=model: model.fit(X, Y))[0] for _ in range(repeat))
+        cells = [figure(own), str(model.n_iter_), f"{model.certificate_.relative_gap:.1e}"]
+        cells += compared(own, precomputed(X, Y, C, gamma, limit), PRECOMPUTED if counts else None)
+        if plain and CS[0] == C:
+            cells += compared(own, one_vs_rest(X, Y, limit, C=C, gamma=gamma), PLAIN if counts else None)
+        else:
+            cells += ["-", "-"]
+        lines.append([f"{C:g}", *cells])
+        report.section(f"multilabel: kernels, {name} {len(Y):,}", "\n\n".join([text, table(head, lines)]))
 
 
 def fit_within(part: float, n: int) -> tuple[float, float, float, Any]:
@@ -164,10 +172,14 @@ def peak() -> float:
 PARTS = ("memory", "times", "plain")
 
 
-def run(report: Report, parts, quick: bool, repeat: int) -> None:
-    """`plain` adds SVC on the samples themselves, which takes minutes"""
+def run(report: Report, parts, workloads, samples, options: tuple[bool, float, int]) -> None:
+    """`plain` adds SVC on the samples themselves, which takes minutes; `samples` of those that a set has (None: all)"""
     warnings.simplefilter("ignore")
+    quick = options[0]
     if "memory" in parts:
         memory(report, quick)
     if "times" in parts or "plain" in parts:
-        times(report, quick, repeat, "plain" in parts)
+        for name in workloads:
+            sizes = SETS[name][1]
+            for size in sizes[:1] if quick else [one for one in sizes if samples is None or one in samples]:
+                times(report, name, size, "plain" in parts, options)

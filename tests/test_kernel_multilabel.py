@@ -195,6 +195,20 @@ def test_rows_are_kept_and_the_oldest_go_first():
     assert np.allclose(rows.product(np.ones((2, 50)), np.arange(50)), K.sum(axis=0))
 
 
+def test_rows_are_kept_twice_where_they_fit():
+    """Once and a half the room: a second table in float32, with a unit diagonal; never with less."""
+    X, _ = data(50)
+    step = 5  # rows are computed so many at a time: a sixteenth of what fits
+    room = 12 * 50 * (50 + 2 * step)
+    assert Rows(rbf(X), room - 1).brief is None
+    rows = Rows(rbf(X), room, shift=0.5)
+    assert rows.table.nbytes + rows.brief.table.nbytes + 2 * rows.step * 8 * 50 <= room
+    rows.need(np.arange(50)[::-1])
+    wanted = (rbf_kernel(X, gamma=GAMMA) + 0.5) / 1.5
+    assert rows.brief.table.dtype == np.float32
+    assert np.allclose(rows.brief.table[rows.slot], wanted, rtol=1e-6)
+
+
 def test_settled_samples_never_have_a_row():
     """Far clusters of equal labels: most rows are never computed."""
     rng = np.random.default_rng(0)

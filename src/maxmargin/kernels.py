@@ -192,7 +192,8 @@ class FunctionGram(Gram):
             left = self.X[wanted].astype(np.float64, copy=False)
             for start in range(0, others.size, PIECE):
                 piece = others[start : start + PIECE]
-                room[:, start : start + piece.size] = left @ self.X[piece].astype(np.float64, copy=False).T
+                right = self.X[piece].astype(np.float64, copy=False).T
+                np.matmul(left, right, out=room[:, start : start + piece.size])
         right = lanes.pack(self.norms[None, others], np.float64)
         finish(self.function, room.reshape(wanted.size, -1, width), self.norms[wanted], right)
         if isinstance(self.function, RBF):  # the distance of a sample to itself is not left to rounding
@@ -354,11 +355,21 @@ def indefinite(rows: "Rows", steps: int = 20) -> float:
     return max(0.0, -float(values[0]) / max(abs(float(values[-1])), 1e-300) - 1e-10)
 
 
+class Brief(NamedTuple):
+    """The rows again in float32, scaled to a unit diagonal: (K_ij + shift) scale_i scale_j"""
+
+    table: np.ndarray
+    scale: np.ndarray
+    shift: float
+
+
 class Rows:
     """Rows of a kernel matrix within a number of bytes; to make room, those that were asked for longest ago go first."""
 
-    def __init__(self, gram: Gram, room: int):
-        """At most `room` bytes. A precomputed matrix takes none: its rows are read where they lie."""
+    def __init__(self, gram: Gram, room: int, shift: float = 0.0):
+        """At most `room` bytes. A precomputed matrix takes none: its rows are read where they lie.
+
+        Where all rows fit once and a half, `brief` holds them a second time."""
         self.gram = gram
         self.computed = 0  # entries of the matrix, for those who want to know
         self.whole = isinstance(gram, PrecomputedGram)
@@ -375,6 +386,11 @@ class Rows:
         # An empty table takes up memory only as it is written.
         self.table = gram.matrix if isinstance(gram, PrecomputedGram) else np.empty((self.capacity, gram.n))
         self.used, self.now = np.zeros(self.capacity, np.int64), 0
+        self.brief: Brief | None = None
+        if not self.whole and self.capacity == gram.n and 12 * gram.n * (gram.n + 2 * self.step) <= room:
+            size = gram.diagonal() + shift
+            scale = np.divide(1.0, np.sqrt(size), out=np.zeros(gram.n), where=size > 0.0)
+            self.brief = Brief(np.empty((gram.n, gram.n), np.float32), scale, shift)
 
     def need(self, wanted: np.ndarray) -> np.ndarray:
         """The places in `table` of these rows, at most `capacity` of them; missing ones are computed."""
@@ -398,6 +414,8 @@ class Rows:
         held = np.flatnonzero(self.owner >= 0)
         found = self.gram.block(block, others)
         fill_rows(found, self.table, *(index.view(np.uint64) for index in (others, held, self.owner[held], block, places)))
+        if self.brief is not None:
+            shorten(self.table, self.brief, block, places)
         self.owner[places], self.slot[block] = block, places
         self.computed += found.size
 
@@ -432,3 +450,12 @@ def fill_rows(found, table, others, held, owners, block, places):
         for h in range(held.size):
             for k in range(first, min(first + STRIP, block.size)):
                 table[places[k], owners[h]] = table[held[h], block[k]]
+
+
+@kernel
+def shorten(table, brief, block, places):
+    """Rows of `block`, just written to table[places], once more as `Brief` says."""
+    for k in range(block.size):
+        left, row, out = brief.scale[block[k]], table[places[k]], brief.table[places[k]]
+        for c in range(row.size):
+            out[c] = (row[c] + brief.shift) * left * brief.scale[c]

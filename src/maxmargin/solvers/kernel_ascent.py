@@ -4,8 +4,8 @@ A round (after Hariharan et al. 2012) takes the labels in batches that the prior
 at once. For each label the samples that can gain or that lie inside their box are collected, what the kernel matrix has
 between them is copied row by row as needed, scaled to a unit diagonal, and sequential minimal optimisation runs on the copy:
 
-    j = the sample whose own step gains most, by second order and within its box
-    j and i, the sample that moved before, go to the best point of their plane within their boxes (j alone if i is at a bound)
+    i, j = the samples whose own steps gain most, by second order and within their boxes, one from each half of the samples
+    both go to the best point of their plane within their boxes
 
 Then the scores of all samples and labels are brought up to date with the duals in one matrix product. The copy and the gradient
 in it are float32: a round only proposes new duals. Duals, scores and certificates are float64, so rounding in one round is put
@@ -46,7 +46,7 @@ HUGE = 1e30  # stands for infinity where a product with zero must be zero
 FLAT = 1e-3  # the smallest curvature of a pair
 ROUNDING = 1e-12  # part of the first gain in a copy that float32 cannot tell from nothing
 MARGIN = 16  # entries by which a row of a copy may be longer than asked for
-GROUP = 2  # vectors whose best entry is searched one by one
+HALVES = 2  # of the samples of a copy, vectors in turn: of each the best sample moves
 
 
 @generic
@@ -203,11 +203,30 @@ class Source(NamedTuple):
     constant: float
 
 
-@jitable
-def copy_row(source, p, part):
-    """Row p of the matrix of a part: copied when the sample first moves, as many never do.
+class BriefSource(NamedTuple):
+    """table[places] between `near`, scaled as it should be."""
 
-    First what is wanted of a row, then its scale: only the second step is one for vectors."""
+    table: np.ndarray
+    places: np.ndarray
+    near: np.ndarray
+
+
+@generic
+def copy_row(source, p, part):
+    """Row p of the matrix of a part: copied when the sample first moves, as many never do."""
+
+
+@copy_row.register(BriefSource)
+def _(source, p, part):
+    row, out = np.uint64(source.places[p]), part.matrix.reshape(part.matrix.shape[0], -1)[p]
+    for q in range(source.near.size):
+        out[q] = source.table[row, source.near[q]]
+    out[p] = 1.0
+
+
+@copy_row.register(Source)
+def _(source, p, part):
+    # First what is wanted of a row, then its scale: only the second step is one for vectors.
     row, out = np.uint64(source.places[p]), np.uint64(p)
     gathered = part.gathered.reshape(-1)
     for q in range(source.near.size):
@@ -240,17 +259,32 @@ def sweep_vector(part, i, s, j, t, b):
 
 @jitable
 def sweep(part, i, s, j, t):
-    """slope -= s K_i + t K_j; returns the best gain and the group of vectors it was found in. Two at a time: they overlap."""
-    i, j, two = np.uint64(i), np.uint64(j), np.uint64(GROUP)
+    """slope -= s K_i + t K_j; returns the best gain in each half of the vectors, even and odd, and the vector it was found in."""
+    i, j, two, one = np.uint64(i), np.uint64(j), np.uint64(HALVES), np.uint64(1)
     s, t = part.slope.dtype.type(s), part.slope.dtype.type(t)
-    best, found = part.slope.dtype.type(0), np.uint64(0)
-    for group in range(np.uint64(part.slope.shape[1]) // two):
-        b = group * two
-        top = lanes.maximum(sweep_vector(part, i, s, j, t, b), sweep_vector(part, i, s, j, t, b + np.uint64(1)))
-        gain = lanes.largest(top)
-        if gain > best:
-            best, found = gain, b
-    return best, found
+    first = second = part.slope.dtype.type(0)
+    even, odd = np.uint64(0), np.uint64(1)
+    for half in range(np.uint64(part.slope.shape[1]) // two):
+        b = half * two
+        gain = lanes.largest(sweep_vector(part, i, s, j, t, b))
+        if gain > first:
+            first, even = gain, b
+        gain = lanes.largest(sweep_vector(part, i, s, j, t, b + one))
+        if gain > second:
+            second, odd = gain, b + one
+    return first, even, second, odd
+
+
+@jitable
+def best_of(slope, low, high, start, stop):
+    """The entry whose step alone gains most; the last one where there are none."""
+    top, best = -1.0, stop - 1
+    for p in range(start, stop):
+        d = min(max(slope[p], low[p]), high[p])
+        gain = d * (slope[p] - 0.5 * d)
+        if gain > top:
+            top, best = gain, p
+    return best
 
 
 @kernel
@@ -278,32 +312,31 @@ def optimise(part, source, rest):
         part.weight[0].reshape(-1),
     )
     matrix = part.matrix.reshape(part.matrix.shape[0], -1)
-    width = GROUP * part.slope.shape[2]
-    i, j, s, t, free = 0, 0, 0.0, 0.0, False
-    first, target = -1.0, rest * part_gap(slope, low, high, weight)
+    width = part.slope.shape[2]
+    i, j, s, t = 0, 0, 0.0, 0.0
+    most, target = -1.0, rest * part_gap(slope, low, high, weight)
     for step in range(steps):
-        best, found = sweep(part, i, s, j, t)
+        first, even, second, odd = sweep(part, i, s, j, t)
         if step % LOOK == LOOK - 1 and part_gap(slope, low, high, weight) <= target:
             return step
-        if first < 0.0:
-            first = best
-        if best <= ROUNDING * first:
+        if most < 0.0:
+            most = max(first, second)
+        if max(first, second) <= ROUNDING * most:
             return step
-        i, top, start = j, -1.0, np.int64(found) * part.slope.shape[2]
-        for p in range(start, min(start + width, count)):
-            d = min(max(slope[p], low[p]), high[p])
-            gain = d * (slope[p] - 0.5 * d)
-            if gain > top:
-                top, j = gain, p
-        if not part.ready[j]:
-            copy_row(source, j, part)
-            part.ready[j] = True
-        s, t = pair(slope[i], slope[j], matrix[i, j], (low[i], high[i]), (low[j], high[j]), free and i != j)
+        if first > second:  # j is the one that gains more
+            even, odd = odd, even
+        start, other = np.int64(even) * width, np.int64(odd) * width
+        i = best_of(slope, low, high, start, min(start + width, count))
+        j = best_of(slope, low, high, other, min(other + width, count))
+        for p in (i, j):
+            if not part.ready[p]:
+                copy_row(source, p, part)
+                part.ready[p] = True
+        s, t = pair(slope[i], slope[j], matrix[i, j], (low[i], high[i]), (low[j], high[j]), i != j)
         part.moved[i] += s
         part.moved[j] += t
         low[i], high[i] = low[i] - s, high[i] - s
         low[j], high[j] = low[j] - t, high[j] - t
-        free = low[j] < 0.0 < high[j]
     return steps
 
 
@@ -344,7 +377,7 @@ class Desk:
     """Where the copy of one label lies; used again and again."""
 
     def __init__(self, most: int):
-        self.width = GROUP * lanes.width(np.float32)
+        self.width = HALVES * lanes.width(np.float32)
         padded = -(-most // self.width) * self.width
         self.matrix = lanes.aligned((most * padded,), np.float32)
         self.vectors = lanes.aligned((6, padded), np.float32)
@@ -384,7 +417,7 @@ class KernelAscent(Run):
         self.warm = duals is not None
         self.passes = self.visits = self.steps = 0
         n, labels = problem.n_examples, problem.n_labels
-        self.rows = Rows(problem.gram, int((1.0 - COPY) * problem.room))
+        self.rows = Rows(problem.gram, int((1.0 - COPY) * problem.room), problem.bias**2)
         self.batches = batches(problem.correlation)
         diagonal = problem.gram.diagonal() + problem.bias**2
         curvature = np.maximum(np.diag(problem.correlation)[:, None] * diagonal, 0.0)
@@ -487,18 +520,31 @@ class KernelAscent(Run):
         if near.size == 0:
             return 0
         desk = self.desks.get()
-        factor = float(problem.correlation[label, label])
-        source = Source(self.rows.table, at[near], near.view(np.uint64), factor, problem.bias**2)
-        steps = climb(problem.loss, label, self.state, desk.part(near.size), source, rest)
+        steps = climb(problem.loss, label, self.state, desk.part(near.size), self.source(label, at[near], near), rest)
         self.desks.put(desk)
         return steps
 
+    def source(self, label: int, places: np.ndarray, near: np.ndarray) -> Source | BriefSource:
+        """Where the copy of a label comes from. The scale of a dual that its loss curves too is not that of the kernel."""
+        brief = self.rows.brief
+        if brief is not None and isinstance(self.problem.loss, Hinge):
+            return BriefSource(brief.table, places, near.view(np.uint64))
+        factor = float(self.problem.correlation[label, label])
+        return Source(self.rows.table, places, near.view(np.uint64), factor, self.problem.bias**2)
+
     def add(self, batch: np.ndarray, change: np.ndarray) -> None:
         """Scores of all labels after the duals of a batch have changed."""
-        change = change * np.any(self.problem.correlation[:, batch], axis=0)[:, None]
+        R = self.problem.correlation[:, batch]
+        change = change * np.any(R, axis=0)[:, None]
         moved = np.flatnonzero(change.any(axis=0))
-        total = self.rows.product(change, moved) + self.problem.bias**2 * change.sum(axis=1)[:, None]
-        self.scores += self.problem.correlation[:, batch] @ total
+        total = self.rows.product(change, moved)
+        if self.problem.bias:
+            total += self.problem.bias**2 * change.sum(axis=1)[:, None]
+        own = R[batch].diagonal()
+        if np.count_nonzero(R) == np.count_nonzero(own):  # these labels move no scores but their own
+            self.scores[batch] += own[:, None] * total
+        else:
+            self.scores += R @ total
 
     def doubt(self) -> str | None:
         """Why the dual value may be no lower bound: the kernel is not positive semidefinite."""
