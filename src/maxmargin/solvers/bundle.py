@@ -30,7 +30,7 @@ from .sgd import descended
 
 FIRST = 2.0**-6  # the smallest alpha but zero; the quadratic term itself has 1/2
 LARGEST = 2.0**60
-TRUST = 0.8  # part of what the model promised from which on it may be trusted farther
+TRUST = 0.1  # part of what the model promised from which on it may be trusted farther, as serious steps are told from null steps
 SHARE = 0.2  # part of the gap that the quadratic program may leave undone: less costs more time than it saves steps
 SELDOM = 3  # iterations between two lower bounds without the prox-term: their quadratic program is the larger one
 WRONG = 1e-6  # by this part of the numbers involved a plane may lie above the function: rounding of a user's oracle
