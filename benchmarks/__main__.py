@@ -88,6 +88,10 @@ def parser() -> argparse.ArgumentParser:
     planes.add_argument(
         "--part", nargs="+", choices=bundle.PARTS, default=list(bundle.PARTS), metavar="PART", help=", ".join(bundle.PARTS)
     )
+    kinds = list(bundle.VARIANTS)
+    planes.add_argument("--variant", nargs="+", choices=kinds, metavar="NAME", help=f"{'; '.join(kinds)} (all)")
+    planes.add_argument("--lam", nargs="+", type=float, metavar="LAM", help="that of lam/2 ||w||^2 + sum of losses (all)")
+    planes.add_argument("--jobs", type=int, default=1, metavar="N", help="threads; with several, --limit is of the clock")
     commands.add_parser("online", parents=[common], help="streams on disk under a memory limit, beside the peers")
     whole = commands.add_parser("all", parents=[common], help="everything")
     whole.set_defaults(workload=list(COMPARED), loss=list(LOSSES), lam=None, solver=names)
@@ -128,7 +132,8 @@ def main() -> None:
         chosen = args if args.command == "multilabel" else parser().parse_args(["multilabel"])
         multilabel.run(report, chosen.part, chosen.workload, chosen.C, args.quick, limit, repeat)
     if args.command in ("bundle", "all"):
-        bundle.run(report, args.part if args.command == "bundle" else bundle.PARTS, args.quick, limit)
+        mine = args if args.command == "bundle" else parser().parse_args(["bundle"])
+        bundle.run(report, mine.part, bundle.Options(args.quick, limit, mine.jobs, mine.variant, mine.lam))
     if args.command in ("online", "all"):
         online.run(report, args.quick)
     if args.command in ("fit", "all"):

@@ -4,6 +4,9 @@ Their lam is that of lam/2 ||w||^2 + sum of losses, so C = 1/lam. mnist is their
 and landmarks are made here, after their second and third; words are ours. On mnist the path begins at lam = 10^4, and a variant
 with a prox-term begins where the one before it on the path ended; the others begin anew, as there. OCA in dlib, a cutting-plane
 method for binary problems alone, is not beside them: no wheel of it was found, and it was not built.
+
+Variants and lams can be measured by processes of their own; `summary` measures nothing: it reads the tables that are there, says
+what holds, and draws the curves.
 """
 
 import importlib
@@ -23,11 +26,11 @@ from maxmargin.solvers.loop import Budget
 from maxmargin.structured import StructuredProblem
 
 from . import curves, sequences
-from .report import Report, figure, table
+from .report import Report, columns, figure, read, table
 from .traces import encoded
 from .workloads import MissingDataError, path
 
-PARTS = ("mnist", "mnist6000", "ocr", "segmentation", "parts", "curves")
+PARTS = ("mnist", "mnist6000", "ocr", "segmentation", "parts", "planes", "curves", "summary")
 TOL = 0.01
 MNIST_LAMS = (1000.0, 100.0, 10.0, 1.0)
 FEW, FEW_LAMS = 6_000, (100.0, 10.0, 1.0)  # a tenth of the rows: a tenth of lam weighs them alike
@@ -38,10 +41,11 @@ PAPER_ITERATIONS = {
     "Prox-P=16": (244, 256, 291, 408),
 }
 # What must hold: errors, iterations of BMRM over those of Prox-P=16, the part of the time that is not the risk's.
-CLOSE, FEWER, HALF = 0.004, 8.0, 0.5
+CLOSE, THOUSANDS, FEWER, HALF = 0.004, 1_000, 8.0, 0.5
 STRUCTURED_LAMS = (1000.0, 100.0, 10.0, 1.0)
 PLATES, FACES, WORDS, QUICK = 300, 100, 600, 40  # samples
-CURVE_LAM, CURVE_MODELS = 100.0, (1, 4, 16)
+CURVE_LAMS, CURVE_MODELS = (100.0, 10.0), (1, 4, 16)
+LEAST = 1e-5  # relative distance below which a curve is cut off
 
 BMRM, PROX16, DUAL = "BMRM", "Prox-P=16", "dual coordinate"
 VARIANTS: dict[str, Any] = {
@@ -52,11 +56,41 @@ VARIANTS: dict[str, Any] = {
     "Prox-P=16, planes": mm.Bundle(n_models=16),
     DUAL: mm.DualCoordinate(),
 }
-MEANING = """*iter*: calls of the risk, each one pass over the data (of `dual coordinate`: passes). *s*: processor seconds of one
-thread. *QP*: part of them in the quadratic program and the bookkeeping of planes. *planes*, *MB*: kept at the most, and their
-memory with that of their inner products. `Prox` begins with the previous weights of the path (words, plates, landmarks: ten
-passes of stochastic gradient descent), `planes` with the previous planes and after such a descent, `dual coordinate` with the
-previous duals. `>`: not done within the limit, with the relative gap reached in brackets."""
+# How many planes are kept: P = 16, by the parameters of `Bundle`; memory in megabytes
+KEPT: dict[str, dict[str, Any]] = {
+    "all planes": {"idle": 10**9, "memory": 8192.0},
+    "idle = 100": {"idle": 100},
+    "idle = 30 (default)": {},
+    "idle = 10": {"idle": 10},
+    "memory = 64": {"memory": 64.0},
+    "memory = 32": {"memory": 32.0},
+}
+HEAD = ["variant", "lam", "iter", "gap", "s", "wall s", "jobs", "QP", "planes", "MB", "error", "paper: iter", "paper: error"]
+MEANING = """*iter*: calls of the risk, each one pass over the data (of `dual coordinate`: passes). *s*: processor seconds of all
+threads; *wall s*: those of the clock; *jobs*: threads. *QP*: part of the clock's time in the quadratic program and the
+bookkeeping of planes. *planes*, *MB*: kept at the most, and their memory with that of their inner products. *error*: on data not
+seen. `Prox` begins with the previous weights of the path (words, plates, landmarks: ten passes of stochastic gradient descent),
+`planes` with the previous planes and after such a descent, `dual coordinate` with the previous duals. `>`: not done within the
+limit."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to measure; None: all of it"""
+
+    quick: bool
+    limit: float
+    jobs: int = 1
+    variants: Sequence[str] | None = None
+    lams: Sequence[float] | None = None
+
+    @property
+    def selection(self) -> str:
+        """What a heading says of it, so that processes with parts of one table do not overwrite each other's"""
+        names = [", ".join(self.variants)] if self.variants else []
+        return "".join(
+            f", {text}" for text in names + ([f"lam = {', '.join(f'{lam:g}' for lam in self.lams)}"] if self.lams else [])
+        )
 
 
 @dataclass(frozen=True)
@@ -74,6 +108,7 @@ class Task:
 class Fit:
     result: Result
     seconds: float
+    wall: float
 
     @property
     def part(self) -> float | None:
@@ -154,141 +189,234 @@ TASKS: dict[str, Callable[[bool], Task]] = {
 # ---- runs --------------------------------------------------------------------------------------------------
 
 
-def fitted(solver: Any, problem: Any, limit: float, **start: Any) -> Fit:
-    """To the gap TOL, or until `limit` seconds of the processor are spent"""
-    begin = time.process_time()
+def fitted(solver: Any, problem: Any, limit: float, jobs: int = 1, **start: Any) -> Fit:
+    """To the gap TOL, or until `limit` seconds are spent: of the processor, or with several threads of the clock"""
+    begin, clock = time.process_time(), time.perf_counter()
 
     def watch(iteration: int) -> bool:
-        return time.process_time() - begin > limit
+        return (time.process_time() - begin if jobs == 1 else time.perf_counter() - clock) > limit
 
-    result = solver.solve(problem, Budget(tol=TOL, max_iter=10**6, watch=watch), mm.History(), **start)
-    return Fit(result, time.process_time() - begin)
+    result = solver.solve(problem, Budget(tol=TOL, max_iter=10**6, n_jobs=jobs, watch=watch), mm.History(), **start)
+    return Fit(result, time.process_time() - begin, time.perf_counter() - clock)
 
 
-def along(name: str, task: Task, limit: float) -> dict[float, Fit]:
+def along(name: str, task: Task, options: Options) -> dict[float, Fit]:
     """One variant at every lam, each begun as `MEANING` says"""
     found: dict[float, Fit] = {}
     last: tuple[float, Result] | None = None
-    onward = name == DUAL or VARIANTS[name].prox  # the others begin anew
-    for lam in ([task.first] if task.first and onward else []) + list(task.lams):
+    lams = options.lams or task.lams
+    if task.first and (name == DUAL or VARIANTS[name].prox):  # it comes along the path; the others begin anew
+        lams = [lam for lam in (task.first, *task.lams) if lam >= min(lams)]
+        onward = True
+    else:
+        onward = False
+    for lam in lams:
         problem, start = task.problem(lam), {}
-        if last is not None and task.first:
+        if last is not None and onward:
             before, result = last
             if isinstance(result.duals, Bundled) and name.endswith("planes"):
                 start = {"duals": result.duals.rescaled(before / lam), "weights": result.w}
             elif name == DUAL:
                 start = {"duals": problem.clipped(result.duals), "weights": result.w}
-            elif onward:
+            else:
                 start = {"weights": result.w}
-        one = fitted(VARIANTS[name], problem, limit, **start)
+        one = fitted(VARIANTS[name], problem, options.limit, options.jobs, **start)
         gap = one.result.certificate.relative_gap
-        print(f"{task.name}, lam = {lam:g}: {name}: {one.seconds:.1f} s, {one.result.n_iter}, gap {gap:.3g}", flush=True)
+        print(f"{task.name}, lam = {lam:g}: {name}: {one.wall:.1f} s, {one.result.n_iter}, gap {gap:.3g}", flush=True)
         last = lam, one.result
-        if lam in task.lams:
-            found[lam] = Fit(replace(one.result, duals=None), one.seconds)  # planes are large
+        if lam in (options.lams or task.lams):
+            found[lam] = replace(one, result=replace(one.result, duals=None))  # planes are large
     return found
 
 
-def described(task: Task, fits: dict[str, dict[float, Fit]], limit: float) -> str:
-    head = ["variant"]
-    for lam in task.lams:
-        head += [f"lam = {lam:g}: iter", "s", "QP", "planes", "MB"]
-    lines = []
-    for name, found in fits.items():
-        line = [name]
-        for lam in task.lams:
-            one, used = found[lam], found[lam].result.statistics
-            proof = one.result.certificate
-            late, gap = ("", "") if proof.converged else ("> ", f" ({figure(proof.relative_gap, 2)})")
-            line += [f"{late}{one.result.n_iter}{gap}", late + figure(one.seconds)]
-            if one.part is None:
-                line += ["-", "-", "-"]
-            else:
-                line += [f"{100.0 * one.part:.0f} %", f"{used['most_planes']:.0f}", f"{used['plane_megabytes']:.0f}"]
-        lines.append(line)
-    return "\n\n".join([f"Relative gap {TOL:g}, at most {limit:g} s of the processor a fit.", MEANING, table(head, lines)])
+def line(task: Task, name: str, lam: float, one: Fit, jobs: int) -> list[str]:
+    """A line of the table, its columns as in HEAD"""
+    proof, used = one.result.certificate, one.result.statistics
+    late = "" if proof.converged else "> "
+    cells = [name, f"{lam:g}", f"{late}{one.result.n_iter}", figure(proof.relative_gap, 2), late + figure(one.seconds)]
+    cells += [late + figure(one.wall), str(jobs)]
+    if one.part is None:
+        cells += ["-", "-", "-"]
+    else:
+        cells += [f"{100.0 * one.part:.0f} %", f"{used['most_planes']:.0f}", f"{used['plane_megabytes']:.0f}"]
+    if task.error is None:
+        return [*cells, "-", "-", "-"]
+    theirs = PAPER_ITERATIONS[name][MNIST_LAMS.index(lam)] if name in PAPER_ITERATIONS else None
+    return [*cells, f"{task.error(task.problem(lam), one.result.w):.4f}", figure(theirs), f"{PAPER_ERRORS[lam]:.4f}"]
 
 
-def mnist_verdicts(task: Task, fits: dict[str, dict[float, Fit]]) -> list[str]:
-    lines, head = [], ["lam", "error", "the paper's", "within 0.004", *(f"{name}, the paper's" for name in PAPER_ITERATIONS)]
-    assert task.error is not None
-    for k, lam in enumerate(task.lams):
-        error = task.error(task.problem(lam), fits[DUAL][lam].result.w)
-        state = "holds" if abs(error - PAPER_ERRORS[lam]) <= CLOSE else "FAILS"
-        theirs = [str(count[k]) for count in PAPER_ITERATIONS.values()]
-        lines.append([f"{lam:g}", f"{error:.4f}", f"{PAPER_ERRORS[lam]:.4f}", state, *theirs])
-    text = [
-        "Error on all 10,000 test digits of the models that `dual coordinate` certified, pixels divided by 255 and no intercept "
-        "(the optimum does not depend on the solver):",
-        table(head, lines),
-    ]
-    lam = task.lams[-1]
-    plain, best = fits[BMRM][lam], fits[PROX16][lam]
-    ratio, done, met = (
-        plain.result.n_iter / max(best.result.n_iter, 1),
-        *(fit.result.certificate.converged for fit in (plain, best)),
-    )
-    state = "not known" if not met else "holds" if ratio >= FEWER else "FAILS" if done else "not known"
-    text.append(
-        f"lam = {lam:g}: BMRM takes at least {FEWER:g} times the iterations of Prox-P=16: {state} "
-        f"({'' if done else '> '}{plain.result.n_iter} against {'' if met else '> '}{best.result.n_iter})."
-    )
-    for lam in task.lams:
-        part = fits[PROX16][lam].part
-        assert part is not None
-        state = "holds" if part < HALF else "FAILS"
-        text.append(f"lam = {lam:g}: less than half of the time is not the risk's, P = 16: {state} ({100 * part:.0f} %).")
-    return text
+def iterations(report: Report, name: str, options: Options) -> None:
+    task = TASKS[name](options.quick)
+    if missing := [lam for lam in options.lams or () if lam not in task.lams]:
+        raise SystemExit(f"{name} has no lam = {missing[0]:g}; it has {', '.join(f'{lam:g}' for lam in task.lams)}.")
+    variants = options.variants or [one for one in VARIANTS if task.first or not one.endswith("planes")]
+    for one in variants:  # compiles all of it
+        VARIANTS[one].solve(task.problem(task.lams[0]), Budget(tol=0.5, max_iter=3, n_jobs=options.jobs), mm.History())
+    fits = {one: along(one, task, options) for one in variants}
+    lines = [line(task, one, lam, fits[one][lam], options.jobs) for lam in options.lams or task.lams for one in variants]
+    unit = "of the processor" if options.jobs == 1 else "of the clock"
+    text = f"Relative gap {TOL:g}, at most {options.limit:g} s {unit} a fit."
+    report.section(f"bundle: {name}{options.selection}", "\n\n".join([text, MEANING, table(HEAD, lines)]))
 
 
-def iterations(report: Report, name: str, quick: bool, limit: float) -> None:
-    task = TASKS[name](quick)
-    for solver in VARIANTS.values():  # compiles all of it
-        solver.solve(task.problem(task.lams[0]), Budget(tol=0.5, max_iter=3), mm.History())
-    variants = [one for one in VARIANTS if (task.first and task.error is None) or not one.endswith("planes")]
-    fits = {one: along(one, task, limit) for one in variants}
-    verdicts = mnist_verdicts(task, fits) if task.error is not None else []
-    report.section(f"bundle: {name}", "\n\n".join([described(task, fits, limit), *verdicts]))
+def keeping(report: Report, options: Options) -> None:
+    """Whether dropping planes, or little memory for them, costs iterations"""
+    task, lines = mnist_few(options.quick), []
+    fitted(VARIANTS[PROX16], task.problem(task.lams[0]), 1.0, options.jobs)  # compiles all of it
+    for lam in options.lams or task.lams[1:]:
+        for name, params in KEPT.items():
+            one = fitted(mm.Bundle(n_models=16, **params), task.problem(lam), options.limit, options.jobs)
+            lines.append(line(task, name, lam, one, options.jobs))
+            print(*lines[-1], flush=True)
+    text = f"""Prox-P=16 on the first {FEW} rows of mnist, each lam after ten passes of stochastic gradient descent, relative
+gap {TOL:g}; columns as for mnist. By default planes without mass for 30 iterations are dropped, and memory is 1,024 MB."""
+    report.section(f"bundle: planes{options.selection}", f"{text}\n\n{table(HEAD[:-3], [cells[:-3] for cells in lines])}")
 
 
 # ---- curves ------------------------------------------------------------------------------------------------
 
 
-def convergence(report: Report, quick: bool, limit: float) -> None:
+def convergence(report: Report, lam: float, options: Options) -> None:
     """Distance to the optimum against iterations: more models, and the prox-term (their Figure 3, a and b)"""
+    problem = mnist(options.quick).problem(lam)
+    best = mm.DualCoordinate().solve(problem, Budget(tol=1e-4), mm.History()).certificate.dual
+    found: dict[str, dict[int, float]] = {}
+    for prox in (False, True):
+        for models in CURVE_MODELS:
+            one = fitted(mm.Bundle(prox=prox, n_models=models, init="zero"), problem, options.limit, options.jobs)
+            name = f"{'Prox-' if prox else ''}P={models}"
+            print(f"lam = {lam:g}: {name}: {one.wall:.1f} s, {one.result.n_iter}", flush=True)
+            found[name] = {record.iteration: max((record.primal - best) / best, LEAST) for record in one.result.history}
+    longest = max(max(curve) for curve in found.values())
+    shown = sorted(
+        {round(k) for k in np.geomspace(1, longest, 1 + int(12 * np.log10(longest)))} | {max(c) for c in found.values()}
+    )
+    lines = [[str(k), *(figure(curve.get(k), 2) for curve in found.values())] for k in shown]
+    text = f"""mnist, lam = {lam:g}: how far the best value so far is above the optimum, as a part of it, after each iteration,
+from zero weights, until the gap is {TOL:g} or {options.limit:g} s are over. P=1 without a prox-term is BMRM."""
+    report.section(f"bundle: curves, lam = {lam:g}", f"{text}\n\n{table(['iterations', *found], lines)}")
+
+
+def drawn(name: str, section: dict[str, list[str]]) -> str | None:
+    """The picture of such a table; None where there is no matplotlib"""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
         print("\nskipped figures: matplotlib is not installed", flush=True)
-        return
-    problem = mnist(quick).problem(CURVE_LAM)
-    best = mm.DualCoordinate().solve(problem, Budget(tol=1e-4), mm.History()).certificate.dual
+        return None
     picture = Figure(figsize=(9, 3.5), layout="constrained")
-    for axes, prox, title in zip(picture.subplots(1, 2, sharey=True), (False, True), ("without a prox-term", "with a prox-term")):
-        for models in CURVE_MODELS:
-            one = fitted(mm.Bundle(prox=prox, n_models=models, init="zero"), problem, limit)
-            records = one.result.history
-            distance = [max((record.primal - best) / best, 1e-5) for record in records]
-            axes.loglog([record.iteration for record in records], distance, label=f"P = {models}", lw=1.2)
-        axes.set_title(title)
+    for axes, prox in zip(picture.subplots(1, 2, sharey=True), (False, True)):
+        for curve, cells in section.items():
+            if curve != "iterations" and curve.startswith("Prox-") == prox:
+                points = [(int(k), float(cell)) for k, cell in zip(section["iterations"], cells) if cell != "-"]
+                axes.loglog(*zip(*points), label=curve, lw=1.2)
+        axes.set_title("with a prox-term" if prox else "without a prox-term")
         axes.set_xlabel("iterations")
         axes.legend()
         axes.grid(alpha=0.3)
     picture.axes[0].set_ylabel("relative distance to the optimum")
     curves.FOLDER.mkdir(exist_ok=True)
-    name = "bundle_quick.png" if quick else "bundle.png"
-    FigureCanvasAgg(picture).print_png(curves.FOLDER / name)
-    text = f"mnist, lam = {CURVE_LAM:g}, the best value so far after each iteration, from zero weights, until the gap is {TOL:g}."
-    report.section("bundle: curves", f"{text}\n\n![bundle](figures/{name})")
+    file = name.replace("bundle: ", "bundle ").replace(", lam = ", "_").replace(" ", "_") + ".png"
+    FigureCanvasAgg(picture).print_png(curves.FOLDER / file)
+    return file
 
 
-def run(report: Report, parts: Sequence[str], quick: bool, limit: float) -> None:
+# ---- what holds --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a table, read back; counts of a fit that was not done are lower bounds"""
+
+    iterations: int
+    done: bool
+    jobs: int
+    part: float | None
+    error: float | None
+
+    @property
+    def count(self) -> str:
+        return f"{'' if self.done else '> '}{self.iterations}"
+
+
+def measured(sections: dict[str, str], part: str) -> dict[tuple[str, float], Row]:
+    """What all tables of this part say, by variant and lam"""
+    found: dict[tuple[str, float], Row] = {}
+    for name, body in sections.items():
+        if name == f"bundle: {part}" or name.startswith(f"bundle: {part}, "):
+            cells = columns(body)
+            for k, variant in enumerate(cells["variant"]):
+                iterations, share, error = (cells[key][k] for key in ("iter", "QP", "error"))
+                found[variant, float(cells["lam"][k])] = Row(
+                    int(iterations.removeprefix("> ")),
+                    not iterations.startswith(">"),
+                    int(cells["jobs"][k]),
+                    None if share == "-" else float(share.removesuffix(" %")) / 100.0,
+                    None if error == "-" else float(error),
+                )
+    return found
+
+
+def judged(claim: str, state: bool | None, detail: str) -> list[str]:
+    return [claim, "not known" if state is None else "holds" if state else "FAILS", detail]
+
+
+def verdicts(found: dict[tuple[str, float], Row]) -> list[list[str]]:
+    """What must hold on mnist, each with what was measured"""
+    lines = []
+    for lam in MNIST_LAMS:
+        errors = {name: row.error for (name, at), row in found.items() if at == lam and row.done and row.error is not None}
+        worst = max(errors, key=lambda name: abs(errors[name] - PAPER_ERRORS[lam]), default=None)
+        if worst is not None:
+            close = abs(errors[worst] - PAPER_ERRORS[lam]) <= CLOSE
+            detail = f"{errors[worst]:.4f} ({worst}, farthest of {len(errors)}) against {PAPER_ERRORS[lam]:.4f}"
+            lines.append(judged(f"lam = {lam:g}: error within {CLOSE:g} of the paper's", close, detail))
+    last = MNIST_LAMS[-1]
+    plain, best = found.get((BMRM, last)), found.get((PROX16, last))
+    if plain is not None:
+        many = True if plain.iterations >= THOUSANDS else False if plain.done else None
+        detail = f"{plain.count}; the paper: {PAPER_ITERATIONS[BMRM][-1]}"
+        lines.append(judged(f"lam = {last:g}: BMRM takes thousands of iterations", many, detail))
+    if plain is not None and best is not None:
+        ratio = plain.iterations / max(best.iterations, 1)
+        fewer = None if not best.done else True if ratio >= FEWER else False if plain.done else None
+        theirs = PAPER_ITERATIONS[BMRM][-1] / PAPER_ITERATIONS[PROX16][-1]
+        detail = f"{plain.count} against {best.count}: {ratio:.1f}; the paper: {theirs:.1f}"
+        lines.append(judged(f"lam = {last:g}: Prox-P=16 takes at least {FEWER:g} times fewer", fewer, detail))
+    for lam in MNIST_LAMS:
+        row = found.get((PROX16, lam))
+        if row is not None and row.part is not None and row.jobs == 1:
+            claim = f"lam = {lam:g}: less than half of the time is not the risk's, Prox-P=16, one thread"
+            lines.append(judged(claim, row.part < HALF, f"{100 * row.part:.0f} %"))
+    return lines
+
+
+def summary(report: Report) -> None:
+    """What the tables measured so far say, and the picture of each set of curves"""
+    sections = read(report.path) if report.path is not None else {}
+    lines = verdicts(measured(sections, "mnist"))
+    text = ["Computed from the tables of this file."]
+    if lines:
+        text.append(table(["mnist", "state", "measured"], lines))
+    for name, body in sections.items():
+        if name.startswith("bundle: curves, ") and (file := drawn(name, columns(body))) is not None:
+            text.append(f"{name.removeprefix('bundle: curves, ')}\n\n![{name}](figures/{file})")
+    if len(text) > 1:
+        report.section("bundle: summary", "\n\n".join(text))
+
+
+def run(report: Report, parts: Sequence[str], options: Options) -> None:
     for part in parts:
         try:
             if part == "curves":
-                convergence(report, quick, limit)
+                for lam in options.lams or CURVE_LAMS[: 1 if options.quick else None]:
+                    convergence(report, lam, options)
+            elif part == "planes":
+                keeping(report, options)
+            elif part == "summary":
+                summary(report)
             else:
-                iterations(report, part, quick, limit)
+                iterations(report, part, options)
         except MissingDataError as error:
             print(f"\nskipped {error}", flush=True)

@@ -47,6 +47,13 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([line(head), f"|{rule}|", *map(line, rows)])
 
 
+def columns(text: str) -> dict[str, list[str]]:
+    """The first table of a section by the names of its columns"""
+    lines = [[cell.strip() for cell in one.strip().strip("|").split("|")] for one in text.splitlines() if one.startswith("|")]
+    head, body = lines[0], [cells for cells in lines[2:] if len(cells) == len(lines[0])]
+    return {name: [cells[k] for cells in body] for k, name in enumerate(head)}
+
+
 def figure(value: float | None, digits: int = 3) -> str:
     """A number with so many significant digits, without an exponent; a dash for None"""
     if value is None:

@@ -30,7 +30,7 @@ from .sgd import descended
 
 FIRST = 2.0**-6  # the smallest alpha but zero; the quadratic term itself has 1/2
 LARGEST = 2.0**60
-TRUST = 0.8  # part of what the model promised from which on it may be trusted farther
+TRUST = 0.1  # part of what the model promised from which on it may be trusted farther, as serious steps are told from null steps
 SHARE = 0.2  # part of the gap that the quadratic program may leave undone: less costs more time than it saves steps
 SELDOM = 3  # iterations between two lower bounds without the prox-term: their quadratic program is the larger one
 WRONG = 1e-6  # by this part of the numbers involved a plane may lie above the function: rounding of a user's oracle
@@ -362,16 +362,19 @@ class Run(loop.Run):
 
     def adjusted(self, stop: Callable[[], bool]) -> float:
         """The smallest alpha of the grid that moves the point by `reach` at the most, searched from the last one; the masses
-        are left at its solution. First the lower bound is brought up to date, without a prox-term, if that is some time ago."""
+        are left at its solution. The lower bound is brought up to date by the solution without a prox-term: by the way where the
+        search begins there, else first, if that is some time ago."""
         planes = self.planes
         assert planes is not None
-        if self.passes >= self.bound_due:
+        alpha, masses = self.alpha, planes.masses
+        if alpha > 0.0 and self.passes >= self.bound_due:
             self.improve_bound()
-        alpha, masses = max(self.alpha, FIRST), planes.masses
         self.reduce(masses, alpha)
         if not self.near(alpha):
+            if alpha == 0.0:
+                self.keep_bound(masses, planes.pull(masses))
             while not self.near(alpha) and alpha < LARGEST and not stop():
-                alpha *= 2.0
+                alpha = max(2.0 * alpha, FIRST)
                 self.reduce(masses, alpha)
             return alpha
         while alpha > 0.0 and not stop():

@@ -5,7 +5,8 @@
 Blocks are visited in turn. Within one, mass moves from one entry to another, to the steepest entry from the one that promises
 most (second-order pairs, as SMO solvers choose them); the rest of the gradient is brought up to date once a visit. What is left
 to gain is known, sum over blocks of (largest slope - mean slope), and is the test for stopping. Where pairs make slow progress,
-a Newton step goes to the optimum of the face that the support spans, entries below zero left out.
+a Newton step goes to the optimum of the face that the support spans, entries below zero left out. It factorises matrices of that
+size, so it is tried after sweeps that took as long, and twice as many each time that it gained less than they did.
 """
 
 from typing import NamedTuple
@@ -16,7 +17,9 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from ..jit import kernel
 
 VISITS = 64  # pair steps in one visit of a block
-SWEEPS = 5  # over all blocks, between two Newton steps
+SWEEPS = 5  # over all blocks before the first Newton step, at least
+AS_LONG = 5_000  # a Newton step over s entries takes about as long as s^2 / 5,000 sweeps: 200 ms and 0.8 ms where s = 1,100
+MOST_SWEEPS = 4_000
 ROUNDS = 60  # of sweeps and a Newton step, at the most
 PIVOTS = 12  # faces that a Newton step looks at
 FLAT = 1e-14  # part of the diagonal below which a curvature is rounding
@@ -35,25 +38,25 @@ def blocks(block: np.ndarray, count: int) -> Blocks:
 
 
 @kernel
-def sweep(G, parts, beta, slope, change, precision):
-    """Visit every block; returns what there was to gain before each visit, summed."""
-    left = 0.0
+def sweep(G, parts, beta, slope, room, precision):
+    """Visit every block; returns the number of pairs that moved. `room`: (2, entries), the first row zeros"""
+    moves, (change, local) = 0, room
     for p in range(parts.starts.size - 1):
         begin, end = parts.starts[p], parts.starts[p + 1]
-        for visit in range(VISITS):
+        for k in range(begin, end):
+            local[parts.order[k]] = slope[parts.order[k]]
+        for _ in range(VISITS):
             i, mean = parts.order[begin], 0.0
             for k in range(begin, end):
                 t = parts.order[k]
-                mean += beta[t] * slope[t]
-                i = t if slope[t] > slope[i] else i
-            if visit == 0:
-                left += max(slope[i] - mean, 0.0)
-            if slope[i] - mean <= precision:
+                mean += beta[t] * local[t]
+                i = t if local[t] > local[i] else i
+            if local[i] - mean <= precision:
                 break
             best, move, j = 0.0, 0.0, i
             for k in range(begin, end):
                 t = parts.order[k]
-                rise = slope[i] - slope[t]
+                rise = local[i] - local[t]
                 if beta[t] > 0.0 and rise > 0.0:
                     curvature = G[i, i] + G[t, t] - 2.0 * G[i, t]
                     step = beta[t]
@@ -64,23 +67,21 @@ def sweep(G, parts, beta, slope, change, precision):
                         best, move, j = gain, step, t
             if best <= 0.0:
                 break
+            moves += 1
             beta[i] += move
             beta[j] = 0.0 if move == beta[j] else beta[j] - move
             change[i] += move
             change[j] -= move
             for k in range(begin, end):
                 t = parts.order[k]
-                slope[t] -= move * (G[i, t] - G[j, t])
-        for q in range(begin, end):
-            moved = parts.order[q]
-            t = change[moved]
-            if t != 0.0:
-                for r in range(begin):
-                    slope[parts.order[r]] -= t * G[moved, parts.order[r]]
-                for r in range(end, slope.size):
-                    slope[parts.order[r]] -= t * G[moved, parts.order[r]]
-                change[moved] = 0.0
-    return left
+                local[t] -= move * (G[i, t] - G[j, t])
+        for k in range(begin, end):
+            t = parts.order[k]
+            if change[t] != 0.0:
+                for r in range(slope.size):
+                    slope[r] -= change[t] * G[t, r]
+                change[t] = 0.0
+    return moves
 
 
 def to_gain(parts: Blocks, beta: np.ndarray, slope: np.ndarray) -> float:
@@ -182,23 +183,27 @@ def solve(G: np.ndarray, linear: np.ndarray, block: np.ndarray, beta: np.ndarray
     """
     parts = blocks(block, int(block.max()) + 1)
     count = parts.starts.size - 1
-    beta, change = normalised(beta, block), np.zeros_like(beta)
+    beta, room = normalised(beta, block), np.zeros((2, beta.size))
     value, slope = value_of(G, linear, beta)
+    pause, left = max(SWEEPS, np.count_nonzero(beta) ** 2 // AS_LONG), MOST_SWEEPS
     for _ in range(ROUNDS):
-        for _ in range(SWEEPS):
-            if sweep(G, parts, beta, slope, change, 0.5 * precision / count) <= precision:
+        for _ in range(pause):
+            moves = sweep(G, parts, beta, slope, room, 0.5 * precision / count)
+            if moves == 0 or to_gain(parts, beta, slope) <= precision:
                 break
+        left -= pause
         beta = normalised(beta, block)
         reached, slope = value_of(G, linear, beta)
-        if to_gain(parts, beta, slope) <= precision:
+        if to_gain(parts, beta, slope) <= precision or left <= 0:
             break
-        moved = newton(G, linear, block, beta)
+        moved, by_pairs, after = newton(G, linear, block, beta), reached - value, reached
         if moved is not None:
             after, there = value_of(G, linear, moved)
             if after > reached:
-                beta, slope, reached = moved, there, after
-        rounding = 1e-15 * (abs(linear) @ beta + abs(reached))
-        if reached <= value + rounding:
+                beta, slope = moved, there
+        if after - reached < by_pairs:
+            pause *= 2
+        value, before = max(reached, after), value
+        if value <= before + 1e-15 * (abs(linear) @ beta + abs(value)):  # no more than rounding
             break
-        value = reached
     return beta
