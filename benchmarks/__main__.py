@@ -1,6 +1,6 @@
 """The command line: python -m benchmarks COMMAND [options], with COMMAND one of
 
-fit, scaling, startup, sources, structured, topk, multilabel, multilabel_kernel, bundle, all
+fit, scaling, startup, sources, structured, topk, multilabel, multilabel_kernel, bundle, online, all
 """
 
 import argparse
@@ -79,7 +79,14 @@ def parser() -> argparse.ArgumentParser:
     planes.add_argument(
         "--part", nargs="+", choices=bundle.PARTS, default=list(bundle.PARTS), metavar="PART", help=", ".join(bundle.PARTS)
     )
-    commands.add_parser("online", parents=[common], help="streams on disk under a memory limit, beside the peers")
+    flow = commands.add_parser("online", parents=[common], help="streams on disk under a memory limit, beside the peers")
+    flow.add_argument(
+        "--part", nargs="+", choices=online.PARTS, default=list(online.PARTS), metavar="PART", help=", ".join(online.PARTS)
+    )
+    text = f"what is measured of a stream ({', '.join(online.WHO)}); `table` puts together what is in the folder"
+    flow.add_argument("--who", nargs="+", choices=online.WHO, default=list(online.WHO), metavar="WHO", help=text)
+    text = "where streams and measurements are kept, for several processes to share (default: a temporary one)"
+    flow.add_argument("--folder", type=Path, metavar="FOLDER", help=text)
     whole = commands.add_parser("all", parents=[common], help="everything")
     whole.set_defaults(workload=list(COMPARED), loss=list(LOSSES), lam=None, solver=names)
     return top
@@ -120,7 +127,8 @@ def main() -> None:
     if args.command in ("bundle", "all"):
         bundle.run(report, args.part if args.command == "bundle" else bundle.PARTS, args.quick, limit)
     if args.command in ("online", "all"):
-        online.run(report, args.quick)
+        chosen = args if args.command == "online" else parser().parse_args(["online"])
+        online.run(report, chosen.part, chosen.who, chosen.folder, args.quick)
     if args.command in ("fit", "all"):
         chosen = [Workload(name, QUICK_ROWS if args.quick else None) for name in args.workload]
         everything = parser().parse_args(["all"])
