@@ -101,7 +101,7 @@ class LatentModel(Certified):
                 ConvergenceWarning,
                 stacklevel=4,
             )
-        if 0.5 * float(np.vdot(result.w, result.w)) <= NOTHING * result.outer[-1]:
+        if result.settled and 0.5 * float(np.vdot(result.w, result.w)) <= NOTHING * result.outer[-1]:
             warnings.warn(
                 "The weights are zero: the hidden choices that were fixed first say nothing of the outputs, and the "
                 "procedure rests there. Try n_restarts, init='random', choices of your own as init, or a larger C.",
