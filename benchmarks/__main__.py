@@ -1,6 +1,6 @@
 """The command line: python -m benchmarks COMMAND [options], with COMMAND one of
 
-fit, scaling, startup, sources, structured, topk, multilabel, multilabel_kernel, bundle, all
+fit, scaling, startup, sources, structured, topk, multilabel, multilabel_kernel, bundle, online, all
 """
 
 import argparse
@@ -92,7 +92,14 @@ def parser() -> argparse.ArgumentParser:
     planes.add_argument("--variant", nargs="+", choices=kinds, metavar="NAME", help=f"{'; '.join(kinds)} (all)")
     planes.add_argument("--lam", nargs="+", type=float, metavar="LAM", help="that of lam/2 ||w||^2 + sum of losses (all)")
     planes.add_argument("--jobs", type=int, default=1, metavar="N", help="threads; with several, --limit is of the clock")
-    commands.add_parser("online", parents=[common], help="streams on disk under a memory limit, beside the peers")
+    flow = commands.add_parser("online", parents=[common], help="streams on disk under a memory limit, beside the peers")
+    flow.add_argument(
+        "--part", nargs="+", choices=online.PARTS, default=list(online.PARTS), metavar="PART", help=", ".join(online.PARTS)
+    )
+    text = f"what is measured of a stream ({', '.join(online.WHO)}); `table` puts together what is in the folder"
+    flow.add_argument("--who", nargs="+", choices=online.WHO, default=list(online.WHO), metavar="WHO", help=text)
+    text = "where streams and measurements are kept, for several processes to share (default: a temporary one)"
+    flow.add_argument("--folder", type=Path, metavar="FOLDER", help=text)
     whole = commands.add_parser("all", parents=[common], help="everything")
     whole.set_defaults(workload=list(COMPARED), loss=list(LOSSES), lam=None, solver=names)
     return top
@@ -135,7 +142,8 @@ def main() -> None:
         mine = args if args.command == "bundle" else parser().parse_args(["bundle"])
         bundle.run(report, mine.part, bundle.Options(args.quick, limit, mine.jobs, mine.variant, mine.lam))
     if args.command in ("online", "all"):
-        online.run(report, args.quick)
+        chosen = args if args.command == "online" else parser().parse_args(["online"])
+        online.run(report, chosen.part, chosen.who, chosen.folder, args.quick)
     if args.command in ("fit", "all"):
         workloads = [Workload(name, QUICK_ROWS if args.quick else None) for name in args.workload]
         everything = parser().parse_args(["all"])

@@ -125,6 +125,7 @@ def test_one_candidate_is_the_plain_classifier(classes):
 # ---- the outer loop --------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:The weights are zero")  # small C on labels by chance
 @settings(max_examples=30)
 @given(st.integers(0, 10_000), st.sampled_from([2, 3]), st.sampled_from([0.01, 0.3, 10.0]), st.booleans())
 def test_objective_never_rises(seed, classes, C, duals):
@@ -499,6 +500,17 @@ def test_latent_structure_with_one_choice_is_a_structure():
             here = latent.structure_.joint_feature(x, label, 0)
             w += coefficient * (here - latent.structure_.joint_feature(x, other, z))
     np.testing.assert_allclose(w, latent.w_, atol=1e-10)
+
+
+def test_weights_of_zero_are_told():
+    """Hidden choices that say nothing leave w = 0, certified and useless."""
+    X, y = bags(15)
+    nothing = [np.zeros_like(bag) for bag in X]
+    for model in (mm.LatentSVMClassifier(fit_intercept=False), mm.LatentStructuredSVM(Candidates())):
+        with pytest.warns(ConvergenceWarning, match=r"The weights are zero.*n_restarts, init='random'"):
+            model.fit(nothing, y.tolist())
+        assert model.certificate_.converged
+        assert not np.any(model.coef_ if hasattr(model, "coef_") else model.w_)
 
 
 def test_check_structure_of_latent_ones():

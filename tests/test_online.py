@@ -27,8 +27,8 @@ TINY = mm.OnlineDual(cache_size=0.02)  # megabytes: duals go to a file, and most
 class Shuffled(Arrays):
     """Blocks of uneven size, their rows in another order in each pass."""
 
-    def blocks(self, seed=None):
-        for block in super().blocks(seed):
+    def blocks(self, seed=None, **options):
+        for block in super().blocks(seed, **options):
             order = np.arange(block.rows.size) if seed is None else np.random.default_rng(seed).permutation(block.rows.size)
             y, weight = (None if part is None else part[order] for part in (block.y, block.weight))
             yield Block(block.rows[order], block.X[order], y, weight)
@@ -226,9 +226,9 @@ def test_a_run_leaves_no_files(tmp_path, monkeypatch):
     listed = []
 
     class Look(Arrays):
-        def blocks(self, seed=None):
+        def blocks(self, seed=None, **options):
             listed.append(os.listdir(tmp_path))
-            return super().blocks(seed)
+            return super().blocks(seed, **options)
 
     mm.SVMClassifier(C=0.01, solver=TINY).fit(Look(X, y, block=500))
     assert len(listed) > 1 and not any(listed) and not os.listdir(tmp_path)
@@ -254,7 +254,7 @@ def test_memory_does_not_grow_with_the_data():
                 return self.n_rows, D, np.arange(3)
             def check_unchanged(self):
                 pass
-            def blocks(self, seed=None):
+            def blocks(self, seed=None, **options):
                 order = range(self.count) if seed is None else np.random.default_rng(seed).permutation(self.count).tolist()
                 W = np.random.default_rng(0).normal(size=(D, 3))
                 for k in order:

@@ -5,6 +5,7 @@ import io
 import lzma
 import os
 import pickle
+import re
 import sys
 import threading
 import tracemalloc
@@ -762,6 +763,8 @@ def test_a_damaged_cache_is_written_anew(at, tmp_path):
         warnings.simplefilter("always")
         np.testing.assert_array_equal(whole(source).X, DENSE)
     assert [("damaged" in str(w.message)) for w in caught] == ([True] if at == 30 else [])
+    assert file.exists() == (at != 30)  # a damaged block is met in the pass, which then parses the text
+    mm.open_source(path, cache=True, block_size=SMALL).scan()
     assert file.read_bytes() == good
 
 
@@ -776,14 +779,46 @@ def test_half_a_cache_is_not_used(length, tmp_path):
     assert file.read_bytes() == good
 
 
-def test_a_cache_that_changes_while_it_is_in_use(tmp_path):
-    source = mm.open_source(svm(tmp_path / "x.svm"), cache=True, block_size=SMALL)
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("change", ["damaged", "cannot be read"])
+def test_a_cache_that_changes_while_it_is_in_use(packed, change, tmp_path):
+    path = svm(tmp_path / "x.svm")
+    if packed:
+        path = put(tmp_path / "x.svm.gz", gzip.compress(path.read_bytes()))
+    source = mm.open_source(path, cache=True, block_size=SMALL)
     source.scan()
     (file,) = caches(tmp_path)
-    keep_time(file, lambda content: content.__setitem__(30, content[30] ^ 0xFF))
-    refuse(lambda: list(source.blocks()), mm.SourceChangedError, str(file), "Delete it")
-    file.unlink()
-    refuse(lambda: list(source.blocks()), mm.SourceChangedError, str(file), "cannot be read")
+    if change == "damaged":
+        half = len(file.read_bytes()) // 2
+        keep_time(file, lambda content: content.__setitem__(half, content[half] ^ 0xFF))
+    else:
+        file.unlink()
+    for seed in (None, 1):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            got = whole(source, seed)
+        assert np.array_equal(got.X, DENSE) and np.array_equal(got.y, Y)
+        assert [change in str(w.message) for w in caught] == ([True] if seed is None else [])
+    assert caches(tmp_path) == []
+
+
+@pytest.mark.parametrize("lines", ["1 1:1\n-3 2:5\n", "1 1:1\n2,3 4:1\n", "1 1:1\n 4:1\n", "0.5 1:1\n1e300 3:2\n"])
+def test_what_the_scan_finds_is_in_the_cache(lines, tmp_path):
+    """A source of the cache says the same as one of the text, whatever the options: also what is wrong."""
+    path = put(tmp_path / "x.svm", lines)
+
+    def said(cache, **options):
+        source = mm.open_source(path, cache=cache, **options)
+        try:
+            n_rows, n_features, labels = source.scan()
+            return n_rows, n_features, labels.tolist(), source.label_range, source.multilabel, source.n_labels, whole(source)
+        except ValueError as error:
+            return re.sub(r"(line|row) .*?:", "", str(error))
+
+    for options in ({}, {"multilabel": True}, {"multilabel": False}, {"n_labels": 3}, {"n_features": 7}, {"n_features": 2}):
+        expected = said(None, **options)
+        for _ in range(2):
+            assert repr(said(True, **options)) == repr(expected)
 
 
 class FullDisk:

@@ -74,8 +74,8 @@ class StreamProblem:
         return (self.n_examples,) if self.n_classes is None else (self.n_examples, self.n_classes)
 
     def examples(self, seed: int | None) -> Generator[Examples]:
-        """A full pass."""
-        with closing(self.source.blocks(seed)) as blocks:
+        """A full pass; the rows of a block come as they are, since solvers visit them in a random order of their own."""
+        with closing(self.source.blocks(seed, shuffle_rows=False)) as blocks:
             for block in blocks:
                 yield self.read(block)
 

@@ -1,8 +1,9 @@
 """Parsed text kept in a binary file, block by block, so that later passes need no parser.
 
-The file starts with a magic number, then come the arrays of each block, then an index in JSON (what text it was made of, where
-blocks lie, how large they are, their checksums) and, last, the place of the index and its checksum. A cache is used only if the
-size, the time and the SHA-256 of the text are those in the index; each block is compared with its checksum whenever it is read.
+The file starts with a magic number, then come the arrays of each block, then an index in JSON (what text it was made of, what
+the scan of it has found, where blocks lie here and in the text, how large they are, their checksums) and, last, the place of the
+index and its checksum. A cache is used only if the size, the time and the SHA-256 of the text are those in the index; each block
+is compared with its checksum whenever it is read.
 It is written under another name and renamed when complete, so that half a cache is never found.
 """
 
@@ -24,7 +25,7 @@ from .options import Options, is_path
 from .pieces import LabelLists, Piece, checksum
 from .sources import stamp
 
-VERSION = 1  # of this format and of the parser: a cache with another one is not used
+VERSION = 2  # of this format and of the parser: a cache with another one is not used
 MAGIC = b"maxmargin blocks\n"
 TAIL = struct.Struct("<QQ32s")  # place, length and SHA-256 of the index
 
@@ -118,12 +119,12 @@ class CacheWriter:
             for array in (piece.X.data, piece.X.indices, piece.X.indptr, *piece.y):
                 self.file.write(memoryview(array).cast("B") if array.size else b"")
 
-    def finish(self, width: int) -> "CacheFile | None":
-        """Put the complete cache in its place."""
+    def finish(self, ranges: list[tuple[int, int, int]], found: dict[str, Any]) -> "CacheFile | None":
+        """Put the complete cache in its place, with where blocks lie in the text and what the scan has found."""
         if self.file is None:
             return None
         with self.forgiven():
-            index = json.dumps({"made_of": self.made_of, "blocks": self.blocks, "width": width}).encode()
+            index = json.dumps({"made_of": self.made_of, "blocks": self.blocks, "ranges": ranges, "found": found}).encode()
             place = self.file.tell()
             self.file.write(index)
             self.file.write(TAIL.pack(place, len(index), sha256(index).digest()))
@@ -160,8 +161,12 @@ class CacheFile:
         if sha256(text).digest() != digest:
             raise CacheError(f"The index of the cache {path} is damaged.")
         index = json.loads(text)
-        self.made_of, self.width = index["made_of"], index["width"]
+        self.made_of: dict[str, Any] = index["made_of"]
+        if self.made_of.get("version") != VERSION:
+            raise CacheError(f"The cache {path} is of another version.")
+        self.found: dict[str, Any] = index["found"]
         self.blocks: list[tuple[int, ...]] = index["blocks"]
+        self.ranges = [(offset, length, before) for offset, length, before in index["ranges"]]
 
     def pieces(self, first: int, stop: int | None) -> Generator[Piece]:
         try:

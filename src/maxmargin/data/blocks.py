@@ -1,7 +1,8 @@
 """Sources that need no file: arrays in memory, and structured samples from the user's own reader.
 
 What solvers and estimators ask of any source: `n_rows` (None where only a scan can tell), `n_features`, `dtype`, `scan() ->
-(n_rows, n_features, label values)`, `blocks(seed=None)` (a full pass; with a seed in a random order) and `check_unchanged()`.
+(n_rows, n_features, label values)`, `blocks(seed=None, shuffle_rows=True)` (a full pass; with a seed in a random order) and
+`check_unchanged()`.
 """
 
 from collections.abc import Generator
@@ -34,7 +35,7 @@ class Arrays:
     def check_unchanged(self) -> None:
         """Arrays in memory are the caller's own."""
 
-    def blocks(self, seed: int | None = None) -> Generator[Block]:
+    def blocks(self, seed: int | None = None, *, shuffle_rows: bool = False) -> Generator[Block]:
         starts = np.arange(0, self.n_rows, self.block)
         if seed is not None:
             starts = np.random.default_rng(seed).permutation(starts)

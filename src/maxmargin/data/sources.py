@@ -90,8 +90,9 @@ class Source(ABC):
             self._found = found
         return self._found
 
-    def blocks(self, seed: int | None = None) -> Iterator[Block]:
-        """A full pass. None is file order; with a seed blocks come in a random order and so do the rows of each.
+    def blocks(self, seed: int | None = None, *, shuffle_rows: bool = True) -> Iterator[Block]:
+        """A full pass. None is file order; with a seed blocks come in a random order and so do the rows of each, which takes a
+        copy of them. `shuffle_rows=False` leaves the rows of a block as they are.
 
         The next block is read in a thread while this one is used; closing the iterator early ends the thread.
         """
@@ -99,7 +100,7 @@ class Source(ABC):
             raise ValueError(f"seed must be None or an integer >= 0, got {seed!r}.")
         self.scan()
         self.check_unchanged()
-        return read_ahead(self._pass(None if seed is None else int(seed)))
+        return read_ahead(self._pass(None if seed is None else int(seed), bool(shuffle_rows)))
 
     def __iter__(self) -> Iterator[Block]:
         return self.blocks()
@@ -108,12 +109,12 @@ class Source(ABC):
     def check_unchanged(self) -> None:
         """Raise SourceChangedError if a file has changed since it was opened."""
 
-    def _pass(self, seed: int | None) -> Generator[Block]:
+    def _pass(self, seed: int | None, shuffle_rows: bool) -> Generator[Block]:
         runs = self._runs()
         order = range(len(runs)) if seed is None else np.random.default_rng(seed).permutation(len(runs))
         for k in order:
             for block in runs[k]():
-                yield block if seed is None else shuffled(block, seed)
+                yield block if seed is None or not shuffle_rows else shuffled(block, seed)
         self.check_unchanged()
 
     def _said_rows(self) -> int | None:
@@ -213,7 +214,7 @@ class FileSource(Source):
                 if k == stop:
                     raise self._differs(k)
                 piece = self._with_beside(piece, k)
-                if checksum(piece) != self._sums[k]:
+                if not self._same(k, piece):
                     raise self._differs(k)
                 yield self._block(k, piece)
                 k += 1
@@ -228,6 +229,10 @@ class FileSource(Source):
             raise SourceChangedError(f"{self} was fine in its first pass and is not now: {error}") from error
         if k < stop:
             raise self._differs(k)
+
+    def _same(self, k: int, piece: Piece) -> bool:
+        """Whether block k is what it was in the scan."""
+        return checksum(piece) == self._sums[k]
 
     def _differs(self, k: int) -> SourceChangedError:
         return SourceChangedError(

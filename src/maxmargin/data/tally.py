@@ -1,7 +1,7 @@
 """What the first pass over a source checks and counts."""
 
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
@@ -10,6 +10,7 @@ from .options import Options
 from .pieces import WIDEST, LabelLists, Piece, Scan
 
 DISTINCT = 1 << 16  # so many different labels are told apart
+FOUND = ("width", "sparse", "columns", "many", "low", "high", "kind", "none", "several", "unfit")
 
 
 class Tally:
@@ -148,6 +149,17 @@ class Tally:
             self.distinct = new if self.distinct is None else np.union1d(self.distinct, new)
             if self.distinct.size > DISTINCT:
                 self.many, self.distinct = True, None
+
+    def state(self) -> dict[str, Any]:
+        """All that was found, as JSON can hold it, for a later `restore`."""
+        distinct = None if self.distinct is None else self.distinct.tolist()
+        return {name: getattr(self, name) for name in FOUND} | {"distinct": distinct}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """As if the same pieces of text had been added here, with these options."""
+        for name in FOUND:
+            setattr(self, name, state[name])
+        self.distinct = None if state["distinct"] is None else np.array(state["distinct"], np.float64)
 
     def finish(self, n_rows: int) -> Scan:
         """What was found, when all pieces have been seen; some of it is only now known to be wrong."""

@@ -5,6 +5,8 @@ import lzma
 import warnings
 import zlib
 from collections.abc import Generator, Iterable
+from contextlib import suppress
+from itertools import accumulate
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,6 +19,7 @@ from .options import Options
 from .pieces import WIDEST, LabelLists, Piece, Scan, SourceChangedError
 from .sources import FileSource
 from .svmlight import NEWLINE, Rows, TextError, line_and_column, parsed
+from .tally import Tally
 
 LONGEST = 2**31 - 2  # bytes of a line: positions fit into 32 bits
 
@@ -98,8 +101,8 @@ class TextSource(FileSource):
         self._stored = self._cache.find()
         if self._stored is not None:
             try:
-                if self.options.n_features is None or self._stored.width <= self.options.n_features:
-                    return super()._scan()
+                if self.options.n_features is None or self._stored.found["width"] <= self.options.n_features:
+                    return self._remembered() if not self._beside else super()._scan()
             except CacheError as error:
                 warnings.warn(f"{error} It is written anew.", stacklevel=4)
             self._stored = None  # the text itself tells where it is wrong
@@ -110,8 +113,18 @@ class TextSource(FileSource):
             finally:
                 self._writer = None
             self.check_unchanged()
-            self._stored = writer.finish(self._tally.width or 0)
+            self._stored = writer.finish(self._ranges, self._tally.state())
         return found
+
+    def _remembered(self) -> Scan:
+        """What the scan that wrote the cache has found."""
+        assert self._stored is not None
+        self._ranges = self._stored.ranges
+        self._sums = [block[1] for block in self._stored.blocks]
+        self._first_rows = [0, *accumulate(block[2] for block in self._stored.blocks)]
+        self._tally = Tally(self.name, self.options, self._place)
+        self._tally.restore(self._stored.found)
+        return self._tally.finish(self._first_rows[-1])
 
     def _cuts(self) -> Iterable[int]:
         return [0] if self.packed and self._stored is None else super()._cuts()
@@ -119,12 +132,16 @@ class TextSource(FileSource):
     def _pieces(self, first: int, stop: int | None) -> Generator[Piece]:
         if self._stored is not None:
             try:
-                yield from self._stored.pieces(first, stop)
+                for piece in self._stored.pieces(first, stop):
+                    yield piece
+                    first += 1
+                    del piece
+                return
             except CacheError as error:
                 if stop is None:  # the scan knows what to do
                     raise
-                raise SourceChangedError(f"{error} Delete it and open the source again.") from None
-            return
+                warnings.warn(f"{error} It is removed, and the text is parsed.", stacklevel=2)
+                self._forget_cache()
         if stop is None:
             self._ranges = []
         for text, _, rows in self._parsed(first, stop):
@@ -134,6 +151,16 @@ class TextSource(FileSource):
                 self._writer.add(piece)
             yield piece
             del piece, rows
+
+    def _forget_cache(self) -> None:
+        assert self._stored is not None
+        with suppress(OSError):  # it may not be ours to remove
+            self._stored.path.unlink()
+        self._stored = None
+
+    def _same(self, k: int, piece: Piece) -> bool:
+        """A block of the cache was compared with its checksum when it was read."""
+        return (self._stored is not None and not self._beside) or super()._same(k, piece)
 
     def _parsed(self, first: int, stop: int | None) -> Generator[tuple[np.ndarray, int, Rows]]:
         """Runs of text with the lines before them and their rows; those without rows are left out."""

@@ -18,6 +18,7 @@ from ..solvers import NAMES, resolve
 from ..solvers.convex_concave import ConvexConcave, Last, LatentResult
 from .common import Certified
 
+NOTHING = 1e-6  # a quadratic term below this part of the objective is that of no weights, and rounding
 Make = Callable[[float], LatentProblem]
 
 
@@ -97,6 +98,13 @@ class LatentModel(Certified):
                 f"Stopped after {len(result.outer)} convex problems (max_cccp_iter={self.max_cccp_iter}) while the objective "
                 "still fell; the last of them is certified. Raise max_cccp_iter, max_iter or max_time (warm_start=True goes on "
                 "from here).",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        if result.settled and 0.5 * float(np.vdot(result.w, result.w)) <= NOTHING * result.outer[-1]:
+            warnings.warn(
+                "The weights are zero: the hidden choices that were fixed first say nothing of the outputs, and the "
+                "procedure rests there. Try n_restarts, init='random', choices of your own as init, or a larger C.",
                 ConvergenceWarning,
                 stacklevel=4,
             )

@@ -66,8 +66,10 @@ class Cache:
                 self._remove(piece, piece.plan.wait >= wait)
                 if self.nbytes <= ROOM * self.limit:
                     return
-        while self.pieces and self.nbytes > ROOM * self.limit:
-            self._remove(self.pieces[0], np.ones(self.pieces[0].rows.size, bool))
+        while self.pieces and (excess := self.nbytes - ROOM * self.limit) > 0:
+            oldest = self.pieces[0]  # examples of a piece stand in the order in which they came
+            count = min(oldest.rows.size, int(oldest.rows.size * excess / oldest.nbytes) + 1)
+            self._remove(oldest, np.arange(oldest.rows.size) < count)
 
     def _remove(self, piece: Piece, out: np.ndarray) -> None:
         """Let some examples of a piece go; their duals go to the store."""

@@ -33,7 +33,7 @@ class OnlineDual(BaseEstimator):
     prune : {"calm", "zero", "never"}, default="calm"
         Who leaves the cache although there is room: examples whose dual is zero and that were calm for two visits; all whose dual
         is zero; or nobody.
-    effort : float, default=5
+    effort : float, default=3
         Visits of cached examples, at the most, for each example that is read. They stop earlier when the cached problem's own
         gap is small. 0 visits every example once a pass, when it is read.
     verify : bool, default=True
@@ -42,7 +42,7 @@ class OnlineDual(BaseEstimator):
         verified weights (each pass verifies those at its beginning).
     """
 
-    def __init__(self, cache_size: float = 200.0, prune: str = "calm", effort: float = 5.0, *, verify: bool = True):
+    def __init__(self, cache_size: float = 200.0, prune: str = "calm", effort: float = 3.0, *, verify: bool = True):
         self.cache_size = cache_size
         self.prune = prune
         self.effort = effort
