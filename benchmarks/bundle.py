@@ -251,7 +251,7 @@ def iterations(report: Report, name: str, options: Options) -> None:
         raise SystemExit(f"{name} has no lam = {missing[0]:g}; it has {', '.join(f'{lam:g}' for lam in task.lams)}.")
     variants = options.variants or [one for one in VARIANTS if task.first or not one.endswith("planes")]
     for one in variants:  # compiles all of it
-        VARIANTS[one].solve(task.problem(task.lams[0]), Budget(tol=0.5, max_iter=3, n_jobs=options.jobs), mm.History())
+        VARIANTS[one].solve(task.problem(task.lams[-1]), Budget(tol=1e-9, max_iter=12, n_jobs=options.jobs), mm.History())
     fits = {one: along(one, task, options) for one in variants}
     lines = [line(task, one, lam, fits[one][lam], options.jobs) for lam in options.lams or task.lams for one in variants]
     unit = "of the processor" if options.jobs == 1 else "of the clock"

@@ -222,7 +222,9 @@ def by_clarabel(G, linear, block):
     return -solution.obj_val
 
 
-@pytest.mark.parametrize(("n", "P", "rank", "spread"), [(1, 1, 1, 1.0), (20, 1, 4, 1.0), (60, 6, 5, 0.1), (150, 4, 80, 0.01)])
+@pytest.mark.parametrize(
+    ("n", "P", "rank", "spread"), [(1, 1, 1, 1.0), (20, 1, 4, 1.0), (60, 6, 5, 0.1), (150, 4, 80, 0.01), (300, 16, 200, 0.1)]
+)
 def test_qp_against_a_qp_library(n, P, rank, spread):
     """Feasible to the last bit, as good as an interior-point method, and within the precision that was asked for."""
     for seed in range(4):

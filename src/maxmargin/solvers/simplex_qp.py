@@ -185,7 +185,7 @@ def solve(G: np.ndarray, linear: np.ndarray, block: np.ndarray, beta: np.ndarray
     count = parts.starts.size - 1
     beta, room = normalised(beta, block), np.zeros((2, beta.size))
     value, slope = value_of(G, linear, beta)
-    pause, left = max(SWEEPS, np.count_nonzero(beta) ** 2 // AS_LONG), MOST_SWEEPS
+    pause, left = max(SWEEPS, int(np.count_nonzero(beta)) ** 2 // AS_LONG), MOST_SWEEPS
     for _ in range(ROUNDS):
         for _ in range(pause):
             moves = sweep(G, parts, beta, slope, room, 0.5 * precision / count)
