@@ -38,6 +38,7 @@ RATES = (("optimal", 0.0), ("constant", 0.001), ("constant", 0.01), ("constant",
 VW_RATES = (0.02, 0.1, 0.5, 2.0)
 PASSES = 5  # of scikit-learn and Vowpal Wabbit at the most
 LAMS = (1e-4, 3e-5, 1e-5)  # of ours, for the lowest test error
+MOST = 30  # passes for the best objective: what is above it by 5 % or 1e-3 needs no more
 WITHIN = 1e-3  # test errors that differ by less are equal
 GROWTH = (1, 4, 16)
 
@@ -80,7 +81,7 @@ def learn_online(path: Path, stream: Stream, setting: dict[str, Any]) -> list[Fo
     scan = 0 if cache and list(Path(cache).glob(f"{path.name}.*.blocks")) else 1  # a read, unless a cache is there
     clock = Clock()
     source = mm.open_source(path, n_features=stream.features, cache=cache)
-    solver = mm.OnlineDual(cache_size=CACHE, verify="max_iter" not in setting)
+    solver = mm.OnlineDual(cache_size=CACHE, verify=setting.get("max_iter") != 1)
     end = {key: setting[key] for key in ("tol", "max_iter") if key in setting}
     C = 1.0 / (setting.get("lam", LAM) * stream.rows)
     model = mm.SVMClassifier(C=C, solver=solver, random_state=0, **end).fit(source)
@@ -267,7 +268,7 @@ def ours(files: Files, quick: bool) -> list[Line]:
         ("cached", "OnlineDual, one pass of the binary cache", once | cache),
         ("1e-2", "OnlineDual, certified 1e-2", {"tol": 1e-2}),
         ("1e-3", "OnlineDual, certified 1e-3", {"tol": 1e-3}),
-        ("best", "OnlineDual, certified 1e-4, binary cache", {"tol": 1e-4} | cache),
+        ("best", f"OnlineDual, tol=1e-4 or {MOST} passes, binary cache", {"tol": 1e-4, "max_iter": MOST} | cache),
     ]
     for old in files.folder.glob("*.blocks"):
         old.unlink()
@@ -405,7 +406,7 @@ def tabulate(report: Report, files: Files) -> None:
     parts = [
         f"{stream.rows} x {stream.features}, {stream.classes} classes, {figure(files.megabytes)} MB of text, lam = {LAM:g}; each "
         f"process may grow by {stream.budget:g} MB beyond its size after warming up, all but the one in memory; "
-        f"cache_size={CACHE:g}. Seconds count reading the text, and of ours its scan, a read where no cache is. The peers' settings are "
+        f"cache_size={CACHE:g}. Seconds count reading, and of ours the scan, a read where no cache is. The peers' settings are "
         f"those with the lowest test error after one pass, of {2 * len(RATES)} and {2 * len(VW_RATES)}; where it says so, our "
         f"lam is the best of {len(LAMS)}. The peers' objective for several classes is one against the rest; test errors compare.",
         table(head, [line.cells(best) for line in lines]),
