@@ -14,7 +14,7 @@ from ..jit import jitable, kernel
 
 LONGEST = 64  # passes
 RUN = 8  # examples side by side that are visited one after the other, in sets of more than MANY short rows
-MANY, SHORT = 1 << 14, 1 << 10  # examples; bytes
+MANY, SHORT = 1 << 17, 1 << 10  # examples; bytes
 
 
 class Schedule(NamedTuple):
