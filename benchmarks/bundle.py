@@ -60,8 +60,8 @@ VARIANTS: dict[str, Any] = {
 KEPT: dict[str, dict[str, Any]] = {
     "all planes": {"idle": 10**9, "memory": 8192.0},
     "idle = 100": {"idle": 100},
-    "idle = 30 (default)": {},
-    "idle = 10": {"idle": 10},
+    "idle = 30": {"idle": 30},
+    "idle = 10 (default)": {},
     "memory = 64": {"memory": 64.0},
     "memory = 32": {"memory": 32.0},
 }

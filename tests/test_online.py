@@ -397,6 +397,57 @@ def test_what_memory_cannot_keep_stays_in_the_weights():
     assert last >= 0.8 * best and model.score(X, y) > 0.6
 
 
+def labelled(n: int):
+    X, y = data(n=n, classes=3)
+    Y = np.column_stack([y == k for k in range(3)] + [X[:, 0] + X[:, 1] > 0]).astype(float)
+    Y[::17, 1] = np.nan
+    return X, Y
+
+
+@pytest.mark.parametrize("prior", [None, 0.5 * np.eye(4) + 0.5], ids=["independent", "correlated"])
+def test_pieces_with_several_labels(prior):
+    X, Y = labelled(600)
+    model = mm.MultilabelSVMClassifier(C=0.1, label_prior=prior, tol=1e-5, random_state=0)
+    best = clone(model).fit(X, Y).certificate_
+    duals = [0.0]
+    for part in np.array_split(np.arange(600), 3):
+        model.partial_fit(X[part], Y[part], sample_weight=np.ones(part.size))
+        found = model.certificate_
+        duals.append(found.dual)
+        assert found.converged and duals[-2] - 1e-9 <= found.dual <= best.primal * (1 + 1e-10)
+    assert found.dual >= 0.95 * best.primal and not found.verified
+    assert model._kept.weight.size < 600
+    assert model.predict(X).shape == (600, 4)
+
+
+def test_one_piece_with_several_labels_is_a_fit_and_fit_forgets():
+    X, Y = labelled(200)
+    whole, piece = (mm.MultilabelSVMClassifier(C=0.1, tol=1e-6) for _ in range(2))
+    piece.partial_fit(sp.csr_matrix(X), sp.csr_matrix(np.nan_to_num(Y)), classes=np.arange(4), mask=sp.csr_matrix(np.isnan(Y)))
+    assert piece.certificate_.verified
+    assert piece.certificate_.primal == pytest.approx(whole.fit(X, Y).certificate_.primal, rel=2e-6)
+    assert not hasattr(piece.fit(X, Y), "_kept")
+
+
+def test_pieces_with_several_labels_refuse_what_does_not_fit():
+    X, Y = labelled(60)
+    for setting, words in (
+        ({"kernel": "rbf"}, "kernel='linear'"),
+        ({"label_weight": "balanced"}, "balanced"),
+        ({"solver": "bundle"}, "Bundle"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            mm.MultilabelSVMClassifier(**setting).partial_fit(X, Y)
+    model = mm.MultilabelSVMClassifier()
+    with pytest.raises(ValueError, match="4 labels"):
+        model.partial_fit(X, Y, classes=[0, 1, 2])
+    model.partial_fit(X, Y)
+    with pytest.raises(ValueError, match="those of the first call of partial_fit were 4"):
+        model.partial_fit(X, Y[:, :3])
+    with pytest.raises(ValueError, match="features"):
+        model.partial_fit(X[:, :4], Y)
+
+
 def test_partial_fit_refuses_what_does_not_fit():
     X, y = data(n=60, classes=3)
     with pytest.raises(ValueError, match="classes must be given"):

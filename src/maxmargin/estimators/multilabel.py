@@ -25,6 +25,7 @@ from ..risks import Risk, risk_of
 from ..solvers import OnlineDual, resolve
 from .base import SPARSE_BELOW, Last, LinearModel
 from .multilabel_kernel import KERNELS, keep_kernel, kernel_problem, started
+from .multilabel_pieces import InPieces
 from .multilabel_stream import arrays, masses, reader, stream
 from .streaming import Scored, blockwise, check_source, reading_solver
 
@@ -32,7 +33,7 @@ LOSSES = {"hinge": MultilabelHinge, "squared_hinge": MultilabelSquaredHinge}
 PIECE = 4096  # rows that are predicted at a time where labels are sparse
 
 
-class MultilabelSVMClassifier(Scored, ClassifierMixin, LinearModel):
+class MultilabelSVMClassifier(Scored, ClassifierMixin, InPieces):
     """Multi-label support vector machine with a prior on labels that go together (M3L), with a certificate.
 
     Minimises 1/2 tr(Z R^+ Z') + C sum_il s_i u_l loss(y_il z_l.x_i) over the weights z_l of the labels, y_il = +-1
@@ -228,6 +229,7 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, LinearModel):
 
     def _fit(self, X, y, sample_weight, last: Last | None, mask=None, same_losses: bool = False) -> Last:
         self._validate_params()
+        self.__dict__.pop("_kept", None)
         if is_source(X):
             return self._fit_source(X, y, sample_weight, mask)
         solver = resolve(self.solver)
@@ -294,10 +296,10 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, LinearModel):
         self.__dict__.pop("_last", None)
         return Last(None, result.w, self.C)
 
-    def _checked_pair(self, X, y, mask) -> tuple[np.ndarray, Checked]:
+    def _checked_pair(self, X, y, mask, reset: bool = True) -> tuple[np.ndarray, Checked]:
         if y is None:
             validate_data(self, X, y)  # says so in scikit-learn's own words
-        X = validate_data(self, X, accept_sparse="csr", dtype=self._dtypes(), order="C", accept_large_sparse=True)
+        X = validate_data(self, X, accept_sparse="csr", dtype=self._dtypes(), order="C", accept_large_sparse=True, reset=reset)
         labels = checked_labels(y, mask)
         check_consistent_length(X, labels.columns.present)
         return checked_matrix(X), labels

@@ -88,7 +88,7 @@ class Bundle(BaseEstimator):
         K, as a part of the length of the first point: how far consecutive points may be apart when alpha is adjusted.
     patience : int, default=100
         T: alpha is adjusted again unless that many steps like the last one would reach the target.
-    idle : int, default=30
+    idle : int, default=10
         Planes without mass for more iterations than this are dropped.
     memory : float, default=1024
         Megabytes for planes and their inner products. When they are full, idle planes go first; if all have mass, they are
@@ -107,7 +107,7 @@ class Bundle(BaseEstimator):
         *,
         max_step=0.01,
         patience=100,
-        idle=30,
+        idle=10,
         memory=1024.0,
         passes=10,
     ):
