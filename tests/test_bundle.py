@@ -344,7 +344,7 @@ def test_explicit(variant):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("case", [pytest.param("chain", marks=pytest.mark.long), "python", "multiclass"])
+@pytest.mark.parametrize("case", [*(pytest.param(case, marks=pytest.mark.long) for case in ("chain", "multiclass")), "python"])
 def test_structures_beside_the_dual_solvers(case, variant):
     """The same optimum as FrankWolfe and DualCoordinate: the brackets of all three overlap."""
     if case == "multiclass":
