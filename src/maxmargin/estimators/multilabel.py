@@ -245,8 +245,7 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, InPieces):
             if isinstance(problem, KernelMultilabelProblem):
                 keep_kernel(self, problem, result, X)
             else:
-                self.__dict__.pop("_kernel_model", None)
-                self.__dict__.pop("support_", None)
+                self._forget_kernel()
                 self._keep(result, problem.table(result.w))
 
         result = self._drive(solver, problem, keep, duals=duals, weights=weights)
@@ -288,8 +287,7 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, InPieces):
             raise ValueError("keep_duals=True needs solver='dual_coordinate' here, and the samples in memory.")
 
         def keep(result: Result) -> None:
-            self.__dict__.pop("_kernel_model", None)
-            self.__dict__.pop("support_", None)
+            self._forget_kernel()
             LinearModel._keep(self, result, problem.table(result.w))
 
         result = self._drive(solver, problem, keep)
@@ -328,6 +326,11 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, InPieces):
         if not np.any(factors > 0):
             raise ValueError("label_weight is zero for every label; at least one must be positive.")
         return factors
+
+    def _forget_kernel(self) -> None:
+        """What a fit with a kernel has left."""
+        self.__dict__.pop("_kernel_model", None)
+        self.__dict__.pop("support_", None)
 
     def _keep(self, result, weights):
         if self.keep_duals:

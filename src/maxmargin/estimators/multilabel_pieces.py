@@ -10,10 +10,8 @@ import scipy.sparse as sp
 from ..callbacks import with_callbacks
 from ..data.labels import Checked, LabelColumns
 from ..result import Result
-from ..solvers import OnlineDual, resolve
-from ..solvers.dual_coordinate import DualCoordinate
 from .base import LinearModel
-from .streaming import stacked
+from .streaming import solver_of_pieces, stacked
 
 
 class Kept(NamedTuple):
@@ -27,13 +25,13 @@ class Kept(NamedTuple):
 
 
 def joined(kept: Kept, new: Kept) -> Kept:
-    missing = [part.labels.missing for part in (kept, new)]
-    if any(part is not None for part in missing):
-        none = [sp.csc_array(part.labels.shape, dtype=bool) for part in (kept, new)]
-        known: sp.csc_array | None = sp.vstack([a if a is not None else b for a, b in zip(missing, none)], format="csc")
-    else:
-        known = None
-    labels = LabelColumns(sp.vstack([kept.labels.present, new.labels.present], format="csc"), known)
+    both = kept.labels, new.labels
+    missing = None
+    if any(labels.missing is not None for labels in both):
+        none = [sp.csc_array(labels.shape, dtype=bool) for labels in both]
+        parts = [empty if labels.missing is None else labels.missing for labels, empty in zip(both, none)]
+        missing = sp.vstack(parts, format="csc")
+    labels = LabelColumns(sp.vstack([labels.present for labels in both], format="csc"), missing)
     duals = sp.vstack([kept.duals, new.duals], format="csr")
     return Kept(stacked([kept.X, new.X]), labels, np.concatenate([kept.weight, new.weight]), duals, kept.dropped)
 
@@ -56,6 +54,7 @@ class InPieces(LinearModel):
     label_weight: Any
     _checked_pair: Callable[..., tuple[Any, Checked]]
     _problem: Callable[..., Any]
+    _forget_kernel: Callable[[], None]
 
     @with_callbacks
     def partial_fit(self, X, y, classes=None, sample_weight=None, mask=None):
@@ -81,9 +80,7 @@ class InPieces(LinearModel):
         self
         """
         self._validate_params()
-        solver = DualCoordinate() if isinstance(resolve(self.solver), OnlineDual) else resolve(self.solver)
-        if not getattr(solver, "keeps_duals", True):
-            raise ValueError(f"partial_fit needs a solver with duals of samples; {type(solver).__name__} has none.")
+        solver, _ = solver_of_pieces(self.solver)
         if self.kernel != "linear":
             raise ValueError(f"partial_fit is for kernel='linear'; kernel={self.kernel!r} needs all samples at once.")
         if isinstance(self.label_weight, str):
@@ -103,8 +100,7 @@ class InPieces(LinearModel):
         self.classes_, self._form = np.arange(count), (labels.dtype, labels.sparse)
 
         def keep(result: Result) -> None:
-            self.__dict__.pop("_kernel_model", None)
-            self.__dict__.pop("support_", None)
+            self._forget_kernel()
             self._keep(result, problem.table(result.w))
             self.certificate_ = replace(result.certificate, verified=result.certificate.verified and not samples.dropped)
 

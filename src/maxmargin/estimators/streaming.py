@@ -116,6 +116,16 @@ def reading_solver(solver) -> OnlineDual:
     return found
 
 
+def solver_of_pieces(solver) -> tuple[Any, float]:
+    """The solver for `partial_fit`, from the parameter of an estimator, and how many megabytes of examples may be kept."""
+    found = resolve(solver)
+    if isinstance(found, OnlineDual):
+        return DualCoordinate(), found.cache_size
+    if not getattr(found, "keeps_duals", True):
+        raise ValueError(f"partial_fit needs a solver with duals of samples; {type(found).__name__} has none.")
+    return found, OnlineDual().cache_size
+
+
 class Scored:
     """`score` on sources; stands before the mixin of scikit-learn that has it for arrays."""
 
@@ -224,13 +234,7 @@ class Streaming(Certified):
         self
         """
         self._validate_params()
-        solver = resolve(self.solver)
-        if isinstance(solver, OnlineDual):
-            cache_size, solver = solver.cache_size, DualCoordinate()
-        else:
-            cache_size = OnlineDual().cache_size
-        if not getattr(solver, "keeps_duals", True):
-            raise ValueError(f"partial_fit needs a solver with duals of samples; {type(solver).__name__} has none.")
+        solver, cache_size = solver_of_pieces(self.solver)
         kept: Kept | None = getattr(self, "_kept", None)
         target = self._declared(classes, kept)
         samples = self._piece(X, y, sample_weight, first=kept is None)
