@@ -1,5 +1,6 @@
 """The package as installed: what an import costs, the public names, and the cache of compiled kernels."""
 
+import ast
 import json
 import os
 import re
@@ -195,24 +196,49 @@ def test_cache_is_filled_then_used_and_missed_after_an_edit(tmp_path):
     assert third["hits"] == {} and third["misses"] == first["misses"]
 
 
-def test_stamp_covers_every_file(tmp_path, monkeypatch):
-    """Its contents and its name."""
+def test_stamp_covers_what_compiles(tmp_path, monkeypatch):
+    """Its contents and its name; an edit elsewhere recompiles nothing."""
     first, copy = tmp_path / "first" / "maxmargin", tmp_path / "second" / "maxmargin"
     shutil.copytree(PACKAGE, first, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(first, copy)
     monkeypatch.setattr(jit, "PACKAGE", first)
     elsewhere = jit.source_stamp()
     monkeypatch.setattr(jit, "PACKAGE", copy)
-    stamps = [jit.source_stamp()]
+    stamps, plain = [jit.source_stamp()], 0
     assert stamps[0] == elsewhere  # the place of the package does not matter
     for path in sorted(copy.rglob("*.py")):
         path.write_text(path.read_text() + "\n# changed\n")
-        stamps.append(jit.source_stamp())
+        if path.relative_to(copy).parts[0] in jit.PLAIN:
+            plain += 1
+            assert jit.source_stamp() == stamps[-1], path
+        else:
+            stamps.append(jit.source_stamp())
     (copy / "losses" / "extra.py").write_text("")
     stamps.append(jit.source_stamp())
     (copy / "losses" / "extra.py").rename(copy / "losses" / "other.py")
     stamps.append(jit.source_stamp())
-    assert len(stamps) > 20 and len(set(stamps)) == len(stamps)
+    assert plain > 15 and len(stamps) > 20 and len(set(stamps)) == len(stamps)
+
+
+def imported(path: Path) -> set[Path]:
+    """The files of the package that this one imports, at any depth of its text."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            folder = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+            for base in (folder, *(folder / alias.name for alias in node.names)):
+                found |= {file for file in (base.with_suffix(".py"), base / "__init__.py") if file.exists()}
+    return found
+
+
+def test_what_is_not_stamped_is_not_compiled():
+    """No kernel can see a constant or a function of a plain file: none of its kind stands there, and nothing stamped imports it."""
+    plain = {path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] in jit.PLAIN}
+    for path in plain:
+        assert not re.search(r"@(kernel|jitable|generic)|\.register\(", path.read_text()), path
+    packages = {path for path in plain if path.name == "__init__.py" and path.parent == PACKAGE}  # `from . import rows` names it
+    for path in set(PACKAGE.rglob("*.py")) - plain:
+        assert not imported(path) & (plain - packages), path
 
 
 @pytest.mark.compiled
