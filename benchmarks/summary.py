@@ -62,18 +62,18 @@ def fits(sections: dict[str, str]) -> list[list[str]]:
 
 
 def listed(sets: dict[str, dict[float, str]]) -> str:
-    """The ratios of each set, from the largest lam to the smallest"""
+    """The ratios of each set, from the largest lam (or -C) to the smallest"""
     return "; ".join(f"{name} {', '.join(by[lam] for lam in sorted(by, reverse=True))}" for name, by in sets.items())
 
 
 def labels(sections: dict[str, str]) -> list[str]:
     """Multi-label models without a prior, at each C of each set"""
-    sets: dict[str, list[str]] = {}
+    sets: dict[str, dict[float, str]] = {}
     for name, text in sections.items():
         if (found := re.match(r"multilabel: peers, (\w+)", name)) is not None:
-            sets.setdefault(found[1], []).extend(column(text, "ours / the faster").values())
-    ratios = "; ".join(f"{name} {', '.join(map(shortened, cells))}" for name, cells in sets.items())
-    return ["several labels, hinge, one model a label", "LIBLINEAR, scikit-learn", ratios]
+            ratios = {-float(C): shortened(cell) for C, cell in column(text, "ours / the faster").items()}
+            sets.setdefault(found[1], {}).update(ratios)
+    return ["several labels, hinge, one model a label", "LIBLINEAR, scikit-learn", listed(sets)]
 
 
 def shortened(cell: str) -> str:
