@@ -150,7 +150,10 @@ def minimize(
         raise ValueError(f"dim is {dim}, but this risk has {risk.dim} weights.")
     lower, upper = _checked_bounds(bounds, int(dim))
     problem = RiskProblem(risk, int(dim), float(C), lower, upper)
-    result = resolve(solver).solve(problem, Budget(float(tol), int(max_iter), max_time), History())
+    chosen = resolve(solver)
+    if chosen.accepts(problem) is not None:
+        raise TypeError(f"{type(chosen).__name__} cannot minimise a risk that is a function of yours; use solver=Bundle().")
+    result = chosen.solve(problem, Budget(float(tol), int(max_iter), max_time), History())
     return replace(result, duals=None)  # planes may be large
 
 

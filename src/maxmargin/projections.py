@@ -210,7 +210,10 @@ def solved(shape, a: np.ndarray, out: np.ndarray | None = None) -> tuple[np.ndar
 
 def _vector(a) -> np.ndarray:
     """`a` as a contiguous vector of float32 or float64."""
-    array = np.asarray(a)
+    try:
+        array = np.asarray(a)
+    except ValueError:
+        raise ValueError("a must be one-dimensional; its entries have several lengths.") from None
     if array.dtype not in (np.float32, np.float64):
         if array.dtype.kind not in "iuf" and not (array.dtype == object or array.dtype == bool):
             raise ValueError(f"a must be an array of real numbers; got dtype {array.dtype}.")

@@ -1,7 +1,7 @@
 """`solve`: the low-level generalised SVM, without an estimator."""
 
 from dataclasses import replace
-from numbers import Real
+from numbers import Integral, Real
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -56,6 +56,8 @@ def solve(
             continue
         if not isinstance(value, Real) or not np.isfinite(value) or value <= 0:
             raise ValueError(f"{name} must be a finite number > 0, got {value!r}.")
+    if not isinstance(random_state, Integral) or random_state < 0:
+        raise ValueError(f"random_state must be an integer >= 0, got {random_state!r}.")
     chosen = resolve(solver)
     bound = problem.bind(C)
     if duals is not None:

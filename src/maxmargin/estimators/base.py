@@ -13,8 +13,9 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from ..callbacks import with_callbacks
 from ..data.blocks import is_source
+from ..data.given import check_table, check_target
 from ..data.rows import rows
-from ..data.validate import checked_matrix
+from ..data.validate import checked_matrix, numbers
 from ..prior import Prior
 from ..regularizer import Regularizer
 from ..result import Result
@@ -109,6 +110,8 @@ class LinearModel(Certified):
         return dtype
 
     def _checked_weight(self, sample_weight, X) -> np.ndarray:
+        if not isinstance(sample_weight, Real):  # one number stands for all
+            sample_weight = numbers("sample_weight", sample_weight)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if not np.any(weight > 0):
             raise ValueError("sample_weight is zero for every sample; at least one must be positive.")
@@ -231,6 +234,8 @@ class LinearSVM(Streaming, LinearModel):
         return rows(X, bias, SPARSE_BELOW["scalar" if classes is None else "row"])
 
     def _checked_data(self, X, y, reset: bool = True):
+        check_table(X)
+        check_target(y, self._classifies)
         options = {"dtype": self._dtypes(), "order": "C", "accept_large_sparse": True, "reset": reset, **self._target_checks()}
         X, y = validate_data(self, X, y, accept_sparse="csr", **options)
         return checked_matrix(X), y

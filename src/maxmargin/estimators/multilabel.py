@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 
 from ..callbacks import with_callbacks
 from ..data.blocks import is_source
+from ..data.given import check_table
 from ..data.labels import Checked, checked_labels
 from ..data.rows import rows
 from ..data.validate import checked_matrix, numbers
@@ -27,7 +28,7 @@ from .base import SPARSE_BELOW, Last, LinearModel
 from .multilabel_kernel import KERNELS, keep_kernel, kernel_problem, started
 from .multilabel_pieces import InPieces
 from .multilabel_stream import arrays, masses, reader, stream
-from .streaming import Scored, blockwise, check_source, reading_solver
+from .streaming import Scored, blockwise, check_source, keep_names, reading_solver
 
 LOSSES = {"hinge": MultilabelHinge, "squared_hinge": MultilabelSquaredHinge}
 PIECE = 4096  # rows that are predicted at a time where labels are sparse
@@ -263,7 +264,7 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, InPieces):
         count = int(source.n_labels)
         found = masses(source) if isinstance(self.label_weight, str) else np.ones((count, 2))
         self.n_features_in_ = int(features)
-        self.__dict__.pop("feature_names_in_", None)
+        keep_names(self, source)
         self.classes_, self._form = np.arange(count), (np.dtype(int), True)
         self._dtypes()
         return self._fit_stream(stream(source, reader(self.dtype), n_rows, features, *self._stream_parts(found)), solver)
@@ -295,6 +296,7 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, InPieces):
         return Last(None, result.w, self.C)
 
     def _checked_pair(self, X, y, mask, reset: bool = True) -> tuple[np.ndarray, Checked]:
+        check_table(X)
         if y is None:
             validate_data(self, X, y)  # says so in scikit-learn's own words
         X = validate_data(self, X, accept_sparse="csr", dtype=self._dtypes(), order="C", accept_large_sparse=True, reset=reset)

@@ -104,6 +104,7 @@ class InPieces(LinearModel):
             self._keep(result, problem.table(result.w))
             self.certificate_ = replace(result.certificate, verified=result.certificate.verified and not samples.dropped)
 
-        result = self._drive(solver, problem, keep, duals=None if kept is None else sp.csc_array(samples.duals))
+        start = None if kept is None else sp.csc_array(samples.duals)
+        result = self._drive(solver, problem, keep, resumable=False, duals=start)
         self._kept = supported(samples, result.duals)
         return self

@@ -1,6 +1,7 @@
 """Linear estimators on data that come in blocks: sources in `fit`, `predict` and `score`, and `partial_fit`."""
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from functools import wraps
 from typing import Any, NamedTuple
@@ -14,6 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from .. import lanes
 from ..callbacks import with_callbacks
 from ..data.blocks import Arrays, Block, is_source
+from ..data.given import check_table
+from ..data.sources import check_same_names
 from ..data.validate import checked_matrix
 from ..prior import Prior
 from ..regularizer import Regularizer
@@ -30,9 +33,11 @@ def blockwise(method: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
 
     @wraps(method)
     def by_block(self, X, *args, **kwargs):
-        if not is_source(X):
-            return method(self, X, *args, **kwargs)
         check_is_fitted(self)
+        if not is_source(X):
+            check_table(X)
+            return method(self, X, *args, **kwargs)
+        self = without_names(self, X)
         rows, found = [], []
         for block in X.blocks():
             rows.append(block.rows)
@@ -40,6 +45,24 @@ def blockwise(method: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
         return stacked(found)[np.argsort(np.concatenate(rows), kind="stable")]
 
     return by_block
+
+
+def without_names(model, source):
+    """The model for blocks of a source, which are arrays: without the names of the columns, where the source has the same."""
+    known, found = (getattr(each, name, None) for each, name in ((model, "feature_names_in_"), (source, "feature_names")))
+    if known is None or found is None:
+        return model
+    check_same_names(source, found, "the model was fitted with", list(known))
+    result = copy(model)
+    del result.feature_names_in_
+    return result
+
+
+def keep_names(model, source) -> None:
+    """Names of columns that a source has are those of the model, as with data frames."""
+    model.__dict__.pop("feature_names_in_", None)
+    if (names := getattr(source, "feature_names", None)) is not None:
+        model.feature_names_in_ = np.array(names, dtype=object)
 
 
 def labels_of(source) -> tuple[np.ndarray, np.ndarray | None]:
@@ -160,7 +183,9 @@ class Streaming(Certified):
         if not self._classifies:
             return n_rows, self._checked_target(np.zeros(0), None)
         if labels is None:
-            raise ValueError("The source has no labels, or too many different ones to be classes.")
+            raise ValueError(
+                "The source has no labels (open it with label=...), or too many different ones to be classes (SVMRegressor?)."
+            )
         mass = self._mass(source, labels) if getattr(self, "class_weight", None) == "balanced" else None
         return n_rows, self._checked_target(labels, mass)
 
@@ -175,7 +200,7 @@ class Streaming(Certified):
         """The problem of a source of the user's."""
         n_rows, target = self._scanned(source)
         self.n_features_in_ = int(source.n_features)
-        self.__dict__.pop("feature_names_in_", None)
+        keep_names(self, source)
         prior = self._prior(self.n_features_in_, self._block_classes(target))
 
         def read(block: Block) -> Examples:
@@ -257,7 +282,7 @@ class Streaming(Certified):
             self._keep(result, prior.back(self._table(problem, result.w)))
             self.certificate_ = shift.back(result, self.tol, verified=not dropped)
 
-        result = self._drive(solver, problem, keep, duals=problem.clipped(duals))
+        result = self._drive(solver, problem, keep, resumable=False, duals=problem.clipped(duals))
         self._kept = self._remember(problem, samples, result.duals, target, shift, cache_size, dropped)
         return self
 

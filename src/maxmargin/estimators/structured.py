@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..callbacks import with_callbacks
 from ..data.blocks import is_source
+from ..data.given import check_opened
 from ..data.validate import numbers
 from ..result import Result
 from ..risks import Layout, Risk, risk_of
@@ -20,8 +21,9 @@ from ..solvers.bundle import Bundled
 from ..solvers.points import dual_coefficients, fits
 from ..structured import SampleStream, StructuredProblem
 from ..structures.base import Structure, fresh
+from ..structures.custom import Custom
 from ..structures.latent import LatentStructure
-from .common import Certified, checked_dtype, checked_weight, count, same_count
+from .common import READ, Certified, checked_dtype, checked_weight, count, same_count
 from .streaming import check_source, reading_solver
 
 
@@ -238,6 +240,7 @@ class StructuredSVM(Certified):
 
     def _encoded(self, X, y, sample_weight):
         """Samples as solvers see them, and their weights."""
+        check_opened(X, READ)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         if isinstance(self.structure, LatentStructure):
@@ -248,7 +251,7 @@ class StructuredSVM(Certified):
         structure.dtype_ = dtype
         size = structure.size(X, y)
         data = structure.encode(X, y)
-        if size != (found := structure.joint_feature(X[0], y[0]).size):
+        if size != (found := data.dim if isinstance(data, Custom) else structure.joint_feature(X[0], y[0]).size):
             raise ValueError(f"{type(structure).__name__}.size says {size} weights, joint_feature has {found} numbers.")
         self.structure_ = structure
         return data, weight

@@ -1,5 +1,6 @@
 """`TopKSVMClassifier`: linear multiclass classification, judged by whether the truth is among k guesses."""
 
+from collections.abc import Iterable
 from numbers import Integral, Real
 
 import numpy as np
@@ -156,6 +157,8 @@ class TopKSVMClassifier(SVMClassifier):
 
     def topk_path(self, X, y, ks, sample_weight=None) -> list:
         """Fitted copies of this estimator for each k in `ks`, each started from the one before it and certified."""
+        if not isinstance(ks, Iterable):
+            raise ValueError(f"ks must be a list of integers >= 1, got {ks!r}.")
         ks = list(ks)
         for k in ks:
             _check_k(k)

@@ -44,6 +44,7 @@ class LatentResult(Result):
     settled : whether the procedure ended by itself
     problem : the last convex problem, which the certificate and the duals belong to
     values : the F that each start led to
+    stopped : why it did not end by itself, in a sentence; nothing where the number of convex problems was the limit
     """
 
     choice: Any = None
@@ -51,6 +52,7 @@ class LatentResult(Result):
     settled: bool = False
     problem: StructuredProblem | None = None
     values: tuple[float, ...] = ()
+    stopped: str = ""
 
 
 class Echo(History):
@@ -148,7 +150,8 @@ class ConvexConcave:
                 found.append(descent.run(self.steps))
         best = min(found, key=lambda result: result.outer[-1])
         values = tuple(result.outer[-1] for result in found)
-        return replace(best, history=history, n_iter=inner.passes, oracle_calls=inner.calls, values=values)
+        best = replace(best, history=history, values=values, stopped=inner.stopped)
+        return replace(best, n_iter=inner.passes, oracle_calls=inner.calls)
 
     def _resumed(self, problem: LatentProblem, inner: Inner, last: Last) -> "Descent":
         start = problem.completed(problem.impute(last.W, inner.budget.n_jobs))

@@ -1,7 +1,7 @@
 """The Python face of structures whose samples are graphs: reading samples, mapping labels, laying out weights."""
 
 from abc import abstractmethod
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import chain, product
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -10,6 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from .. import lanes
+from ..data.given import cost_rows, trouble
+from ..data.options import truth
 from ..data.rows import rows
 from ..data.validate import checked_matrix
 from ..threads import in_threads, pieces
@@ -61,12 +63,14 @@ class Labelling(Structure):
     # ---- what is learned before the weights ---------------------------------------------------------------
 
     def size(self, X, y) -> int:
+        for name in ("bias", "first_last_bias", "normalize_loss"):
+            truth(name, getattr(self, name))
         self.check(X, y)
         if y is None:
             raise ValueError("y is needed: the true labels of each sample.")
         self._learn_inputs(X)
         self._learn_labels(y)
-        self.cost_ = checked_cost(getattr(self, "cost", None), len(self.labels_))
+        self.cost_ = checked_cost(getattr(self, "cost", None), self.labels_)
         K = len(self.labels_)
         return K * (self.n_features_ + int(self.bias) + 2 * int(self.first_last_bias)) + self.n_kinds_ * K * K
 
@@ -340,14 +344,17 @@ def is_count(value, least: int = 1) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
-def checked_cost(given, K: int) -> np.ndarray:
+def checked_cost(given, labels: np.ndarray) -> np.ndarray:
     """The loss of a node by true label and guess; without `given` 1 for every wrong label."""
+    K = len(labels)
     if given is None:
         return 1.0 - np.eye(K)
+    if isinstance(given, Mapping):
+        given = cost_rows(given, labels.tolist(), "labels")
     try:
         cost = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"cost must be a matrix of numbers of shape ({K}, {K}).") from None
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"cost must be a matrix of numbers of shape ({K}, {K}): {trouble(given) or error}.") from None
     if cost.shape != (K, K):
         raise ValueError(f"cost must have shape ({K}, {K}), a row and a column for each label; got {cost.shape}.")
     if not np.all(np.isfinite(cost)) or np.any(cost < 0) or np.any(np.diag(cost) != 0):
@@ -366,7 +373,8 @@ def numeric(features, which: str):
             if features.dtype == object:
                 features = features.astype(np.float64)
         except (TypeError, ValueError):
-            raise ValueError(f"{which} is not an array of numbers with rows of one length.") from None
+            reason = trouble(features) or "an entry is something else"
+            raise ValueError(f"{which} is not an array of numbers with rows of one length: {reason}.") from None
     elif features.format != "csr" and features.ndim == 2:
         features = features.tocsr()
     if features.dtype.kind not in "fiub":

@@ -18,8 +18,9 @@ class Multiclass(Labelling):
     n_classes : int, optional
         Labels are then 0, ..., n_classes - 1. By default they are found in y, and may be any hashable objects.
     bias : bool, default=True
-    cost : array of shape (K, K), optional
-        cost[a, b]: what it costs to say b where a is true, in the order of the labels; 1 for every wrong one by default.
+    cost : array of shape (K, K) or dict of dicts, optional
+        cost[a, b]: what it costs to say b where a is true, in the order of the labels; or by name,
+        cost[a][b]. 1 for every wrong one by default, and for every pair that a dict leaves out.
     """
 
     count_name = "n_classes"
