@@ -1,4 +1,4 @@
-"""`partial_fit` beside plain NumPy: the certificate from the duals of all data ever given, whatever is kept, frozen or forgotten."""
+"""`partial_fit` beside plain NumPy: the certificate from the duals of all data ever given, whatever was frozen or forgotten."""
 
 import numpy as np
 import pytest
