@@ -175,7 +175,7 @@ def test_forms_of_labels_give_the_same_model(R):
         if sp.issparse(form):
             assert predicted.format == "csr"
             predicted = predicted.toarray()
-        assert predicted.dtype == np.asarray(form).dtype if not sp.issparse(form) else form.dtype
+        assert predicted.dtype == (form.dtype if sp.issparse(form) else np.asarray(form).dtype)
         np.testing.assert_array_equal(predicted, expected.predict(X))
     np.testing.assert_array_equal(expected.predict(X), expected.decision_function(X) > 0)
 
@@ -475,6 +475,51 @@ def test_labels_of_which_nothing_is_known_stay_at_zero():
     assert not np.any(model.coef_[1]) and np.any(model.coef_[0])
     nothing = mm.MultilabelSVMClassifier().fit(X, np.full(Y.shape, np.nan))
     assert nothing.certificate_.converged and nothing.certificate_.primal == 0.0
+
+
+# ---- pieces ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("squared", [False, True], ids=["hinge", "squared"])
+@pytest.mark.parametrize("R", [None, correlated(3)], ids=["identity", "dense"])
+def test_the_certificate_of_pieces_is_that_of_the_samples_kept_and_new(R, squared):
+    """And of all data ever given: whoever was forgotten has duals of zero."""
+    X, Y = data(60)
+    Y, weight = some_missing(Y), np.random.default_rng(5).integers(0, 4, 60) * 0.5
+    uneven, pairs = np.array([0.5, 2.0, 1.0]), np.array([[1.0, 3.0], [0.5, 1.0], [1.0, 1.0]])
+    loss = "squared_hinge" if squared else "hinge"
+    given = {"label_prior": R, "label_weight": uneven, "cost": pairs, "loss": loss, "intercept_scaling": 2.0}
+    model = mm.MultilabelSVMClassifier(0.3, tol=1e-6, keep_duals=True, random_state=0, **given)
+
+    def formula(which):
+        margin = np.where(Y[which] == 1, pairs[:, 1], pairs[:, 0])
+        parts = {"label_weight": uneven, "margin": margin, "squared": squared, "scaling": 2.0}
+        return Formula(X[which], Y[which], 0.3, R, weight[which], **parts)
+
+    active = np.zeros(0, int)
+    for part in np.array_split(np.arange(60), 3):
+        model.partial_fit(X[part], Y[part], sample_weight=weight[part])
+        active = np.concatenate([active, part])
+        found, reference = model.certificate_, formula(active)
+        assert found.converged and found.verified == (active.size == part[-1] + 1)
+        assert reference.dual(model) == pytest.approx(found.dual, rel=1e-9)
+        assert reference.primal(model) == pytest.approx(found.primal, rel=1e-9)
+        active = active[model.dual_coef_.any(axis=1)]
+        np.testing.assert_array_equal(model._kept.X, X[active])
+    assert active.size < 60 and not found.verified
+    assert 0.9 * (best := formula(np.arange(60)).optimum()) <= found.dual <= best * (1 + 1e-8)
+
+
+def test_pieces_whose_samples_all_support_end_at_the_optimum_of_all():
+    """C is so small that all margins are violated: nothing is forgotten, and a weight is so many repetitions."""
+    X, Y = data(60)
+    weight = np.random.default_rng(5).integers(1, 4, 60)
+    model = mm.MultilabelSVMClassifier(1e-3, label_prior=correlated(3), tol=1e-6, random_state=0)
+    whole = clone(model).fit(np.repeat(X, weight, axis=0), np.repeat(Y, weight, axis=0)).certificate_
+    for part in np.array_split(np.arange(60), 3):
+        model.partial_fit(X[part], Y[part], sample_weight=weight[part])
+    assert model.certificate_.verified and model._kept.weight.size == 60
+    assert model.certificate_.primal == pytest.approx(whole.primal, rel=2e-6)
 
 
 # ---- scikit-learn ------------------------------------------------------------------------------------------
