@@ -1,5 +1,5 @@
 # Every target sets up what it needs in .venv, once: the stamps say what has been installed there.
-#   make demo | test | test-long | lint | coverage | bench | clean | distclean        PYTHON=python3.12 make ... chooses an interpreter
+#   make demo | test | test-long | fuzz | lint | coverage | bench | clean | distclean        PYTHON=python3.12 make ... chooses an interpreter
 
 PYTHON ?= python3
 # Kernels are compiled in the process that first needs them: a file of tests stays with one.
@@ -9,7 +9,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip -qq --disable-pip-version-check
 
 unexport PYTHONPATH PYTHONHOME PIP_USER PIP_TARGET PIP_PREFIX
-.PHONY: demo test test-long lint coverage bench clean distclean
+.PHONY: demo test test-long fuzz lint coverage bench clean distclean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -22,6 +22,10 @@ test: $(VENV)/.test
 # The few tests that would take `make test` beyond ten minutes on two cores.
 test-long: $(VENV)/.test
 	$(PY) -m pytest $(PYTEST_ARGS) -m long
+
+# Random problems, any number: make fuzz FUZZ_ARGS="--count 10000 --seed 1 --jobs 8". What is done is kept in .fuzz.
+fuzz: $(VENV)/.test
+	$(PY) -m tests.fuzz $(FUZZ_ARGS)
 
 lint: $(VENV)/.test
 	$(PY) -m ruff check .
@@ -52,7 +56,7 @@ $(VENV)/.made:
 	@touch $@
 
 clean:
-	rm -rf build dist .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build dist .fuzz .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 distclean: clean

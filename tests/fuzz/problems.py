@@ -1,0 +1,56 @@
+"""All kinds of problems, and one of them from a seed and a number."""
+
+import traceback
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import linear, others, structured
+from .checks import Report, strict
+from .draws import Draw
+
+KINDS: dict[str, Callable[[Draw, Report], None]] = {
+    "binary": partial(linear.run, make=linear.binary),
+    "multiclass": partial(linear.run, make=linear.multiclass),
+    "topk": partial(linear.run, make=linear.topk),
+    "regression": partial(linear.run, make=linear.regression),
+    "multilabel": partial(linear.run, make=linear.multilabel),
+    "kernel": others.kernel,
+    "structured": structured.run,
+    "latent": others.latent,
+    "latent structured": structured.latent,
+    "explicit": others.explicit,
+    "minimize": others.own_risk,
+    "zero-shot": others.zero_shot,
+}
+ORDER = (  # the kinds in turn: a problem's number says its kind
+    "binary", "multiclass", "topk", "regression", "multilabel", "structured", "binary", "latent", "explicit", "kernel",
+    "multiclass", "structured", "topk", "minimize", "regression", "multilabel", "structured", "latent structured",
+    "zero-shot", "topk",
+)  # fmt: skip
+
+
+class Outcome(NamedTuple):
+    kind: str
+    findings: list[str]
+    left_out: list[str]
+    notes: dict[str, Any]
+
+
+def kind_of(number: int) -> str:
+    return ORDER[number % len(ORDER)]
+
+
+def solved(seed: int, number: int, quick: bool = False) -> Outcome:
+    """Draw the problem with this number, solve and check it. Whatever is raised is a finding: what is drawn is valid."""
+    draw, report = Draw(np.random.default_rng([seed, number]), quick), Report()
+    try:
+        with strict():
+            KINDS[kind_of(number)](draw, report)
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        report.findings.append(f"{type(error).__name__}: {error} ({where.filename.rsplit('/', 2)[-1]}:{where.lineno})")
+        draw.note(traceback=traceback.format_exc())
+    return Outcome(kind_of(number), report.findings, draw.left_out, draw.notes)
