@@ -3,8 +3,8 @@
 Every set here has projections of that form, and t is the root of a piecewise linear function of one unknown. Semismooth Newton
 solves the linear piece at hand and looks again, until it meets the same piece twice: that is the exact answer. A bracket makes it
 safe, as not all of these functions are convex; a step that leaves it is replaced by its middle. Rounding may keep Newton from
-meeting a piece twice, so there is an end to its steps: PATIENCE of them, then the bracket is halved until nothing lies between its
-ends, at most ROUNDS in all.
+meeting a piece twice, so there is an end to its steps: PATIENCE of them, then the bracket is halved until nothing lies between
+its ends, at most ROUNDS in all.
 
     Knapsack     sum z = radius, 0 <= z_j <= cap                            (cap >= radius: the simplex)
     Cone         bias/2 s^2 added, 0 <= z_j <= s / k, s = sum z             (Chu et al. 2018; Lapin et al. 2015)
@@ -54,7 +54,8 @@ class Box(NamedTuple):
 
 
 class Level(NamedTuple):
-    """z_j = clip((a_j - shift) - t, 0, cap), see `projected`; `shift` is 0 or the largest entry, near which differences are exact."""
+    """z_j = clip((a_j - shift) - t, 0, cap), as `projected` has it; `shift` is 0 or the largest entry, near which differences are
+    exact."""
 
     t: float
     cap: float
