@@ -2,6 +2,7 @@
 
 import time
 
+from numba import config
 from numba.core import event
 
 
@@ -31,6 +32,11 @@ event.register("numba:compile", _watch)
 
 def compiling() -> float:
     return _watch.total
+
+
+def compiles() -> bool:
+    """Whether kernels are compiled at all."""
+    return not config.DISABLE_JIT
 
 
 def tell(function) -> None:

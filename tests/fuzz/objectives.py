@@ -227,32 +227,42 @@ class TopK:
 
 
 def smoothed(h, k: int, beta: bool, smoothing: float) -> np.ndarray:
-    """max <p, h> - smoothing/2 ||p||^2 over p >= 0, sum p <= 1, p_j <= 1/k (beta) or p_j <= sum(p) / k, by bisection."""
+    """max <p, h> - smoothing/2 ||p||^2 over p >= 0, sum p <= 1, p_j <= 1/k (beta) or p_j <= sum(p) / k: levels by bisection.
 
-    def best(total, most):
-        """The maximum over 0 <= p <= most with this sum, a number for each row: p = clip((h - t) / smoothing)."""
-        low, high = h.min(axis=1) - smoothing * (most + 1.0), h.max(axis=1)
-        for _ in range(90):
-            t = 0.5 * (low + high)
-            more = np.clip((h - t[:, None]) / smoothing, 0.0, most[:, None]).sum(axis=1) > total
-            low, high = np.where(more, t, low), np.where(more, high, t)
-        p = np.clip((h - high[:, None]) / smoothing, 0.0, most[:, None])
-        rest = np.clip((h - low[:, None]) / smoothing, 0.0, most[:, None]) - p  # entries on the level share what is left
-        short = total - p.sum(axis=1)
-        p += rest * np.divide(short, rest.sum(axis=1), out=np.zeros_like(short), where=rest.sum(axis=1) > 0.0)[:, None]
+    With a = h / smoothing, p = clip(a - t, 0, u - t). Where the sum is not at its bound: t = 0 (beta), or, the multipliers of
+    p_j <= sum(p) / k being (a_j - u)_+ and t minus their sum over k, the u at which the clipped entries sum up to k (u - t).
+    """
+    a = h / smoothing
+
+    def value(p):
         return np.sum(p * h, axis=1) - 0.5 * smoothing * np.sum(p * p, axis=1)
 
-    n = len(h)
+    def clipped(t, u):
+        return np.clip(a - t[:, None], 0.0, np.maximum(u - t, 0.0)[:, None])
+
+    full = _bisected(lambda t: clipped(t, t + 1.0 / k).sum(axis=1) > 1.0, a.min(axis=1) - 1.0, a.max(axis=1))
+    bound = value(clipped(full, full + 1.0 / k))
     if beta:
-        free = np.clip(h / smoothing, 0.0, 1.0 / k)
-        inside = np.sum(free * h, axis=1) - 0.5 * smoothing * np.sum(free * free, axis=1)
-        return np.where(free.sum(axis=1) <= 1.0, inside, best(np.ones(n), np.full(n, 1.0 / k)))
-    left, right = np.zeros(n), np.ones(n)
-    for _ in range(70):  # concave in the sum: thirds
-        a, b = left + (right - left) / 3.0, right - (right - left) / 3.0
-        less = best(a, a / k) < best(b, b / k)
-        left, right = np.where(less, a, left), np.where(less, right, b)
-    return np.maximum(best(0.5 * (left + right), 0.5 * (left + right) / k), 0.0)
+        free = clipped(np.zeros(len(h)), np.full(len(h), 1.0 / k))
+        return np.where(free.sum(axis=1) <= 1.0, value(free), bound)
+
+    def t_of(u):
+        return -np.maximum(a - u[:, None], 0.0).sum(axis=1) / k
+
+    top = np.maximum(a.max(axis=1), 0.0) + 1.0
+    u = _bisected(lambda u: clipped(t_of(u), u).sum(axis=1) > k * (u - t_of(u)), a.min(axis=1) - 1.0, top)
+    free = clipped(t_of(u), u)
+    some = np.sort(a, axis=1)[:, -k:].sum(axis=1) > 0.0
+    return np.where(some, np.where(free.sum(axis=1) <= 1.0, value(free), bound), 0.0)
+
+
+def _bisected(rises, low, high) -> np.ndarray:
+    """Where `rises` turns from true to false, for each row."""
+    for _ in range(100):
+        middle = 0.5 * (low + high)
+        more = rises(middle)
+        low, high = np.where(more, middle, low), np.where(more, high, middle)
+    return 0.5 * (low + high)
 
 
 @dataclass(frozen=True)
