@@ -90,6 +90,10 @@ class Structure(BaseEstimator):
         """The best output of each sample; plain Python uses one thread."""
         return [self.decode(w, x) for x in X]
 
+    def decode_packed(self, W, X, n_jobs: int = 1) -> list:
+        """As `decode_all`, for weights as solvers hold them; in plain Python these are `w_` itself."""
+        return self.decode_all(W, X, n_jobs)
+
     def as_predictions(self, found: list) -> Any:
         """Predictions as a user gets them."""
         return found
