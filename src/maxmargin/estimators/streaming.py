@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 from .. import lanes
 from ..callbacks import with_callbacks
 from ..data.blocks import Arrays, Block, is_source
-from ..data.validate import checked_matrix
 from ..prior import Prior
 from ..regularizer import Regularizer
 from ..result import Result, relative
@@ -283,7 +282,7 @@ class Streaming(Certified):
         X, y = self._checked_data(X, y, reset=first)
         weight = np.ones(X.shape[0]) if sample_weight is None else self._checked_weight(sample_weight, X)
         rows = np.arange(X.shape[0])
-        return Examples(rows, checked_matrix(X), self._codes(y, rows), weight)
+        return Examples(rows, X, self._codes(y, rows), weight)
 
     def _remember(self, problem, samples: Examples, duals: np.ndarray, target, shift: "Shift", cache_size, dropped) -> Kept:
         """The support vectors; the oldest of them leave their part of the weights only, where memory has no room for all."""
