@@ -253,7 +253,8 @@ def test_identity_is_one_linear_svc_a_label(loss):
 def test_labels_that_no_prior_connects_are_learned_in_groups():
     X, Y = data(40, 5, 50, seed=5)
     R = sp.block_diag([correlated(20, 1), *[np.eye(1)] * 27, correlated(3, 2)]).toarray()
-    problem = mm.MultilabelSVMClassifier(label_prior=R)._problem(X, checked_labels(Y), np.ones(len(X)))
+    model = mm.MultilabelSVMClassifier(label_prior=R)
+    problem = model._problem(model._data(X), checked_labels(Y), np.ones(len(X)))
     groups = problem.groups
     assert sorted(np.concatenate(groups).tolist()) == list(range(50))
     assert max(len(group) for group in groups) == 20
@@ -601,6 +602,24 @@ def test_zero_shot_recognises_classes_never_seen():
     own = mm.MultilabelSVMClassifier(label_prior=np.eye(12))
     kept = mm.ZeroShotClassifier(own, signatures[6:]).fit(X[seen], signatures[classes[seen]])
     np.testing.assert_array_equal(kept.estimator_.label_prior, np.eye(12))
+
+
+def test_zero_shot_scores_are_minus_the_hinge_losses_of_signatures():
+    X, Y = data(30, 4, 3, seed=2)
+    signatures, names = np.array([[1, 0, 0], [0, 1, 1], [1, 1, 0]]), np.array(["c", "a", "b"])
+    estimator = mm.MultilabelSVMClassifier(random_state=0)
+    model = mm.ZeroShotClassifier(estimator, signatures, [0.5, 0.5, 0.0], classes=names).fit(X, Y)
+    z = model.estimator_.decision_function(X)
+    signs = 2.0 * signatures - 1.0
+    expected = np.array([[-sum(max(0.0, 1.0 - y * a) for y, a in zip(signs[c], row)) for c in range(2)] for row in z])
+    found = model.decision_function(X)
+    np.testing.assert_allclose(found[:, :2], expected, rtol=1e-12)
+    assert np.all(found[:, 2] == -np.inf)
+    np.testing.assert_array_equal(model.predict(X), names[expected.argmax(axis=1)])
+    np.testing.assert_allclose(model.estimator_.label_prior, mm.prior_from_signatures(signatures, [0.5, 0.5, 0.0], 0.1))
+    graded = mm.ZeroShotClassifier(estimator, [[0.5, -1.0, 0.0], [-0.5, 1.0, 1.0]]).fit(X, Y)
+    z = graded.estimator_.decision_function(X)
+    np.testing.assert_allclose(graded.decision_function(X)[:, 0], -np.maximum(0.0, 1.0 - z * [0.5, -1.0, 0.0]).sum(axis=1))
 
 
 def test_zero_shot_bad_input():

@@ -1,6 +1,7 @@
 """What the linear estimators share: parameters, validation, the call of the solver, warm starts and paths."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from ..data.given import check_table, check_target
 from ..data.rows import rows
 from ..data.validate import checked_matrix, numbers
 from ..prior import Prior
+from ..problem import SameRows
 from ..regularizer import Regularizer
 from ..result import Result
 from ..risks import Risk, risk_of
@@ -24,6 +26,8 @@ from ..solvers import NAMES, OnlineDual, resolve
 from .common import Certified
 from .streaming import Streaming, check_source, reading_solver
 
+FLOATS = [np.float64, np.float32]  # what X may be, the first one otherwise
+LEARNED = ("n_features_in_", "feature_names_in_", "classes_", "_form")  # what checked samples say of a model before any fit
 SPARSE_BELOW = {"scalar": 0.2, "row": 0.6}  # dense rows with fewer non-zeros than this are read by an index of them
 
 
@@ -33,6 +37,14 @@ class Last(NamedTuple):
     duals: Any
     w: Any
     C: float
+
+
+class Prepared(NamedTuple):
+    """Samples, checked: they serve every C of a path. `pose(estimator)` is the problem that its parameters make of them, and what
+    else its `_fit` needs; `learned` are the fitted attributes that are known already."""
+
+    pose: Callable[[Any], Any]
+    learned: dict[str, Any]
 
 
 class LinearModel(Certified):
@@ -72,15 +84,17 @@ class LinearModel(Certified):
         -------
         self
         """
-        self._fit(X, y, sample_weight, getattr(self, "_last", None) if self.warm_start else None)
+        self._validate_params()
+        self.__dict__.pop("_kept", None)
+        self._fit(self._prepared(X, y, sample_weight), getattr(self, "_last", None) if self.warm_start else None)
         return self
 
     def regularization_path(self, X, y, Cs, sample_weight=None) -> list:
         """Fitted copies of this estimator for each C in `Cs`, each started from the one before it and certified.
 
-        Go from small to large C: there the old duals stay feasible and near.
+        Go from small to large C: there the old duals stay feasible and near. The samples are checked once.
         """
-        return self._path(X, y, sample_weight, self._settings(Cs), same_losses=True)
+        return self._path((X, y, sample_weight), self._settings(Cs), same_losses=True)
 
     def _settings(self, Cs) -> list[dict[str, Any]]:
         Cs = np.asarray(Cs, dtype=np.float64)
@@ -88,15 +102,19 @@ class LinearModel(Certified):
             raise ValueError("Cs must be a list of finite numbers > 0.")
         return [{"C": float(C)} for C in Cs]
 
-    def _path(self, X, y, sample_weight, settings: list[dict[str, Any]], **more) -> list:
-        """Fitted copies, one for each setting of parameters, each started from the one before it."""
+    def _path(self, samples: tuple, settings: list[dict[str, Any]], same_losses: bool = False) -> list:
+        """Fitted copies, one for each setting of parameters, each started from the one before it. The samples, what `_prepared`
+        takes, must not mean anything else under another setting: they are checked once."""
         fitted: list[LinearModel] = []
-        last = None
+        prepared, last = None, None
         for setting in settings:
             estimator = clone(self).set_params(**setting)
+            estimator._validate_params()
+            if prepared is None:
+                prepared = estimator._prepared(*samples)
             if hasattr(self, "_skl_callbacks"):
                 estimator.set_callbacks(*self._skl_callbacks)
-            last = with_callbacks(type(estimator)._fit)(estimator, X, y, sample_weight, last, **more)
+            last = with_callbacks(type(estimator)._fit)(estimator, prepared, last, same_losses)
             fitted.append(estimator)
         return fitted
 
@@ -104,10 +122,25 @@ class LinearModel(Certified):
 
     def _dtypes(self):
         """What X may be, the first one otherwise."""
-        dtype = [np.float64, np.float32] if self.dtype is None else np.dtype(self.dtype)
+        dtype = FLOATS if self.dtype is None else np.dtype(self.dtype)
         if self.dtype is not None and dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ValueError(f"dtype must be None, float32 or float64; got {self.dtype!r}.")
         return dtype
+
+    def _read(self, X, *y, reset: bool = False, **checks):
+        """X as kernels may read it, and y beside it where that is given. `fit` and all predictions read their data here, so that
+        the same numbers in another form are the same samples to both."""
+        check_table(X)
+        options = {"accept_sparse": "csr", "accept_large_sparse": True, "dtype": FLOATS, **checks}
+        found = validate_data(self, X, *y, reset=reset, **options)
+        return (checked_matrix(found[0]), found[1]) if y else checked_matrix(found)
+
+    def _learned(self) -> dict[str, Any]:
+        return {name: vars(self)[name] for name in LEARNED if name in vars(self)}
+
+    def _adopt(self, learned: dict[str, Any]) -> None:
+        for name, value in learned.items():
+            setattr(self, name, value)
 
     def _checked_weight(self, sample_weight, X) -> np.ndarray:
         if not isinstance(sample_weight, Real):  # one number stands for all
@@ -134,9 +167,12 @@ class LinearModel(Certified):
                 self.__dict__.pop(name, None)
 
     def _scores(self, X) -> np.ndarray:
-        """X coef' + intercept, in the dtype of X: a float32 X is not copied to float64."""
+        """The scores of samples as a user gives them."""
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        return self._scored(self._read(X))
+
+    def _scored(self, X) -> np.ndarray:
+        """X coef' + intercept, in the dtype of X, which was read before: a float32 X is not copied to float64."""
         return safe_sparse_dot(X, self.coef_.T.astype(X.dtype), dense_output=True) + np.asarray(self.intercept_, X.dtype)
 
     def __sklearn_tags__(self):
@@ -147,8 +183,13 @@ class LinearModel(Certified):
     # ---- what a subclass says -----------------------------------------------------------------------------
 
     @abstractmethod
-    def _fit(self, X, y, sample_weight, last: Last | None) -> Last:
-        """Validate, build the problem, solve, keep the result; `last` and what is returned are what runs leave."""
+    def _prepared(self, X, y, sample_weight) -> Prepared:
+        """The samples, checked."""
+
+    @abstractmethod
+    def _fit(self, prepared: Prepared, last: Last | None, same_losses: bool = False) -> Last:
+        """Pose the problem, solve it, keep the result; `last` and what is returned are what runs leave. `same_losses`: the `last`
+        problem had this one's but for C."""
 
     @abstractmethod
     def _shaped(self, coef, intercept) -> tuple[np.ndarray, Any]:
@@ -183,11 +224,9 @@ class LinearSVM(Streaming, LinearModel):
         assert found is not None
         return found
 
-    def _fit(self, X, y, sample_weight, last: Last | None, same_losses: bool = False) -> Last:
-        """Validate, build the problem, solve, keep the result; `same_losses`: the `last` problem had this one's but for C."""
-        self._validate_params()
-        self.__dict__.pop("_kept", None)
-        problem, prior, solver = self._posed(X, y, sample_weight, resolve(self.solver))
+    def _fit(self, prepared: Prepared, last: Last | None, same_losses: bool = False) -> Last:
+        self._adopt(prepared.learned)
+        problem, prior, solver = prepared.pose(self)
 
         def keep(result: Result) -> None:
             self._keep(result, prior.back(self._table(problem, result.w)))
@@ -195,18 +234,24 @@ class LinearSVM(Streaming, LinearModel):
         result = self._drive(solver, problem, keep, **self._start(problem, last, same_losses))
         return Last(result.duals, result.w, self.C)
 
-    def _posed(self, X, y, sample_weight, solver) -> tuple[Any, Prior, Any]:
-        """The problem, the prior that it was made with and the solver for it."""
+    def _prepared(self, X, y, sample_weight) -> Prepared:
+        """What is posed is a problem, the prior that it was made with and the solver for it."""
         if is_source(X):
             check_source(self, X, y, sample_weight)
-            return *self._source_problem(X), reading_solver(self.solver)
+            return Prepared(lambda model: (*model._source_problem(X), reading_solver(model.solver)), {})
+        solver = resolve(self.solver)
         X, target, weight = self._validated(X, y, sample_weight)
         classes = self._block_classes(target)
         prior = self._prior(X.shape[1], classes)
         if isinstance(solver, OnlineDual):
-            return self._array_problem(X, target, weight, prior), prior, solver
+            return Prepared(lambda model: (model._array_problem(X, target, weight, prior), prior, solver), self._learned())
         data, regularizer, fence = prior.applied(X, classes)
-        return self._problem(self._rows(data, classes), target, weight, regularizer, fence), prior, solver
+        table, same = self._rows(data, classes), SameRows()
+
+        def pose(model):
+            return same(model._problem(table, target, weight, regularizer, fence)), prior, solver
+
+        return Prepared(pose, self._learned())
 
     def _prior(self, features: int, classes: int | None) -> Prior:
         return Prior(self.positive, self.prior_mean, self.prior_scale, self.prior_covariance).checked(features, classes)
@@ -234,11 +279,8 @@ class LinearSVM(Streaming, LinearModel):
         return rows(X, bias, SPARSE_BELOW["scalar" if classes is None else "row"])
 
     def _checked_data(self, X, y, reset: bool = True):
-        check_table(X)
         check_target(y, self._classifies)
-        options = {"dtype": self._dtypes(), "order": "C", "accept_large_sparse": True, "reset": reset, **self._target_checks()}
-        X, y = validate_data(self, X, y, accept_sparse="csr", **options)
-        return checked_matrix(X), y
+        return self._read(X, y, reset=reset, dtype=self._dtypes(), order="C", **self._target_checks())
 
     # ---- what a subclass says -----------------------------------------------------------------------------
 

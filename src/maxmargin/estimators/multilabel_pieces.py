@@ -53,6 +53,7 @@ class InPieces(LinearModel):
     kernel: Any
     label_weight: Any
     _checked_pair: Callable[..., tuple[Any, Checked]]
+    _data: Callable[..., Any]
     _problem: Callable[..., Any]
     _forget_kernel: Callable[[], None]
 
@@ -96,7 +97,7 @@ class InPieces(LinearModel):
         samples = Kept(X, labels.columns, weight, sp.csr_array((X.shape[0], count)), False)
         if kept is not None:
             samples = joined(kept, samples)
-        problem = self._problem(samples.X, labels._replace(columns=samples.labels), samples.weight)
+        problem = self._problem(self._data(samples.X), labels._replace(columns=samples.labels), samples.weight)
         self.classes_, self._form = np.arange(count), (labels.dtype, labels.sparse)
 
         def keep(result: Result) -> None:

@@ -15,9 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from .. import lanes
 from ..callbacks import with_callbacks
 from ..data.blocks import Arrays, Block, is_source
-from ..data.given import check_table
 from ..data.sources import check_same_names
-from ..data.validate import checked_matrix
 from ..prior import Prior
 from ..regularizer import Regularizer
 from ..result import Result
@@ -35,7 +33,6 @@ def blockwise(method: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
     def by_block(self, X, *args, **kwargs):
         check_is_fitted(self)
         if not is_source(X):
-            check_table(X)
             return method(self, X, *args, **kwargs)
         self = without_names(self, X)
         rows, found = [], []
@@ -308,7 +305,7 @@ class Streaming(Certified):
         X, y = self._checked_data(X, y, reset=first)
         weight = np.ones(X.shape[0]) if sample_weight is None else self._checked_weight(sample_weight, X)
         rows = np.arange(X.shape[0])
-        return Examples(rows, checked_matrix(X), self._codes(y, rows), weight)
+        return Examples(rows, X, self._codes(y, rows), weight)
 
     def _remember(self, problem, samples: Examples, duals: np.ndarray, target, shift: "Shift", cache_size, dropped) -> Kept:
         """The support vectors; the oldest of them leave their part of the weights only, where memory has no room for all."""

@@ -36,6 +36,18 @@ class Last(NamedTuple):
     C: float
 
 
+class Packed(NamedTuple):
+    """Weights as a structure reads them, and what they were made of."""
+
+    structure: Structure
+    w: np.ndarray
+    W: np.ndarray
+
+    def made_of(self, structure: Structure, w: np.ndarray) -> bool:
+        settled = w is self.w and not w.flags.writeable
+        return structure is self.structure and (settled or np.array_equal(w, self.w))
+
+
 class StructuredSVM(Certified):
     """Structured support vector machine with a certificate: margin rescaling, one slack for each sample.
 
@@ -74,7 +86,7 @@ class StructuredSVM(Certified):
     Attributes
     ----------
     w_ : array
-        The weights, in the order of the structure's joint features.
+        The weights, in the order of the structure's joint features. Read-only: to change them, put another array in their place.
     structure_ : Structure
         The structure as fitted, with its labels.
     certificate_ : Certificate
@@ -217,7 +229,7 @@ class StructuredSVM(Certified):
         if is_source(X):
             return [output for block in X.blocks() for output in self.predict(block.X)]
         count("X", X)
-        return self.structure_.as_predictions(self.structure_.decode_all(self.w_, X, effective_n_jobs(self.n_jobs)))
+        return self.structure_.as_predictions(self.structure_.decode_packed(self._weights(), X, effective_n_jobs(self.n_jobs)))
 
     def score(self, X, y=None, sample_weight=None) -> float:
         """How good predictions are: the share of right labels; for Parts and structures in plain Python, minus the mean loss."""
@@ -227,6 +239,23 @@ class StructuredSVM(Certified):
             return self._score_source(X)
         same_count(X, y)
         return self.structure_.score_outputs(y, self.predict(X), sample_weight)
+
+    def _weights(self) -> np.ndarray:
+        """`w_` as the structure reads it, kept from call to call with what it was made of. Weights that `fit` left are read-only:
+        the same array is the same weights. Those of a user's own are compared number by number."""
+        kept: Packed | None = self.__dict__.get("_packed")
+        if kept is None or not kept.made_of(self.structure_, self.w_):
+            w = np.array(self.w_) if self.w_.flags.writeable else self.w_
+            kept = self._packed = Packed(self.structure_, w, self.structure_.unflatten(w))
+        return kept.W
+
+    def __getstate__(self):
+        return {name: value for name, value in super().__getstate__().items() if name != "_packed"}
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        if "w_" in state:
+            self.w_.flags.writeable = False  # pickle does not keep that
 
     def _score_source(self, source) -> float:
         y, found, weight = [], [], []
@@ -306,6 +335,7 @@ class StructuredSVM(Certified):
 
     def _keep(self, problem: StructuredProblem | SampleStream, result: Result) -> None:
         self.w_ = self.structure_.flatten(result.w)
+        self.w_.flags.writeable = False
         self.n_oracle_calls_ = result.oracle_calls
         self.__dict__.pop("dual_coef_", None)
         if self.keep_duals and isinstance(problem, StructuredProblem):  # sources are refused before

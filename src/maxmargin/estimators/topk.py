@@ -162,18 +162,11 @@ class TopKSVMClassifier(SVMClassifier):
         ks = list(ks)
         for k in ks:
             _check_k(k)
-        return self._path(X, y, sample_weight, [{"k": k} for k in ks])
+        return self._path((X, y, sample_weight), [{"k": k} for k in ks])
 
     def _checked_target(self, y, sample_weight):
         _check_k(self.k)
-        label, factors = self._checked_labels(y, sample_weight)
-        count = len(self.classes_)
-        if self.k >= count:
-            raise ValueError(
-                f"k={self.k} guesses among the {count} classes in y leave nothing to learn: k must be below the number of "
-                "classes (a fold of a cross-validation may have fewer classes than the whole)."
-            )
-        return label, factors
+        return self._checked_labels(y, sample_weight)
 
     def _block_classes(self, target):
         return len(self.classes_)
@@ -181,6 +174,11 @@ class TopKSVMClassifier(SVMClassifier):
     def _problem(self, data, target, weight, regularizer, fence):
         label, factors = target
         cap, count = self.C * weight * factors[label], len(self.classes_)
+        if self.k >= count:  # here, not with the target: a path over k has one target
+            raise ValueError(
+                f"k={self.k} guesses among the {count} classes in y leave nothing to learn: k must be below the number of "
+                "classes (a fold of a cross-validation may have fewer classes than the whole)."
+            )
         if self.k == 1 and self.smoothing == 0.0:
             return BlockProblem(data, label, cap, 1.0 - np.eye(count), regularizer, fence)
         form, smoothing = FORMS[self.loss], float(self.smoothing)

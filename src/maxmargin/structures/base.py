@@ -102,6 +102,10 @@ class Structure(BaseEstimator):
         except STRAYED as error:
             raise strayed(type(self).__name__, "decode", i, output, "joint_feature", error) from error
 
+    def decode_packed(self, W, X, n_jobs: int = 1) -> list:
+        """As `decode_all`, for weights as solvers hold them; in plain Python these are `w_` itself."""
+        return self.decode_all(W, X, n_jobs)
+
     def as_predictions(self, found: list) -> Any:
         """Predictions as a user gets them."""
         return found

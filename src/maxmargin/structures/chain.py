@@ -6,7 +6,7 @@ import numpy as np
 
 from .forest import Forest
 from .labelling import Labelling, Layout
-from .rooted import forest, rooted
+from .rooted import chained, forest
 
 
 class Chain(Labelling):
@@ -44,7 +44,7 @@ class Chain(Labelling):
         return 1
 
     def _layout(self, size, edges, kinds, which):
-        layout = rooted(size, edges, kinds, which)
+        layout = chained(size, kinds)
         ends = np.zeros(size, np.uint8)
         if self.first_last_bias:
             ends[0] |= 1

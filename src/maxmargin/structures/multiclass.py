@@ -74,7 +74,7 @@ class Multiclass(Labelling):
     def _distinct_labels(self, y) -> list:
         return list(_distinct(_listed(y), "y"))
 
-    def encode(self, X, y):
+    def _encoded(self, X, y, products):
         self.check(X, y)
         matrix = self._matrix(X)
         if matrix.shape[1] != self.n_features_:
@@ -84,8 +84,8 @@ class Multiclass(Labelling):
         n = matrix.shape[0]
         one, none, empty = np.arange(n + 1), np.zeros(n + 1, np.int64), np.zeros(0, np.int32)
         label = self._coded(y, one)
-        graphs = self._tabled(matrix, one, none, empty, empty, empty, np.zeros(n, np.uint8), np.zeros(n, np.int64), label)
-        return alone(graphs)
+        place, order = np.zeros(n, np.uint8), np.zeros(n, np.int64)
+        return alone(self._tabled(matrix, one, none, empty, empty, empty, place, order, label, products))
 
     def _coded(self, y, start):
         if y is None:
