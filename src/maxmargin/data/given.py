@@ -54,16 +54,19 @@ def check_target(y, classes: bool) -> None:
 
 def trouble(given) -> str | None:
     """What keeps a list of rows from being a matrix of numbers, with the way out; None where a glance finds nothing."""
-    if isinstance(given, Mapping):
-        return "it is a dictionary; a data frame, or a list in a known order, tells which entry is which"
-    rows = _entries(given)
-    if not rows:
-        return None
+    rows = _entries(given) or []
     if any(isinstance(row, Mapping) for row in rows) or any(_holds(row, Mapping) for row in rows):
         return "it holds dictionaries, which sklearn.feature_extraction.DictVectorizer turns into numbers"
-    if all(isinstance(row, str) for row in rows):
+    if rows and all(isinstance(row, str) for row in rows):
         return "it holds texts, which sklearn.feature_extraction.text.TfidfVectorizer turns into numbers"
-    sizes = [_length(row) for row in rows]
+    return uneven(given)
+
+
+def uneven(given) -> str | None:
+    """What keeps a list from being an array: rows of several lengths, or that it is no list."""
+    if isinstance(given, Mapping):
+        return "it is a dictionary; a data frame, or a list in a known order, tells which entry is which"
+    sizes = [_length(row) for row in _entries(given) or []]
     other = next((i for i, size in enumerate(sizes) if size != sizes[0]), None)
     if other is None:
         return None

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from .given import trouble
+from .given import uneven
 
 BYTE = 8  # labels
 LISTS = "For lists of labels see sklearn.preprocessing.MultiLabelBinarizer."
@@ -78,7 +78,7 @@ def checked_labels(Y, mask=None) -> Checked:
         try:
             Y = np.asarray(Y)
         except ValueError:
-            raise ValueError(f"Y must be a matrix of indicators 0 and 1: {trouble(Y)}. {LISTS}") from None
+            raise ValueError(f"Y must be a matrix of indicators 0 and 1: {uneven(Y)}. {LISTS}") from None
     if Y.ndim != 2:
         raise ValueError(
             f"Y must be a matrix of shape (n_samples, n_labels) of indicators 0 and 1; its shape is {Y.shape}. {LISTS}"
@@ -101,7 +101,7 @@ def checked_labels(Y, mask=None) -> Checked:
 def _checked_mask(mask, shape) -> sp.csc_array | None:
     if mask is None:
         return None
-    if (found := trouble(mask)) is not None:
+    if (found := uneven(mask)) is not None:
         raise ValueError(f"mask must be a matrix of the shape of Y, {shape}: {found}.")
     if mask.shape != shape if sp.issparse(mask) else np.shape(mask) != shape:
         raise ValueError(

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .. import lanes
 from ..data import bags
-from ..data.given import check_target, trouble
+from ..data.given import check_target, uneven
 from ..data.rows import rows
 from ..latent import BagProblem
 from ..solvers.convex_concave import LatentResult
@@ -264,7 +264,7 @@ class LatentSVMClassifier(ClassifierMixin, LatentModel):
         sizes = np.diff(problem.data.start)
         if isinstance(self.init, str) and self.init in INITS:
             return self.init
-        given = np.asarray(self.init) if trouble(self.init) is None else np.zeros(0)
+        given = np.asarray(self.init) if uneven(self.init) is None else np.zeros(0)
         if given.shape != sizes.shape or given.dtype.kind not in "iu":
             raise ValueError(f"init must be one of {', '.join(INITS)}, or an integer for each of the {sizes.size} bags.")
         wrong = np.flatnonzero((given < 0) | (given >= sizes))

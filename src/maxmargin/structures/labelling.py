@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .. import lanes
-from ..data.given import cost_rows, trouble
+from ..data.given import cost_rows, trouble, uneven
 from ..data.options import truth
 from ..data.rows import rows, shape, squared_norms
 from ..data.validate import checked_matrix
@@ -355,7 +355,7 @@ def checked_cost(given, labels: np.ndarray) -> np.ndarray:
     try:
         cost = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"cost must be a matrix of numbers of shape ({K}, {K}): {trouble(given) or error}.") from None
+        raise ValueError(f"cost must be a matrix of numbers of shape ({K}, {K}): {uneven(given) or error}.") from None
     if cost.shape != (K, K):
         raise ValueError(f"cost must have shape ({K}, {K}), a row and a column for each label; got {cost.shape}.")
     if not np.all(np.isfinite(cost)) or np.any(cost < 0) or np.any(np.diag(cost) != 0):
