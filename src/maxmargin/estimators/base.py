@@ -10,7 +10,7 @@ from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from ..callbacks import with_callbacks
 from ..data.blocks import is_source
@@ -24,6 +24,7 @@ from ..result import Result
 from ..risks import Risk, risk_of
 from ..solvers import NAMES, OnlineDual, resolve
 from .common import Certified
+from .frames import validate_data
 from .streaming import Streaming, check_source, reading_solver
 
 FLOATS = [np.float64, np.float32]  # what X may be, the first one otherwise
