@@ -74,7 +74,7 @@ def test_rows_are_views_of_dense_data(dtype):
     data = X.astype(dtype)
     table = rows(data, 1.0)
     assert isinstance(table, Dense) and np.shares_memory(table.values, data) and table.values.dtype == dtype
-    assert table.bias == 1.0 and table.bias.dtype == dtype
+    assert table.bias == 1.0 and table.bias.dtype == np.float64
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -40,7 +40,7 @@ class OwnRisk(Risk):
     def __init__(self, problem: RiskProblem, models: int):
         self.problem, self.models, self.calls = problem, models, 0
         self.dim, self.n_groups = problem.dim, models or 1
-        self.nonnegative = getattr(problem.risk, "nonnegative", False)
+        self.nonnegative, self.ours = (bool(getattr(problem.risk, name, False)) for name in ("nonnegative", "ours"))
 
     def cut(self, w):
         self.calls += 1

@@ -31,8 +31,9 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         """Solve `problem`, telling callbacks and the user; `keep` sets the fitted attributes, `start` goes to the solver.
         `resumable`: a `fit` after this one may be of the same problem."""
         if self.keep_duals and not getattr(solver, "keeps_duals", True):
+            name = type(getattr(solver, "solver", solver)).__name__  # the convex-concave procedure has a solver of its own
             raise ValueError(
-                f"keep_duals=True does not go with {type(solver).__name__}, which holds planes and no duals of samples. "
+                f"keep_duals=True does not go with {name}, which holds planes and no duals of samples. "
                 "Use solver='dual_coordinate'."
             )
         self.history_ = History()
