@@ -23,6 +23,7 @@ from ..regularizer import Regularizer
 from ..result import Result
 from ..risks import Risk, risk_of
 from ..solvers import NAMES, OnlineDual, resolve
+from ..stream import StreamProblem
 from .common import Certified
 from .frames import validate_data
 from .streaming import Streaming, check_source, reading_solver
@@ -259,8 +260,8 @@ class LinearSVM(Streaming, LinearModel):
 
     def _start(self, problem, last: Last | None, same_losses: bool) -> dict[str, Any]:
         """Where the solver may begin: the duals of an earlier run made feasible, or planes, which hold for their own data."""
-        if last is None or last.w.shape != problem.weight_shape:
-            return {}
+        if last is None or isinstance(problem, StreamProblem) or last.w.shape != problem.weight_shape:
+            return {}  # duals belong to rows, which a stream may have changed: `OnlineDual` starts from zero
         if isinstance(last.duals, np.ndarray):
             fits = last.duals.shape == problem.dual_shape
             return {"duals": problem.clipped(last.duals), "weights": last.w} if fits else {}

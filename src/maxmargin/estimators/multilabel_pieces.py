@@ -10,8 +10,9 @@ import scipy.sparse as sp
 from ..callbacks import with_callbacks
 from ..data.labels import Checked, LabelColumns
 from ..result import Result
+from ..stream import stacked
 from .base import LinearModel
-from .streaming import solver_of_pieces, stacked
+from .streaming import solver_of_pieces
 
 
 class Kept(NamedTuple):

@@ -22,7 +22,7 @@ from ..result import Result
 from ..solvers import OnlineDual, resolve
 from ..solvers.dual_coordinate import DualCoordinate
 from ..solvers.stream_run import MEGABYTE
-from ..stream import Examples, StreamProblem, joined
+from ..stream import Examples, StreamProblem, joined, stacked
 from .common import Certified
 
 
@@ -71,10 +71,6 @@ def labels_of(source) -> tuple[np.ndarray, np.ndarray | None]:
         weights.append(np.ones(block.rows.size) if block.weight is None else block.weight)
     order = np.argsort(np.concatenate(rows), kind="stable")
     return stacked(labels)[order], np.concatenate(weights)[order]
-
-
-def stacked(parts: list) -> Any:
-    return sp.vstack(parts, format="csr") if sp.issparse(parts[0]) else np.concatenate(parts)
 
 
 def _labels(block: Block) -> np.ndarray:

@@ -90,6 +90,7 @@ class StreamRun(PatientRun):
         self.reward = 0.0
         self.now = 0  # rounds of visits
         self.dual = dual_part(self.space)
+        self.proved: np.ndarray | None = None  # the duals that were proved last, where they are to be kept
 
     # ---- what the loop asks -------------------------------------------------------------------------------
 
@@ -101,13 +102,17 @@ class StreamRun(PatientRun):
         }
 
     def exact_duals(self) -> np.ndarray | None:
-        """All duals, where the model returned is exactly theirs."""
+        """All duals, where the model returned is exactly theirs; a run may end in the pass after the one that was proved."""
         if self.options.average:
             return None
-        rows = np.arange(self.problem.n_examples)
+        return self.all_duals() if self.proved is None else self.proved
+
+    def all_duals(self) -> np.ndarray:
+        """A copy; those of cached rows are in the cache, whatever the store has of them."""
+        duals = self.store.read(np.arange(self.problem.n_examples))
         for part in self.cache.pieces:
-            self.store.write(part.rows, part.duals())
-        return self.store.read(rows).reshape(self.problem.dual_shape)
+            duals[part.rows] = part.duals()
+        return duals.reshape(self.problem.dual_shape)
 
     def close(self) -> None:
         self.store.close()
@@ -141,6 +146,8 @@ class StreamRun(PatientRun):
         if begun is not None:
             self.follow(begun, v, reward)
             self.proof = begun
+            if not self.options.average:
+                self.proved = self.all_duals()
         if train:
             self.optimise(fresh, stop)
 
