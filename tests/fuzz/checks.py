@@ -103,7 +103,7 @@ def duals(report: Report, given, objective, point, found, what: str = "") -> Non
     if (rebuilt := objective.dual(table)) is None:
         return
     value, (W, b) = rebuilt
-    near = RELATIVE * abs(value.value) + 4.0 * value.rounding
+    near = RELATIVE * abs(value.value) + 4.0 * (value.rounding + objective.slack(point))
     off = found.dual - value.value
     report.expect(abs(off) <= near, f"{what}dual {found.dual!r} is not that of dual_coef_, {value.value!r}: off by {off:.3g}")
     sizes = objective.spread(table)

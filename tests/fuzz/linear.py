@@ -396,11 +396,6 @@ def from_source(draw: Draw, report: Report, task: Task) -> None:
         opened = source(draw, task.X, task.codes, task.weight, Path(folder), mm.open_source)
         with checks.timed(report, model.max_time):
             model.fit(opened)
-        if not model.certificate_.verified:  # ended by max_time before any weights were verified
-            report.expect(not model.certificate_.converged, "converged and not verified")
-            objective, point = task.objective, point_of(model)
-            checks.below(report, model.certificate_.dual, objective.at(point), objective.slack(point), "not verified: ")
-            return None
         check(draw, report, task, model)
         found, wanted = model.predict(opened), model.predict(task.X)
         if sp.issparse(found):
@@ -425,6 +420,10 @@ def point_of(model) -> tuple[np.ndarray, np.ndarray]:
 
 def check(draw: Draw, report: Report, task: Task, model, what: str = "", more=(), rows: bool = True) -> None:
     found, point = model.certificate_, point_of(model)
+    if not found.verified:  # ended by max_time before any weights were
+        report.expect(not found.converged, f"{what}converged and not verified")
+        checks.below(report, found.dual, task.objective.at(point), task.objective.slack(point), f"{what}not verified: ")
+        return
     if not checks.certificate(report, found, model.tol, what):
         return
     here = checks.bounds(report, found, task.objective, point, draw.rng, more, what)

@@ -388,7 +388,8 @@ class Linear:
 
     def spread(self, duals) -> tuple[np.ndarray, np.ndarray]:
         """What W and b, summed from these duals, may be off by relative to one rounding: the sizes of their terms."""
-        mass = np.abs(duals)
+        room = self.cap[self.loss.group] if isinstance(self.loss, Grouped) else self.cap
+        mass = np.abs(duals) + 1e-6 * room[:, None]  # some solvers hold them as parts of their caps
         W, _ = self.quadratic.start()
         inside = mass.T @ np.abs(self.X), mass.sum(axis=0)
         if isinstance(self.quadratic, Coupled):

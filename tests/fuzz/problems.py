@@ -10,6 +10,7 @@ import numpy as np
 from . import linear, others, structured
 from .checks import Report, strict
 from .draws import Draw
+from .order import kind_of
 
 KINDS: dict[str, Callable[[Draw, Report], None]] = {
     "binary": partial(linear.run, make=linear.binary),
@@ -25,11 +26,6 @@ KINDS: dict[str, Callable[[Draw, Report], None]] = {
     "minimize": others.own_risk,
     "zero-shot": others.zero_shot,
 }
-ORDER = (  # the kinds in turn: a problem's number says its kind
-    "binary", "multiclass", "topk", "regression", "multilabel", "structured", "binary", "latent", "explicit", "kernel",
-    "multiclass", "structured", "topk", "minimize", "regression", "multilabel", "structured", "latent structured",
-    "zero-shot", "topk",
-)  # fmt: skip
 
 
 class Outcome(NamedTuple):
@@ -37,10 +33,6 @@ class Outcome(NamedTuple):
     findings: list[str]
     left_out: list[str]
     notes: dict[str, Any]
-
-
-def kind_of(number: int) -> str:
-    return ORDER[number % len(ORDER)]
 
 
 def solved(seed: int, number: int, quick: bool = False) -> Outcome:

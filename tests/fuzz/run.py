@@ -10,23 +10,26 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from .problems import kind_of, solved
+from .order import kind_of
 
 LIMIT = 20.0  # seconds for a problem, compilation left out
 LONGEST = 600.0  # and with it
+READY = "ready"  # what a worker says when it has imported everything
 
 
 def serve(pipe: Connection, seed: int, compiled: Any) -> None:
-    """What a worker does: problems by number, until it is told None."""
+    """What a worker does: problems by number, until it is told None. Only here is everything imported."""
     from . import clock
+    from .problems import solved
 
     def tell(total: float, since: float) -> None:
         compiled[0], compiled[1] = total, since
 
     clock.tell(tell)
+    pipe.send(READY)
     while (number := pipe.recv()) is not None:
         outcome = solved(seed, number)
-        pipe.send((number, outcome.findings, outcome.left_out))
+        pipe.send((outcome.findings, outcome.left_out))
 
 
 class Worker:
@@ -44,16 +47,21 @@ class Worker:
         self.process.start()
         there.close()
         self.number: int | None = None
+        self.ready = False
 
     def give(self, number: int) -> None:
-        self.number, self.since, self.before = number, time.time(), self.compiled[0]
+        self.number, self.before = number, self.compiled[0]
+        self.since = time.time()
         self.pipe.send(number)
+
+    def begin(self) -> None:
+        self.ready, self.since = True, time.time()
 
     def late(self) -> bool:
         now = time.time()
         compiling = self.compiled[0] - self.before + (now - self.compiled[1] if self.compiled[1] else 0.0)
         spent = now - self.since
-        return self.number is not None and (spent - compiling > LIMIT or spent > LONGEST)
+        return (self.ready and spent - compiling > LIMIT) or spent > LONGEST
 
     def stop(self) -> None:
         self.process.kill()  # one that hangs in a kernel hears nothing else
@@ -79,7 +87,11 @@ def outcomes(seed: int, numbers: list[int], jobs: int) -> Iterator[dict]:
                 left_out: list[str] = []
                 if worker.pipe in ready:
                     try:
-                        _, findings, left_out = worker.pipe.recv()
+                        message = worker.pipe.recv()
+                        if message == READY:
+                            worker.begin()
+                            continue
+                        findings, left_out = message
                     except EOFError:
                         worker.process.join(5)
                         findings = [f"the process died with exit code {worker.process.exitcode}"]

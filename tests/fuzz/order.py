@@ -1,0 +1,11 @@
+"""The kinds of problems in turn: a problem's number says its kind."""
+
+ORDER = (
+    "binary", "multiclass", "topk", "regression", "multilabel", "structured", "binary", "latent", "explicit", "kernel",
+    "multiclass", "structured", "topk", "minimize", "regression", "multilabel", "structured", "latent structured",
+    "zero-shot", "topk",
+)  # fmt: skip
+
+
+def kind_of(number: int) -> str:
+    return ORDER[number % len(ORDER)]

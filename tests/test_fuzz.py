@@ -1,0 +1,20 @@
+"""Two hundred random problems of `make fuzz`, ten of each kind in turn, with few types and few passes."""
+
+
+import pytest
+from fuzz.order import ORDER
+from fuzz.problems import solved
+
+SEED = 13
+ROUNDS = 10
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("place", range(len(ORDER)), ids=[f"{kind} {place}" for place, kind in enumerate(ORDER)])
+def test_nothing_is_found(place):
+    found = {}
+    for number in range(place, ROUNDS * len(ORDER), len(ORDER)):
+        outcome = solved(SEED, number, quick=True)
+        if outcome.findings:
+            found[f"--quick --only {SEED}:{number}"] = outcome.findings
+    assert not found
