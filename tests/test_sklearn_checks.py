@@ -103,7 +103,7 @@ class OfRows(OfClasses):
 
     def fit(self, X, y, sample_weight=None):
         codes = self._coded(y)
-        X = validate_data(self, X, dtype=[np.float64, np.float32])
+        X = validate_data(self, X, dtype=np.float64)
         self.model_ = mm.LatentSVMClassifier(tol=self.tol, max_iter=self.max_iter, random_state=0)
         self.model_.fit(bags(X), codes, sample_weight)
         self.n_iter_ = self.model_.n_iter_
@@ -111,7 +111,7 @@ class OfRows(OfClasses):
 
     def predict(self, X):
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
         return self.classes_[self.model_.predict(bags(X))]
 
     def __sklearn_tags__(self):
