@@ -239,7 +239,7 @@ class LatentSVMClassifier(ClassifierMixin, LatentModel):
         y = column_or_1d(y)
         classes, label = np.unique(y, return_inverse=True)
         if len(classes) < 2:
-            raise ValueError(f"y must hold at least 2 classes; it holds only one: {classes[0]!r}.")
+            raise ValueError(f"y must hold at least 2 classes; it holds only one class: {classes.tolist()[0]!r}.")
         positive = positive_of(self.positive_class, classes.tolist())
         cost = cost_matrix(self.cost, classes)
         factors = class_factors(self.class_weight, classes, y, label, sample_weight if sample_weight is None else weight)
