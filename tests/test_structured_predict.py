@@ -48,6 +48,8 @@ def test_weights_that_were_changed_are_not_answered_with_the_old_ones():
     assert same(turned, model.structure_.decode_all(model.w_, X))
     model.w_ *= -1.0  # the user's own array, in place
     assert same(model.predict(X), first)
+    model.w_.flags.writeable = False
+    model.predict(X)
     model.structure_ = Chain(n_labels=3, first_last_bias=False, bias=False)
     assert model.structure_.size([np.zeros((2, 6))], [[0, 1]]) == model.w_.size  # as many weights in another order
     given = [rng.normal(size=(4, 6))]
