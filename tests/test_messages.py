@@ -308,8 +308,8 @@ def test_pairs_that_a_dict_of_costs_leaves_out_cost_one():
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
-    """X with column names, once in another order; the second column is much larger than the others."""
-    frame = TABLE.assign(b=100.0 * TABLE["b"], city=["x", "y"] * 20)
+    """X with column names, once in another order; the second column is larger than the others."""
+    frame = TABLE.assign(b=5.0 * TABLE["b"], city=["x", "y"] * 20)
     frame[["a", "b", "c", "label"]].to_parquet(tmp_path / "one.parquet")
     frame[["b", "a", "c", "label"]].to_parquet(tmp_path / "other.parquet")
     frame.to_parquet(tmp_path / "words.parquet")

@@ -64,7 +64,7 @@ def trouble(given) -> str | None:
 
 def uneven(given) -> str | None:
     """What keeps a list from being an array: rows of several lengths, or that it is no list."""
-    if isinstance(given, Mapping):
+    if isinstance(given, Mapping) and not sp.issparse(given):  # SciPy's DOK matrices are dictionaries
         return "it is a dictionary; a data frame, or a list in a known order, tells which entry is which"
     sizes = [_length(row) for row in _entries(given) or []]
     other = next((i for i, size in enumerate(sizes) if size != sizes[0]), None)
