@@ -53,12 +53,12 @@ dist: $(VENV)/.test
 	$(PY) .ci/contents.py $(DIST)
 
 bare-%: always
-	@python=$$(.ci/interpreter $*) || exit 0; $(call environment,$$python,build/bare-$*) && \
+	@python=$$(.ci/interpreter $*) || { test $$? -eq 1; exit; }; $(call environment,$$python,build/bare-$*) && \
 	build/bare-$*/$(INSTALL) $(DIST)/*.whl && build/bare-$*/bin/python -W error .ci/smoke.py
 
 # A part of the suite with the oldest versions that pyproject.toml allows, of everything.
 oldest: dist
-	@python=$$(.ci/interpreter $(OLDEST_PYTHON)) || exit 0; \
+	@python=$$(.ci/interpreter $(OLDEST_PYTHON)) || { test $$? -eq 1; exit; }; \
 	$(call environment,$$python,build/oldest) && $(PY) .ci/floors.py >build/oldest.txt && \
 	build/oldest/$(INSTALL) --constraint build/oldest.txt "$$(echo $(DIST)/*.whl)[test]" && \
 	build/oldest/bin/python -m pytest $(PYTEST_ARGS) -m "not long" $(OLDEST_TESTS)
