@@ -6,9 +6,9 @@ PYTHON ?= python3
 # Kernels are compiled in the process that first needs them: a file of tests stays with one.
 PYTEST_ARGS ?= -n 2 --dist loadfile
 # Interpreters that the wheel is tried with; those not found are left out, and named.
-PYTHONS ?= python3.11 python3.12 python3.13
+PYTHONS ?= 3.11 3.12 3.13
 # Where scikit-learn, SciPy, data frames, files, drawing and graphs meet the library: what another version of them may break.
-OLDEST_PYTHON ?= python3.11
+OLDEST_PYTHON ?= 3.11
 OLDEST_TESTS ?= $(addprefix tests/test_,bad_input.py behaviour.py data_handling.py docs.py plots.py sklearn.py sources.py svmlight.py \
 	structures_bad_input.py)
 VENV := .venv
@@ -57,16 +57,15 @@ dist: $(VENV)/.test
 	$(PY) .ci/contents.py $(DIST)
 
 bare-%: always
-	@if ! "$*" -c '' 2>/dev/null; then echo "$* was not found: the wheel is not tried with it"; else \
-	$(call environment,$*,build/bare-$*) && \
-	build/bare-$*/$(INSTALL) $(DIST)/*.whl && build/bare-$*/bin/python -W error .ci/smoke.py; fi
+	@python=$$(.ci/interpreter $*) || { test $$? -eq 1; exit; }; $(call environment,$$python,build/bare-$*) && \
+	build/bare-$*/$(INSTALL) $(DIST)/*.whl && build/bare-$*/bin/python -W error .ci/smoke.py
 
 # A part of the suite with the oldest versions that pyproject.toml allows, of everything.
 oldest: dist
-	@if ! "$(OLDEST_PYTHON)" -c '' 2>/dev/null; then echo "$(OLDEST_PYTHON) was not found: the oldest versions are not tried"; else \
-	$(call environment,$(OLDEST_PYTHON),build/oldest) && $(PY) .ci/floors.py >build/oldest.txt && \
+	@python=$$(.ci/interpreter $(OLDEST_PYTHON)) || { test $$? -eq 1; exit; }; \
+	$(call environment,$$python,build/oldest) && $(PY) .ci/floors.py >build/oldest.txt && \
 	build/oldest/$(INSTALL) --constraint build/oldest.txt "$$(echo $(DIST)/*.whl)[test]" && \
-	build/oldest/bin/python -m pytest $(PYTEST_ARGS) -m "not long" $(OLDEST_TESTS); fi
+	build/oldest/bin/python -m pytest $(PYTEST_ARGS) -m "not long" $(OLDEST_TESTS)
 
 bench: $(VENV)/.bench
 	$(PY) -m benchmarks all

@@ -5,7 +5,7 @@ import pkgutil
 import sys
 from importlib.metadata import metadata
 from importlib.util import find_spec
-from tempfile import TemporaryDirectory
+from tempfile import NamedTemporaryFile
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -61,8 +61,8 @@ TASKS = [
 
 
 def needing_parquet():
-    with TemporaryDirectory() as folder:
-        mm.open_source(f"{folder}/train.parquet", label="y")
+    with NamedTemporaryFile(suffix=".parquet") as file:
+        mm.open_source(file.name, label="y")
 
 
 def needing_graph():
