@@ -22,7 +22,7 @@ BYTES = 8
 MOST = 16_384  # planes, whatever the memory: the quadratic program would take too long
 NEWTON = 60  # steps at the most where there is a box
 BISECTIONS = 60
-ROUNDING = 4.0 * np.finfo(float).eps  # part of the terms of a bound by which it is lowered
+ROUNDING = 4.0 * float(np.finfo(float).eps)  # part of the terms of a bound by which it is lowered
 AGGREGATE = -1  # stands for the iteration that a plane stems from
 
 

@@ -135,8 +135,9 @@ def descended(problem, passes: int, seed: int, stop: Callable[[], bool] = never)
             walk(problem, W, order[first:last], (begin + first, n))
             return total
 
-        if pace.visit(0, n, visit, stop)[1] < n:
-            break
-    if not np.all(np.isfinite(W)) or (diverges(problem) and not problem.primal(W) <= problem.primal(np.zeros_like(W))):
-        return None
-    return W
+        with np.errstate(over="ignore", invalid="ignore"):
+            if pace.visit(0, n, visit, stop)[1] < n:
+                break
+    with np.errstate(over="ignore", invalid="ignore"):
+        worse = diverges(problem) and not problem.primal(W) <= problem.primal(np.zeros_like(W))
+    return None if worse or not np.all(np.isfinite(W)) else W
