@@ -67,7 +67,8 @@ def spread_of(problem) -> float | None:
     else:
         size = np.maximum(table.values.max(axis=0), -table.values.min(axis=0))
     size = size[size > 0].astype(np.float64)
-    return float(size.max() / size.min()) if size.size else None
+    with np.errstate(over="ignore"):  # beside a denormal number anything is infinitely large
+        return float(size.max() / size.min()) if size.size else None
 
 
 def resumes(solver, problem) -> bool:

@@ -69,6 +69,10 @@ class Piece(ABC):
     def duals(self) -> np.ndarray:
         """The duals, (examples, width)."""
 
+    def feasible_duals(self) -> np.ndarray:
+        """The same as certificates take them: exactly feasible."""
+        return self.duals()
+
     @abstractmethod
     def step(self, space, visit, level) -> tuple[float, float]:
         """The shares of the gap met, and the change of the reward."""
@@ -101,6 +105,9 @@ class RowPiece(Piece):
 
     def duals(self):
         return self.held.flat[:, : self.whole.n_classes]
+
+    def feasible_duals(self):
+        return self.problem.repaired(self.held)
 
     def step(self, space, visit, level):
         scratch = self.scores, self.change, level

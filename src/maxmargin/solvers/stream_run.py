@@ -111,7 +111,7 @@ class StreamRun(PatientRun):
         """A copy; those of cached rows are in the cache, whatever the store has of them."""
         duals = self.store.read(np.arange(self.problem.n_examples))
         for part in self.cache.pieces:
-            duals[part.rows] = part.duals()
+            duals[part.rows] = part.feasible_duals()
         return duals.reshape(self.problem.dual_shape)
 
     def close(self) -> None:
