@@ -3,6 +3,7 @@
 import copy
 import importlib.util
 import io
+import multiprocessing
 import pickle
 import signal
 import subprocess
@@ -14,12 +15,14 @@ import warnings
 from functools import cache
 from itertools import pairwise
 
+import joblib
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
 from maxmargin import callbacks
+from maxmargin.threads import thread_count
 
 
 def few(kind):
@@ -754,3 +757,10 @@ def test_nothing_is_written_where_the_user_works(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     cls(verbose=1, random_state=0).fit(X, y)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_jobs_are_threads_also_in_a_worker_of_a_pool():
+    """joblib would warn and give one job, as no processes can be started there."""
+    with multiprocessing.get_context("spawn").Pool(1, warnings.simplefilter, ("error",)) as pool:
+        assert pool.apply(thread_count, (2,)) == 2
+    assert thread_count(None) == 1 and thread_count(-1) == joblib.cpu_count()

@@ -6,7 +6,6 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import safe_sparse_dot
@@ -24,6 +23,7 @@ from ..result import Result
 from ..risks import Risk, risk_of
 from ..solvers import NAMES, OnlineDual, resolve
 from ..stream import StreamProblem
+from ..threads import thread_count
 from .common import Certified
 from .frames import validate_data
 from .streaming import Streaming, check_source, reading_solver
@@ -222,7 +222,7 @@ class LinearSVM(Streaming, LinearModel):
         if not isinstance(n_groups, Integral) or not 1 <= n_groups <= X.shape[0]:
             raise ValueError(f"n_groups must be an integer between 1 and the {X.shape[0]} samples; got {n_groups!r}.")
         problem = model._problem(model._rows(X, model._block_classes(target)), target, weight, Regularizer(), None)
-        found = risk_of(problem, int(n_groups), effective_n_jobs(self.n_jobs))
+        found = risk_of(problem, int(n_groups), thread_count(self.n_jobs))
         assert found is not None
         return found
 

@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
-from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -15,6 +14,7 @@ from ..data.validate import numbers
 from ..result import History, Result
 from ..solvers.loop import Budget
 from ..structures.base import check_object
+from ..threads import thread_count
 from .advice import resumes, spread_of, unfinished
 
 READ = "read the samples first, and give them as a list"
@@ -42,7 +42,7 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         line = Progress() if self.verbose else None
         if line is not None:
             line.setup(self, context)
-        budget = Budget(self.tol, self.max_iter, self.max_time, effective_n_jobs(self.n_jobs), self._watch(context, line))
+        budget = Budget(self.tol, self.max_iter, self.max_time, thread_count(self.n_jobs), self._watch(context, line))
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         result = solver.solve(problem, budget, self.history_, seed=seed, average=not self.keep_duals, **start)
         self.certificate_, self.history_, self.n_iter_ = result.certificate, result.history, result.n_iter

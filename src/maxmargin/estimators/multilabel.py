@@ -5,7 +5,6 @@ from numbers import Integral, Real
 
 import numpy as np
 import scipy.sparse as sp
-from joblib import effective_n_jobs
 from sklearn.base import ClassifierMixin, clone
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
@@ -26,6 +25,7 @@ from ..result import Result
 from ..risks import Risk, risk_of
 from ..solvers import OnlineDual, resolve
 from ..stream import StreamProblem
+from ..threads import thread_count
 from .base import SPARSE_BELOW, Last, LinearModel, Prepared
 from .frames import validate_data
 from .multilabel_kernel import KERNELS, keep_kernel, kernel_function, kernel_problem, started
@@ -210,7 +210,7 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, InPieces):
         weight = np.ones(X.shape[0]) if sample_weight is None else model._checked_weight(sample_weight, X)
         if not isinstance(n_groups, Integral) or not 1 <= n_groups <= X.shape[0]:
             raise ValueError(f"n_groups must be an integer between 1 and the {X.shape[0]} samples; got {n_groups!r}.")
-        found = risk_of(model._problem(model._data(X), labels, weight), int(n_groups), effective_n_jobs(self.n_jobs))
+        found = risk_of(model._problem(model._data(X), labels, weight), int(n_groups), thread_count(self.n_jobs))
         assert found is not None
         return found
 

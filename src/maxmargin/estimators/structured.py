@@ -5,7 +5,6 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -23,6 +22,7 @@ from ..structured import SampleStream, StructuredProblem
 from ..structures.base import Structure, fresh
 from ..structures.custom import Custom
 from ..structures.latent import LatentStructure
+from ..threads import thread_count
 from .common import READ, Certified, checked_dtype, checked_weight, count, same_count
 from .streaming import check_source, reading_solver
 
@@ -197,7 +197,7 @@ class StructuredSVM(Certified):
         if not isinstance(n_groups, Integral) or not 1 <= n_groups <= weight.size:
             raise ValueError(f"n_groups must be an integer between 1 and the {weight.size} samples; got {n_groups!r}.")
         layout = Layout(model.structure_.flatten, model.structure_.unflatten)
-        found = risk_of(StructuredProblem(data, weight), int(n_groups), effective_n_jobs(self.n_jobs), layout)
+        found = risk_of(StructuredProblem(data, weight), int(n_groups), thread_count(self.n_jobs), layout)
         assert found is not None
         return found
 
@@ -229,7 +229,7 @@ class StructuredSVM(Certified):
         if is_source(X):
             return [output for block in X.blocks() for output in self.predict(block.X)]
         count("X", X)
-        return self.structure_.as_predictions(self.structure_.decode_packed(self._weights(), X, effective_n_jobs(self.n_jobs)))
+        return self.structure_.as_predictions(self.structure_.decode_packed(self._weights(), X, thread_count(self.n_jobs)))
 
     def score(self, X, y=None, sample_weight=None) -> float:
         """How good predictions are: the share of right labels; for Parts and structures in plain Python, minus the mean loss."""
