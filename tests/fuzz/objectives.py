@@ -237,23 +237,31 @@ def smoothed(h, k: int, beta: bool, smoothing: float) -> np.ndarray:
     def value(p):
         return np.sum(p * h, axis=1) - 0.5 * smoothing * np.sum(p * p, axis=1)
 
-    def clipped(t, u):
-        return np.clip(a - t[:, None], 0.0, np.maximum(u - t, 0.0)[:, None])
+    def clipped(t, most):
+        return np.clip(a - t[:, None], 0.0, np.maximum(most, 0.0)[:, None])
 
-    full = _bisected(lambda t: clipped(t, t + 1.0 / k).sum(axis=1) > 1.0, a.min(axis=1) - 1.0, a.max(axis=1))
-    bound = value(clipped(full, full + 1.0 / k))
+    most = np.full(len(h), 1.0 / k)
+    full = _bisected(lambda t: clipped(t, most).sum(axis=1) > 1.0, a.min(axis=1) - 1.0, a.max(axis=1))
+    p = clipped(full, most)
+    between = (p > 0.0) & (p < 1.0 / k)  # these share what bisection leaves of the sum
+    p += between * ((1.0 - p.sum(axis=1)) / np.maximum(between.sum(axis=1), 1))[:, None]
+    bound = value(p)
     if beta:
-        free = clipped(np.zeros(len(h)), np.full(len(h), 1.0 / k))
+        free = clipped(np.zeros(len(h)), most)
         return np.where(free.sum(axis=1) <= 1.0, value(free), bound)
 
     def t_of(u):
         return -np.maximum(a - u[:, None], 0.0).sum(axis=1) / k
 
     top = np.maximum(a.max(axis=1), 0.0) + 1.0
-    u = _bisected(lambda u: clipped(t_of(u), u).sum(axis=1) > k * (u - t_of(u)), a.min(axis=1) - 1.0, top)
-    free = clipped(t_of(u), u)
+    u = _bisected(lambda u: clipped(t_of(u), u - t_of(u)).sum(axis=1) > k * (u - t_of(u)), a.min(axis=1) - 1.0, top)
+    free, capped = clipped(t_of(u), u - t_of(u)), a > u[:, None]
+    rest, count = np.sum(free * ~capped, axis=1), capped.sum(axis=1)
+    level = np.divide(rest, k - count, out=np.max(free, axis=1), where=count < k)  # sum / k, of what bisection has found
+    free = np.where(capped, level[:, None], free)
     some = np.sort(a, axis=1)[:, -k:].sum(axis=1) > 0.0
-    return np.where(some, np.where(free.sum(axis=1) <= 1.0, value(free), bound), 0.0)
+    inside = free.sum(axis=1) < 1.0 - 1e-7  # so near to the bound both are the same but for the rounding of levels
+    return np.where(some, np.where(inside, value(free), bound), 0.0)
 
 
 def _bisected(rises, low, high) -> np.ndarray:
