@@ -28,7 +28,7 @@ def arrow():
     """pyarrow, or one sentence that says how to get it."""
     try:
         import pyarrow
-    except ImportError:
+    except ModuleNotFoundError:  # an installed one that cannot be loaded says why itself
         raise ImportError("Parquet and Arrow need pyarrow, which is not installed: pip install 'maxmargin[parquet]'.") from None
     return pyarrow
 

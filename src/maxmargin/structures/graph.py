@@ -88,7 +88,7 @@ def elimination_order(size: int, edges: np.ndarray, which: str) -> list[int]:
     one for grids, smallest bandwidth."""
     try:
         return list(_elimination(size, edges.tobytes()))
-    except ImportError:
+    except ModuleNotFoundError:
         raise ImportError(f"{which} has a cycle, for which networkx is needed: pip install 'maxmargin[graph]'.") from None
 
 
