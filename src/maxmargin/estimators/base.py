@@ -9,7 +9,7 @@ from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from ..callbacks import with_callbacks
 from ..data.blocks import is_source
@@ -21,6 +21,7 @@ from ..result import Result
 from ..risks import Risk, risk_of
 from ..solvers import NAMES, OnlineDual, resolve
 from .common import Certified
+from .frames import validate_data
 from .streaming import Streaming, check_source, reading_solver
 
 SPARSE_BELOW = {"scalar": 0.2, "row": 0.6}  # dense rows with fewer non-zeros than this are read by an index of them

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from joblib import effective_n_jobs
 from sklearn.base import ClassifierMixin, clone
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from ..callbacks import with_callbacks
 from ..data.blocks import is_source
@@ -24,6 +24,7 @@ from ..result import Result
 from ..risks import Risk, risk_of
 from ..solvers import OnlineDual, resolve
 from .base import SPARSE_BELOW, Last, LinearModel
+from .frames import validate_data
 from .multilabel_kernel import KERNELS, keep_kernel, kernel_problem, started
 from .multilabel_pieces import InPieces
 from .multilabel_stream import arrays, masses, reader, stream
