@@ -206,7 +206,8 @@ class TopK:
         h = 1.0 + self.others(Z) - Z[np.arange(len(Z)), self.label][:, None]
         error = 1.0 + 2.0 * size.max(axis=1)
         if self.smoothing > 0.0:
-            return smoothed(h, self.k, self.beta, self.smoothing), error
+            # Levels of h / smoothing are exact to the rounding of the largest entry, and what they are off by is multiplied by h.
+            return smoothed(h, self.k, self.beta, self.smoothing), error + 4.0 * np.max(h * h, axis=1) / self.smoothing
         falling = np.sort(np.maximum(h, 0.0) if self.beta else h, axis=1)[:, ::-1]
         return np.maximum(falling[:, : self.k].mean(axis=1), 0.0), error
 
