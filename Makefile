@@ -1,15 +1,27 @@
 # Every target sets up what it needs in .venv, once: the stamps say what has been installed there.
-#   make demo | test | test-long | fuzz | lint | coverage | bench | clean | distclean        PYTHON=python3.12 make ... chooses an interpreter
+#   make demo | test | test-long | fuzz | lint | coverage | package | oldest | bench | clean | distclean
+#   PYTHON=python3.12 make ... chooses an interpreter
 
 PYTHON ?= python3
 # Kernels are compiled in the process that first needs them: a file of tests stays with one.
 PYTEST_ARGS ?= -n 2 --dist loadfile
+# Interpreters that the wheel is tried with; those not found are left out, and named.
+PYTHONS ?= 3.11 3.12 3.13
+# Where scikit-learn, SciPy, data frames, files, drawing and graphs meet the library: what another version of them may break.
+OLDEST_PYTHON ?= 3.11
+OLDEST_TESTS ?= $(addprefix tests/test_,bad_input.py behaviour.py data_handling.py docs.py plots.py sklearn.py sources.py svmlight.py \
+	structures_bad_input.py)
 VENV := .venv
+DIST := build/dist
 PY := $(VENV)/bin/python
-PIP := $(PY) -m pip -qq --disable-pip-version-check
+INSTALL := bin/python -m pip -qq --disable-pip-version-check install
+
+# $(call environment,python,folder): a new one. Some systems ship Python without ensurepip: its own pip puts one there.
+environment = if "$(1)" -c 'import ensurepip' 2>/dev/null; then "$(1)" -m venv --clear $(2); \
+	else "$(1)" -m venv --clear --without-pip $(2) && "$(1)" -m pip -qq --python $(2)/bin/python install pip; fi
 
 unexport PYTHONPATH PYTHONHOME PIP_USER PIP_TARGET PIP_PREFIX
-.PHONY: demo test test-long fuzz lint coverage bench clean distclean
+.PHONY: demo test test-long fuzz lint coverage package dist oldest bench clean distclean always
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -36,6 +48,25 @@ coverage: $(VENV)/.test
 	NUMBA_DISABLE_JIT=1 $(PY) -m coverage run -m pytest -m "not compiled"
 	$(PY) -m coverage report
 
+# The wheel, made from the sdist, in a clean environment without extras for each interpreter.
+package: dist $(addprefix bare-,$(PYTHONS))
+
+dist: $(VENV)/.test
+	rm -rf $(DIST)
+	@$(PY) -m build --outdir $(DIST) . >build.log 2>&1 && rm build.log || { cat build.log; exit 1; }
+	$(PY) .ci/contents.py $(DIST)
+
+bare-%: always
+	@python=$$(.ci/interpreter $*) || { test $$? -eq 1; exit; }; $(call environment,$$python,build/bare-$*) && \
+	build/bare-$*/$(INSTALL) $(DIST)/*.whl && build/bare-$*/bin/python -W error .ci/smoke.py
+
+# A part of the suite with the oldest versions that pyproject.toml allows, of everything.
+oldest: dist
+	@python=$$(.ci/interpreter $(OLDEST_PYTHON)) || { test $$? -eq 1; exit; }; \
+	$(call environment,$$python,build/oldest) && $(PY) .ci/floors.py >build/oldest.txt && \
+	build/oldest/$(INSTALL) --constraint build/oldest.txt "$$(echo $(DIST)/*.whl)[test]" && \
+	build/oldest/bin/python -m pytest $(PYTEST_ARGS) -m "not long" $(OLDEST_TESTS)
+
 bench: $(VENV)/.bench
 	$(PY) -m benchmarks all
 
@@ -44,19 +75,17 @@ $(VENV)/.test: EXTRA := dev
 $(VENV)/.bench: EXTRA := bench
 $(VENV)/.demo $(VENV)/.test $(VENV)/.bench: pyproject.toml | $(VENV)/.made
 	@echo "installing maxmargin[$(EXTRA)] into $(VENV)"
-	@$(PIP) install --editable ".[$(EXTRA)]"
+	@$(VENV)/$(INSTALL) --editable ".[$(EXTRA)]"
 	@touch $@
 
-# Some systems ship Python without ensurepip: there the interpreter's own pip puts one into the environment.
 $(VENV)/.made:
 	@command -v "$(PYTHON)" >/dev/null || { echo "maxmargin needs Python 3.11 or later: $(PYTHON) was not found; try make PYTHON=/path/to/python" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "maxmargin needs Python 3.11 or later: $(PYTHON) is %s; try make PYTHON=/path/to/python" % sys.version.split()[0])'
-	@if "$(PYTHON)" -c 'import ensurepip' 2>/dev/null; then "$(PYTHON)" -m venv $(VENV); \
-	else "$(PYTHON)" -m venv --without-pip $(VENV) && "$(PYTHON)" -m pip -qq --python $(PY) install pip; fi
+	@$(call environment,$(PYTHON),$(VENV))
 	@touch $@
 
 clean:
-	rm -rf build dist .fuzz .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build build.log dist .fuzz .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 distclean: clean

@@ -1,6 +1,6 @@
 """The command line: python -m benchmarks COMMAND [options], with COMMAND one of
 
-fit, scaling, startup, sources, structured, topk, multilabel, multilabel_kernel, bundle, online, all
+fit, scaling, startup, sources, structured, topk, multilabel, multilabel_kernel, bundle, latent, online, all, summary
 """
 
 import argparse
@@ -9,6 +9,7 @@ from pathlib import Path
 from . import (
     bundle,
     fit,
+    latent,
     multilabel,
     multilabel_kernel,
     multilabel_sets,
@@ -18,6 +19,7 @@ from . import (
     sources,
     startup,
     structured,
+    summary,
     tagging,
     topk,
     traces,
@@ -92,6 +94,7 @@ def parser() -> argparse.ArgumentParser:
     planes.add_argument("--variant", nargs="+", choices=kinds, metavar="NAME", help=f"{'; '.join(kinds)} (all)")
     planes.add_argument("--lam", nargs="+", type=float, metavar="LAM", help="that of lam/2 ||w||^2 + sum of losses (all)")
     planes.add_argument("--jobs", type=int, default=1, metavar="N", help="threads; with several, --limit is of the clock")
+    commands.add_parser("latent", parents=[common], help="latent models of generated gestures")
     flow = commands.add_parser("online", parents=[common], help="streams on disk under a memory limit, beside the peers")
     flow.add_argument(
         "--part", nargs="+", choices=online.PARTS, default=list(online.PARTS), metavar="PART", help=", ".join(online.PARTS)
@@ -102,6 +105,7 @@ def parser() -> argparse.ArgumentParser:
     flow.add_argument("--folder", type=Path, metavar="FOLDER", help=text)
     whole = commands.add_parser("all", parents=[common], help="everything")
     whole.set_defaults(workload=list(COMPARED), loss=list(LOSSES), lam=None, solver=names)
+    commands.add_parser("summary", help="what README says about speed, from the tables kept in RESULTS.md; measures nothing")
     return top
 
 
@@ -119,6 +123,9 @@ def sequence_models(chosen: argparse.Namespace, args: argparse.Namespace, report
 
 def main() -> None:
     args = parser().parse_args()
+    if args.command == "summary":
+        print(summary.summary())
+        return
     repeat = args.repeat or (2 if args.quick else 5)
     limit = args.limit or (10.0 if args.quick else 120.0)
     report = Report(args.results or (None if args.quick else RESULTS))
@@ -141,6 +148,8 @@ def main() -> None:
     if args.command in ("bundle", "all"):
         mine = args if args.command == "bundle" else parser().parse_args(["bundle"])
         bundle.run(report, mine.part, bundle.Options(args.quick, limit, mine.jobs, mine.variant, mine.lam))
+    if args.command in ("latent", "all"):
+        latent.run(report, args.quick, limit)
     if args.command in ("online", "all"):
         chosen = args if args.command == "online" else parser().parse_args(["online"])
         online.run(report, chosen.part, chosen.who, chosen.folder, args.quick)

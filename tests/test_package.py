@@ -232,7 +232,7 @@ def imported(path: Path) -> set[Path]:
 
 
 def test_what_is_not_stamped_is_not_compiled():
-    """No kernel can see a constant or a function of a plain file: none of its kind stands there, and nothing stamped imports it."""
+    """No kernel can see a constant or a function of a plain file: none stands there, and nothing stamped imports it."""
     plain = {path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] in jit.PLAIN}
     for path in plain:
         assert not re.search(r"@(kernel|jitable|generic)|\.register\(", path.read_text()), path

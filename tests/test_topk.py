@@ -8,7 +8,6 @@ from reference import TopK, quadratic, reference
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, ShuffleSplit
-from sklearn.utils.estimator_checks import parametrize_with_checks
 from test_certificate import consistent, recomputed
 from test_losses import extrapolate_rows, masses, random_rows, repair_rows
 from test_optimum import check, features, labels, prior, seed_of, shaped, signs, weights
@@ -343,13 +342,3 @@ def test_unfinished_runs_warn(fitted):
     with pytest.warns(ConvergenceWarning, match="relative duality gap"):
         early = clone(model).set_params(max_iter=1, tol=1e-9, keep_duals=True).fit(X, y)
     recomputed(early, reference(early, X, y))
-
-
-# k = 1, as the checks have two or three classes; k = 5 would be refused there, rightly. No check is expected to fail.
-@pytest.mark.compiled
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@parametrize_with_checks([mm.TopKSVMClassifier(k=1, max_iter=50, random_state=0)])
-def test_scikit_learns_checks(estimator, check):
-    if "check_sample_weight_equivalence" in check.func.__name__:  # compares predictions to 1e-7, whatever tol is
-        estimator.set_params(max_iter=10_000, tol=1e-13)
-    check(estimator)

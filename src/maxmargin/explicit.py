@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.utils import check_array
 
 from .data import rows
+from .data.given import check_table
 from .data.rows import dot
 from .data.validate import checked_matrix, numbers
 from .fence import Fence
@@ -53,6 +54,7 @@ class ExplicitProblem:
         prior_scale=None,
         prior_covariance=None,
     ):
+        check_table(X)
         self.X = checked_matrix(check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", input_name="X"))
         n, features = self.X.shape
         self.margins = numbers("margins", margins).ravel()

@@ -11,6 +11,7 @@ as usual.
 """
 
 import pickle
+import time
 from collections.abc import Callable
 from functools import singledispatch
 from hashlib import sha256
@@ -20,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from numba import njit, types
+from numba.core import event
 from numba.extending import overload, register_jitable
 
 # Sums may be reordered and fused; NaN and infinity keep their meaning, so that a broken number is never optimised away.
@@ -97,6 +99,34 @@ def compiled(function: Callable, *, cache: bool) -> Callable:
             file._load_index = forgiving(file._load_index)
         return result
     return njit(**OPTIONS)(function)
+
+
+class Compiling(event.Listener):
+    """How long this process has spent on compiling kernels and on loading compiled ones. Numba does either under one lock, so
+    that the events of its owner are all there are."""
+
+    def __init__(self):
+        self.depth, self.since, self.total = 0, 0.0, 0.0
+
+    def on_start(self, event):
+        if self.depth == 0:
+            self.since = time.perf_counter()
+        self.depth += 1
+
+    def on_end(self, event):
+        self.depth -= 1
+        if self.depth == 0:
+            self.total += time.perf_counter() - self.since
+
+
+COMPILING = Compiling()
+event.register("numba:compiler_lock", COMPILING)
+
+
+def clock() -> float:
+    """Seconds, by a clock that stands still while kernels are compiled or loaded: a limit of time is one on work."""
+    now = COMPILING.since if COMPILING.depth else time.perf_counter()
+    return now - COMPILING.total
 
 
 class Interpreted:

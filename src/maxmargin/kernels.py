@@ -392,8 +392,9 @@ class Rows:
             scale = np.divide(1.0, np.sqrt(size), out=np.zeros(gram.n), where=size > 0.0)
             self.brief = Brief(np.empty((gram.n, gram.n), np.float32), scale, shift)
 
-    def need(self, wanted: np.ndarray) -> np.ndarray:
-        """The places in `table` of these rows, at most `capacity` of them; missing ones are computed."""
+    def need(self, wanted: np.ndarray, stop: Callable[[], bool] = lambda: False) -> np.ndarray:
+        """The places in `table` of these rows, at most `capacity` of them; missing ones are computed. -1 for those that there was
+        no time for."""
         self.now += 1
         here = self.slot[wanted]
         self.used[here[here >= 0]] = self.now
@@ -405,6 +406,9 @@ class Rows:
         self.slot[gone[gone >= 0]] = -1
         self.owner[places], self.used[places] = -1, self.now
         for start in range(0, missing.size, self.step):
+            if stop():
+                self.used[places[start:]] = 0
+                break
             self._compute(missing[start : start + self.step], places[start : start + self.step])
         return self.slot[wanted]
 

@@ -128,7 +128,7 @@ def _ones(pattern: sp.csc_array) -> sp.csc_array:
 
 
 def _checked_ridge(ridge) -> float:
-    ridge = float(numbers("ridge", ridge))
-    if ridge < 0.0:
-        raise ValueError(f"ridge must be >= 0, got {ridge:g}.")
-    return ridge
+    given = numbers("ridge", ridge)
+    if given.shape != () or given < 0.0:
+        raise ValueError(f"ridge must be a number >= 0, got {ridge!r}.")
+    return float(given)

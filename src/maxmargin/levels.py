@@ -2,7 +2,9 @@
 
 Every set here has projections of that form, and t is the root of a piecewise linear function of one unknown. Semismooth Newton
 solves the linear piece at hand and looks again, until it meets the same piece twice: that is the exact answer. A bracket makes it
-safe, as not all of these functions are convex; a step that leaves it is replaced by its middle.
+safe, as not all of these functions are convex; a step that leaves it is replaced by its middle. Rounding may keep Newton from
+meeting a piece twice, so there is an end to its steps: PATIENCE of them, then the bracket is halved until nothing lies between
+its ends, at most ROUNDS in all.
 
     Knapsack     sum z = radius, 0 <= z_j <= cap                            (cap >= radius: the simplex)
     Cone         bias/2 s^2 added, 0 <= z_j <= s / k, s = sum z             (Chu et al. 2018; Lapin et al. 2015)
@@ -23,6 +25,10 @@ from .jit import generic_call, jitable, jitable_call
 
 ROUNDING = 4.0 * float(np.finfo(np.float64).eps)
 OFTEN = 16  # after every so many steps the bracket is halved, whatever Newton says: there may be many pieces
+PATIENCE = 64  # steps after which it is only halved
+HALVINGS = 80  # close any bracket: 1 finds its sign, 12 its size (of 2,100 powers of two), 54 its digits
+ROUNDS = PATIENCE + HALVINGS
+TINY, HUGE = float(np.finfo(np.float64).tiny), float(np.finfo(np.float64).max)
 
 
 class Knapsack(NamedTuple):
@@ -48,7 +54,8 @@ class Box(NamedTuple):
 
 
 class Level(NamedTuple):
-    """z_j = clip((a_j - shift) - t, 0, cap); `shift` is 0 or the largest entry, near which differences are exact."""
+    """z_j = clip((a_j - shift) - t, 0, cap), as `projected` has it; `shift` is 0 or the largest entry, near which differences are
+    exact."""
 
     t: float
     cap: float
@@ -73,6 +80,12 @@ def level(shape, values, count, last):
 
 
 @jitable
+def projected(value, found):
+    """z_j of one entry. Not max(a_j - shift - t, 0): sums may be reordered, and shift + t is rounded to nothing."""
+    return min(max(np.float64(value) - found.shift, found.t) - found.t, found.cap)
+
+
+@jitable
 def extent(values, count):
     """The smallest and the largest of values[:count]."""
     low = high = np.float64(values[0])
@@ -94,16 +107,29 @@ def above(values, count, shift, level):
 
 
 @jitable
-def above_both(values, count, shift, low, high):
-    """m and S at two levels."""
-    many, total, beyond, rest = 0, 0.0, 0, 0.0
+def sum_above(values, count, level):
+    """How many values exceed a level, and their sum."""
+    many, total = 0, 0.0
+    for j in range(count):
+        x = np.float64(values[j])
+        many += x > level
+        total += x if x > level else 0.0
+    return np.float64(many), total
+
+
+@jitable
+def clipped(values, count, shift, t, cap):
+    """sum_j clip(a_j - shift - t, 0, cap), how many a_j - shift exceed t, and how many t + cap.
+
+    Not as a difference S(t) - S(t + cap): where entries are far above t nothing would be left of it. See `projected` for the max.
+    """
+    many, beyond, total = 0, 0, 0.0
     for j in range(count):
         x = np.float64(values[j]) - shift
-        many += x > low
-        total += max(x - low, 0.0)
-        beyond += x > high
-        rest += max(x - high, 0.0)
-    return np.float64(many), total, np.float64(beyond), rest
+        many += x > t
+        beyond += x > t + cap
+        total += min(max(x, t) - t, cap)
+    return total, np.float64(many), np.float64(beyond)
 
 
 @jitable_call
@@ -111,29 +137,74 @@ def top_sum(values, count, k):
     """The sum of the k <= count largest of values[:count], and about the k-th largest.
 
     The sum is min_v k v + S(v). Two pieces of this convex function, left and right of the minimum, meet at the mean of the
-    values between them: that is the next v, and the piece there is the answer when it is one of the two.
+    values between them: that is the next v, and it leaves fewer of them. Where it does not, they are the same up to rounding.
     """
-    total = 0.0
+    low, total = np.float64(values[0]), 0.0
     for j in range(count):
-        total += np.float64(values[j])
-    many_left, total_left, many_right, total_right = np.float64(count), total, 0.0, 0.0
+        x = np.float64(values[j])
+        low, total = x if x < low else low, total + x
+    if count == k:
+        return total, low
+    many_left, total_left, many_right, total_right, right = np.float64(count), total, 0.0, 0.0, np.inf
     v = total / count
-    while True:
-        many, excess = above(values, count, 0.0, v)
-        total = excess + many * v  # the sum of the values above v
-        if many == k or many == many_left or many == many_right:  # noqa: SIM109 - a tuple of both kinds of numbers is slow here
-            return excess + k * v, v
+    for _ in range(count):
+        many, total = sum_above(values, count, v)
+        if many == k:
+            return total, v
+        if not many_right < many < many_left:
+            break
         if many > k:
             many_left, total_left = many, total
         else:
-            many_right, total_right = many, total
+            many_right, total_right, right = many, total, v
         v = (total_left - total_right) / (many_left - many_right)
+    return add_largest(values, count, k, (many_right, total_right, right))
+
+
+@jitable_call
+def add_largest(values, count, k, known):
+    """`top_sum`, one entry after the other, from how many there are above some value, their sum, and that value."""
+    many, total, right = known
+    bound = lifted(values, count, 0.0, right)
+    for _ in range(k):
+        bound, times = next_below(values, count, bound)
+        if not many + times < k:
+            return total + (k - many) * bound, bound
+        many, total = many + times, total + times * bound
+    return np.nan, np.nan
+
+
+@jitable
+def next_below(values, count, bound):
+    """The largest value below the bound, and how often it is there; what is infinite or NaN counts for infinitely many."""
+    highest, times = -np.inf, 0.0
+    for j in range(count):
+        x = np.float64(values[j])
+        if not x < np.inf:
+            return x, np.inf
+        if highest < x < bound:
+            highest, times = x, 0.0
+        times += x == highest
+    return highest, times
 
 
 @jitable
 def inside(new, low, high, steps):
     """Whether Newton's point is taken."""
-    return low < new < high and steps % OFTEN != 0
+    return low < new < high and steps % OFTEN != 0 and steps < PATIENCE
+
+
+@jitable
+def middle(low, high, steps):
+    """The middle of the bracket. Once patience is over HALVINGS are to close any bracket: then it is the geometric mean where the
+    ends are of different size."""
+    small, large = min(abs(low), abs(high)), max(abs(low), abs(high))
+    if steps < PATIENCE or large <= 4.0 * max(small, TINY):
+        return 0.5 * low + 0.5 * high
+    if low < 0.0 < high:
+        return 0.0
+    size = np.sqrt(max(small, TINY)) * np.sqrt(large)
+    return size if high > 0.0 else -size
 
 
 @jitable
@@ -150,15 +221,14 @@ def lifted(values, count, shift, u):
 def filled(values, count, cap, radius, last):
     """The level at which sum_j clip(a_j - shift - t, 0, cap) is the radius, with the largest entry as shift."""
     smallest, top = extent(values, count)
-    low, high = -radius if cap >= radius else smallest - top - cap, 0.0
-    t, steps, newton = last.shift + last.t - top, 0, False
+    low, high = -radius if cap >= radius else max(smallest - top - cap, -HUGE), 0.0
+    t, newton = last.shift + last.t - top, False
     if not low < t < high:
         t = low if cap >= radius else 0.5 * low
     lately, lately_beyond = -1.0, -1.0
-    while True:
-        many, total, beyond, rest = above_both(values, count, top, t, t + cap)
-        steps += 1
-        excess, slope = total - rest - radius, many - beyond
+    for steps in range(1, ROUNDS + 1):
+        total, many, beyond = clipped(values, count, top, t, cap)
+        excess, slope = total - radius, many - beyond
         new = t + excess / slope if slope > 0.0 else np.inf
         if (newton and many == lately and beyond == lately_beyond) or abs(excess) <= ROUNDING * radius:
             return Level(new if slope > 0.0 else lifted(values, count, top, t + cap) - cap, cap, top, steps, True)
@@ -168,10 +238,11 @@ def filled(values, count, cap, radius, last):
             high = t
         newton, lately, lately_beyond = inside(new, low, high, steps), many, beyond
         if not newton:
-            new = 0.5 * low + 0.5 * high
+            new = middle(low, high, steps)
             if not low < new < high:
                 return Level(t, cap, top, steps, True)
         t = new
+    return Level(t, cap, top, ROUNDS, True)
 
 
 @jitable
@@ -196,7 +267,7 @@ def cone(values, count, k, bias, last):
         largest, u = top_sum(values, count, k)
         if largest <= 0.0:
             return Level(top, 0.0, 0.0, 0, False)
-    factor, steps, newton = 1.0 + bias * k, 0, False
+    factor, newton = 1.0 + bias * k, False
     _, positive = above(values, count, 0.0, 0.0)
     high = max(top, positive * factor / k)
     if bias > 0.0:  # t never exceeds the largest entry
@@ -204,12 +275,11 @@ def cone(values, count, k, bias, last):
     low, high = smallest - top, high * (1.0 + ROUNDING)
     if not low < u < high:
         u = top
-    lately, lately_beyond = -1.0, -1.0
-    while True:
+    lately, lately_beyond, t = -1.0, -1.0, u
+    for steps in range(1, ROUNDS + 1):
         beyond, rest = above(values, count, 0.0, u)
         t, rate = (bias * k * u - rest / k) / factor, (bias * k + beyond / k) / factor
         many, total = above(values, count, 0.0, t)
-        steps += 1
         excess, slope = total - rest - k * (u - t), k - beyond + rate * (many - k)
         new = u + excess / slope if slope > 0.0 else np.inf
         if (newton and many == lately and beyond == lately_beyond) or abs(excess) <= ROUNDING * total:
@@ -224,31 +294,31 @@ def cone(values, count, k, bias, last):
             high = u
         newton, lately, lately_beyond = inside(new, low, high, steps), many, beyond
         if not newton:
-            new = 0.5 * low + 0.5 * high
+            new = middle(low, high, steps)
             if not low < new < high:
                 return apex(t, u, top, steps)
         u = new
+    return apex(t, u, top, ROUNDS)
 
 
 @jitable_call
 def boxed(values, count, cap, radius, bias, last):
     """The level at which t = bias sum_j clip(a_j - t, 0, cap), where that sum is below the radius."""
     _, top = extent(values, count)
-    low, high = 0.0, bias * radius
-    many, total, beyond, rest = above_both(values, count, 0.0, high, high + cap)
-    if total - rest >= radius:
+    most = bias * radius
+    total, many, beyond = clipped(values, count, 0.0, most, cap)
+    if total >= radius:
         return Level(np.nan, cap, 0.0, 1, True)
-    if high == 0.0 or top <= 0.0:
+    if most == 0.0 or top <= 0.0:
         return Level(0.0, cap, 0.0, 1, False)
-    t, steps, newton = last.shift + last.t, 1, False
+    low, high, t, newton = 0.0, min(most, top), last.shift + last.t, False
     if not low < t < high:
         t = high
     lately, lately_beyond = -1.0, -1.0
-    while True:
-        if steps > 1 or t != high:
-            many, total, beyond, rest = above_both(values, count, 0.0, t, t + cap)
-            steps += 1
-        excess = bias * (total - rest) - t
+    for steps in range(1, ROUNDS + 1):
+        if t != most:
+            total, many, beyond = clipped(values, count, 0.0, t, cap)
+        excess = bias * total - t
         new = t + excess / (1.0 + bias * (many - beyond))
         if (newton and many == lately and beyond == lately_beyond) or abs(excess) <= ROUNDING * t:
             return Level(new, cap, 0.0, steps, False)
@@ -258,10 +328,11 @@ def boxed(values, count, cap, radius, bias, last):
             high = t
         newton, lately, lately_beyond = inside(new, low, high, steps), many, beyond
         if not newton:
-            new = 0.5 * low + 0.5 * high
+            new = middle(low, high, steps)
             if not low < new < high:
                 return Level(t, cap, 0.0, steps, False)
         t = new
+    return Level(t, cap, 0.0, ROUNDS, False)
 
 
 @level.register(Knapsack)
@@ -277,21 +348,18 @@ def _(shape, values, count, last):
 @level.register(TopK)
 def _(shape, values, count, last):
     k, radius, steps = shape.k, shape.radius, 0
-    tight, certain = last.tight and count >= k, False
-    while True:
-        if tight:  # the radius bounds z: so it was last time, or so the cone says
-            found = filled(values, count, radius / k, radius, last)
-            steps += found.steps
-            _, rest = above(values, count, found.shift, found.t + found.cap)
-            if certain or found.shift + found.t - shape.bias * radius + rest / k >= 0.0:  # its multiplier is not negative
-                return Level(found.t, found.cap, found.shift, steps, True)
-            tight = False
-        else:
-            last = cone(values, count, k, shape.bias, last)
-            steps += last.steps
-            if k * last.cap <= radius:
-                return Level(last.t, last.cap, 0.0, steps, False)
-            tight = certain = True
+    if last.tight and count >= k:  # the radius bounds z: so it was last time, and so it is if its multiplier is not negative
+        found = filled(values, count, radius / k, radius, last)
+        steps = found.steps
+        _, rest = above(values, count, found.shift, found.t + found.cap)
+        if found.shift + found.t - shape.bias * radius + rest / k >= 0.0:
+            return found
+    loose = cone(values, count, k, shape.bias, last)
+    steps += loose.steps
+    if k * loose.cap <= radius:
+        return Level(loose.t, loose.cap, 0.0, steps, False)
+    found = filled(values, count, radius / k, radius, loose)
+    return Level(found.t, found.cap, found.shift, steps + found.steps, True)
 
 
 @level.register(Box)

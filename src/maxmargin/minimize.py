@@ -40,7 +40,7 @@ class OwnRisk(Risk):
     def __init__(self, problem: RiskProblem, models: int):
         self.problem, self.models, self.calls = problem, models, 0
         self.dim, self.n_groups = problem.dim, models or 1
-        self.nonnegative = getattr(problem.risk, "nonnegative", False)
+        self.nonnegative, self.ours = (bool(getattr(problem.risk, name, False)) for name in ("nonnegative", "ours"))
 
     def cut(self, w):
         self.calls += 1
@@ -150,7 +150,10 @@ def minimize(
         raise ValueError(f"dim is {dim}, but this risk has {risk.dim} weights.")
     lower, upper = _checked_bounds(bounds, int(dim))
     problem = RiskProblem(risk, int(dim), float(C), lower, upper)
-    result = resolve(solver).solve(problem, Budget(float(tol), int(max_iter), max_time), History())
+    chosen = resolve(solver)
+    if chosen.accepts(problem) is not None:
+        raise TypeError(f"{type(chosen).__name__} cannot minimise a risk that is a function of yours; use solver=Bundle().")
+    result = chosen.solve(problem, Budget(float(tol), int(max_iter), max_time), History())
     return replace(result, duals=None)  # planes may be large
 
 

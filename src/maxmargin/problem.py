@@ -173,6 +173,19 @@ class ScalarProblem:
         return Evaluated(total + self.regularizer.dual(space.w, v), v)
 
 
+class SameRows:
+    """Hands on what a problem found out about its rows, their norms, to further problems of the same rows and regulariser."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Any] = {}
+
+    def __call__(self, problem):
+        if self.known.get("curvature") is not None:
+            vars(problem)["curvature"] = self.known["curvature"]  # where `cached_property` looks first
+        self.known = vars(problem)
+        return problem
+
+
 class RowProblem(ABC):
     """A row of class scores and a row of duals per example. Weights and duals are lane arrays.
 

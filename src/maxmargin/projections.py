@@ -18,7 +18,7 @@ import numpy as np
 
 from . import lanes
 from .jit import kernel
-from .levels import UNKNOWN, Box, Cone, Knapsack, Level, TopK, least, level
+from .levels import UNKNOWN, Box, Cone, Knapsack, Level, TopK, least, level, projected
 
 LINE = 16  # entries looked at together
 SAMPLE = 1024  # lines in a sample at the most
@@ -91,13 +91,13 @@ def find(shape, values, count, last):
 def write(values, found, out):
     """out = clip(values - shift - t, 0, cap), entry by entry"""
     for j in range(out.size):
-        out[j] = max(0.0, min(values[j] - found.shift - found.t, found.cap))
+        out[j] = projected(values[j], found)
 
 
 @kernel
 def write_some(values, index, count, found, out):
     for j in range(count):
-        out[index[j]] = max(0.0, min(values[j] - found.shift - found.t, found.cap))
+        out[index[j]] = projected(values[j], found)
 
 
 @kernel
@@ -210,7 +210,10 @@ def solved(shape, a: np.ndarray, out: np.ndarray | None = None) -> tuple[np.ndar
 
 def _vector(a) -> np.ndarray:
     """`a` as a contiguous vector of float32 or float64."""
-    array = np.asarray(a)
+    try:
+        array = np.asarray(a)
+    except ValueError:
+        raise ValueError("a must be one-dimensional; its entries have several lengths.") from None
     if array.dtype not in (np.float32, np.float64):
         if array.dtype.kind not in "iuf" and not (array.dtype == object or array.dtype == bool):
             raise ValueError(f"a must be an array of real numbers; got dtype {array.dtype}.")

@@ -48,6 +48,7 @@ class Risk(ABC):
     dim: int
     n_groups: int
     nonnegative = False  # whether every part is known never to be negative
+    ours = False  # whether its planes are right but for rounding, as no code of a user's is asked for them
 
     @abstractmethod
     def cut(self, w: np.ndarray) -> Cut: ...
@@ -140,7 +141,7 @@ def structured_cut(data, weight, W, out, room, span):
 class ProblemRisk(Risk):
     """The losses of a problem, weighted as they are there; group p has the examples p, p + P, p + 2 P, ..."""
 
-    nonnegative = True
+    nonnegative = ours = True
 
     def __init__(self, problem, count: int, n_groups: int, n_jobs: int, layout: Layout):
         self.problem, self.count, self.n_groups, self.n_jobs, self.layout = problem, count, n_groups, n_jobs, layout
@@ -192,6 +193,10 @@ class GroupedRisk(ProblemRisk):
 
 
 class StructuredRisk(ProblemRisk):
+    @property
+    def ours(self) -> bool:  # type: ignore[override]  # a structure of a user's has a decoder of its own
+        return not isinstance(self.problem.data, Interpreted)
+
     def part(self, W, out, span):
         return structured_cut(self.problem.data, self.problem.cap, W, out, new_room(self.problem.data), span)
 
@@ -199,7 +204,7 @@ class StructuredRisk(ProblemRisk):
 class MultilabelRisk(Risk):
     """The losses of all labels over one table of weights (labels, features + 1), flattened; R has no part in them."""
 
-    nonnegative = True
+    nonnegative = ours = True
 
     def __init__(self, problem: MultilabelProblem, n_groups: int, n_jobs: int):
         self.n_groups, self.shape = n_groups, (problem.labels.shape[1], rows.shape(problem.X)[1] + 1)

@@ -1,15 +1,15 @@
 """`solve`: the low-level generalised SVM, without an estimator."""
 
 from dataclasses import replace
-from numbers import Real
+from numbers import Integral, Real
 
 import numpy as np
-from joblib import effective_n_jobs
 
 from .explicit import ExplicitProblem
 from .result import History, Result
 from .solvers import resolve
 from .solvers.loop import Budget
+from .threads import thread_count
 
 
 def solve(
@@ -56,13 +56,15 @@ def solve(
             continue
         if not isinstance(value, Real) or not np.isfinite(value) or value <= 0:
             raise ValueError(f"{name} must be a finite number > 0, got {value!r}.")
+    if not isinstance(random_state, Integral) or random_state < 0:
+        raise ValueError(f"random_state must be an integer >= 0, got {random_state!r}.")
     chosen = resolve(solver)
     bound = problem.bind(C)
     if duals is not None:
         duals = np.asarray(duals, dtype=np.float64)
         if duals.shape != bound.margin.shape or not np.all(np.isfinite(duals)):
             raise ValueError(f"duals must be {bound.margin.size} finite numbers, one for each row of X.")
-    budget = Budget(tol, max_iter, max_time, effective_n_jobs(n_jobs))
+    budget = Budget(tol, max_iter, max_time, thread_count(n_jobs))
     result = chosen.solve(bound, budget, History(), seed=random_state, duals=duals)
     w = problem.weights_of(result.w)
     found = result.duals if isinstance(result.duals, np.ndarray) else None  # planes may be large, and start no other run

@@ -4,7 +4,7 @@ A block's examples make a problem of their own (`ScalarProblem` or a `RowProblem
 whole are sums over blocks.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -36,10 +36,16 @@ class Examples(NamedTuple):
         return held + self.rows.nbytes + self.target.nbytes + self.weight.nbytes
 
 
+def stacked(parts: Sequence[Any]) -> Any:
+    """Matrices on top of each other; sparse if any of them is."""
+    if not any(map(sp.issparse, parts)):
+        return np.concatenate(parts)
+    return sp.vstack([part if sp.issparse(part) else sp.csr_array(part) for part in parts], format="csr")
+
+
 def joined(parts: list[Examples]) -> Examples:
     rows, X, target, weight = zip(*parts, strict=True)
-    matrix = sp.vstack(X, format="csr") if sp.issparse(X[0]) else np.concatenate(X)
-    return Examples(np.concatenate(rows), matrix, np.concatenate(target), np.concatenate(weight))
+    return Examples(np.concatenate(rows), stacked(X), np.concatenate(target), np.concatenate(weight))
 
 
 @dataclass(frozen=True)

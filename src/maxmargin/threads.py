@@ -9,6 +9,13 @@ from threading import Event, Thread
 from typing import Any
 
 import numpy as np
+from joblib import effective_n_jobs, parallel_config
+
+
+def thread_count(n_jobs: int | None) -> int:
+    """How many threads `n_jobs` asks for, as joblib counts; also where no process could be started, as in a worker of a pool."""
+    with parallel_config(backend="threading"):
+        return effective_n_jobs(n_jobs)
 
 
 def pieces(n: int, count: int) -> list[tuple[int, int]]:

@@ -61,6 +61,10 @@ class NpySource(FileSource):
     def dtype(self) -> np.dtype:
         return self._dtype
 
+    @property
+    def feature_names(self) -> list[str] | None:
+        return list(map(str, self.columns)) if self.stored.names else None
+
     def _said_rows(self) -> int:
         return self.shape[0]
 

@@ -7,11 +7,13 @@ import scipy.sparse as sp
 
 from ..jit import kernel
 from . import rows
+from .given import check_opened, trouble
 from .validate import checked_matrix
 
 
 def count(X) -> int:
     """How many bags there are."""
+    check_opened(X, "read the bags first, and give them as a list of matrices")
     if sp.issparse(X) or (hasattr(X, "shape") and not isinstance(X, np.ndarray)) or (getattr(X, "ndim", 3) == 2 and _plain(X)):
         raise ValueError(
             "X must be a sequence of bags, each a matrix (candidates, features), or an array (bags, candidates, features); got "
@@ -64,7 +66,8 @@ def _checked(bag: Any, i: int, width: int | None):
             if matrix.dtype == object:
                 matrix = matrix.astype(np.float64)
         except (TypeError, ValueError):
-            raise ValueError(f"Bag {i} of X is not a matrix of numbers with rows of one length.") from None
+            reason = trouble(bag) or "an entry is something else"
+            raise ValueError(f"Bag {i} of X is not a matrix of numbers with rows of one length: {reason}.") from None
     if matrix.dtype.kind not in "fiub":
         raise ValueError(f"Bag {i} of X must hold real numbers; its dtype is {matrix.dtype}.")
     if matrix.ndim > 0 and matrix.shape[0] == 0:

@@ -9,7 +9,7 @@ from collections.abc import Generator
 
 import numpy as np
 
-from .pieces import Block
+from .pieces import Block, no_array
 
 BLOCK = 8192  # rows
 
@@ -64,6 +64,9 @@ class Samples:
         self._given = blocks
         self.n_rows: int | None = None
 
+    def __array__(self, dtype=None, copy=None):
+        raise no_array("A Samples object")
+
     def scan(self):
         """The number of samples, by a pass; features and labels are the structure's to know."""
         self.n_rows = sum(block.rows.size for block in self.blocks())
@@ -76,7 +79,8 @@ class Samples:
         first = 0
         for k, given in enumerate(self._given):
             if not isinstance(given, tuple) or len(given) not in (2, 3):
-                raise ValueError(f"Block {k} must be a tuple (X, y) or (X, y, weight); got {type(given).__name__}.")
+                size = f" of {len(given)}" if isinstance(given, tuple | list) else ""
+                raise ValueError(f"Block {k} must be a tuple (X, y) or (X, y, weight); got a {type(given).__name__}{size}.")
             X, y, weight = (*given, None)[:3]
             count = len(X)
             if y is not None and len(y) != count:

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from .options import Options
 from .pieces import Piece
-from .sources import FileSource
+from .sources import FileSource, check_same_names
 
 MEANINGLESS = ("label", "weight", "features", "zero_based", "cache")
 
@@ -36,6 +36,7 @@ class IterableSource(FileSource):
         super().__init__(name, [], options)
         self._given = given
         self._dtype = options.dtype
+        self._names: list[str] | None = None
         self._numbers: list[int] = []  # of the blocks that have rows
 
     @property
@@ -43,6 +44,12 @@ class IterableSource(FileSource):
         self.scan()
         assert self._dtype is not None
         return self._dtype
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """Those of the blocks, where they are data frames."""
+        self.scan()
+        return self._names
 
     def _cuts(self) -> Iterable[int]:
         return super()._cuts() if isinstance(self._given, Sequence) else [0]
@@ -65,7 +72,10 @@ class IterableSource(FileSource):
 
     def _piece(self, k: int, item) -> Piece:
         if not isinstance(item, (tuple, list)) or len(item) not in (2, 3):
-            raise ValueError(f"{self}: block {k} must be (X, y) or (X, y, weight), it is {type(item).__name__}.")
+            raise ValueError(
+                f"{self}: block {k} must be (X, y) or (X, y, weight), it is {type(item).__name__}; a single block is given as "
+                "[(X, y)]."
+            )
         X, y, weight = (*item, None)[:3]
         where = f"{self}, block {k}"
         if sp.issparse(X):
@@ -74,6 +84,7 @@ class IterableSource(FileSource):
                 self._dtype = np.dtype(np.float32 if X.dtype == np.float32 else np.float64)
             X = canonical(X.astype(self._dtype, copy=False), where)
         else:
+            self._check_names(X, where)
             X = np.asarray(X)
             if X.ndim != 2 or X.dtype.kind not in "fiub":
                 raise ValueError(f"{where}: X must be a matrix of real numbers, it is {X.dtype} of shape {X.shape}.")
@@ -82,7 +93,7 @@ class IterableSource(FileSource):
             X = np.ascontiguousarray(X, dtype=self._dtype)
         n = X.shape[0]
         if y is not None:
-            y = y if sp.issparse(y) else as_strings(np.asarray(y))
+            y = y if sp.issparse(y) else as_strings(np.asarray(y), where)
             if y.ndim not in (1, 2) or y.shape[0] != n:
                 raise ValueError(f"{where}: X has {n} rows, y is of shape {y.shape}.")
             y = sp.csr_matrix(y) if y.ndim == 2 else y
@@ -92,9 +103,20 @@ class IterableSource(FileSource):
                 raise ValueError(f"{where}: X has {n} rows, the weights are of shape {weight.shape}.")
         return Piece(X, y, weight)
 
+    def _check_names(self, X, where: str) -> None:
+        """Blocks that are data frames have the same columns."""
+        names = list(getattr(X, "columns", ()))
+        if not names or not all(isinstance(name, str) for name in names):
+            return
+        if self._names is not None:
+            check_same_names(where, names, "before it was", self._names)
+        self._names = names
 
-def as_strings(y: np.ndarray) -> np.ndarray:
+
+def as_strings(y: np.ndarray, where: str) -> np.ndarray:
     """Labels that are Python objects, as strings if all of them are."""
+    if y.dtype == object and any(none := [label is None for label in y.ravel()]):
+        raise ValueError(f"{where}: the label of its row {none.index(True) // (y.size // len(y))} is None.")
     if y.dtype == object and all(isinstance(label, str) for label in y.ravel()):
         return y.astype(str)
     return y

@@ -10,7 +10,10 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from .given import uneven
+
 BYTE = 8  # labels
+LISTS = "For lists of labels see sklearn.preprocessing.MultiLabelBinarizer."
 
 
 @dataclass(frozen=True)
@@ -72,11 +75,13 @@ def checked_labels(Y, mask=None) -> Checked:
         mask, Y = (hidden if mask is None else hidden | np.asarray(mask, bool)), Y.filled(0)
     sparse = sp.issparse(Y)
     if not sparse:
-        Y = np.asarray(Y)
+        try:
+            Y = np.asarray(Y)
+        except ValueError:
+            raise ValueError(f"Y must be a matrix of indicators 0 and 1: {uneven(Y)}. {LISTS}") from None
     if Y.ndim != 2:
         raise ValueError(
-            f"Y must be a matrix of shape (n_samples, n_labels) of indicators 0 and 1; its shape is {Y.shape}. "
-            "For lists of labels see sklearn.preprocessing.MultiLabelBinarizer."
+            f"Y must be a matrix of shape (n_samples, n_labels) of indicators 0 and 1; its shape is {Y.shape}. {LISTS}"
         )
     if 0 in Y.shape:
         raise ValueError(f"Y is empty: its shape is {Y.shape}.")
@@ -84,7 +89,7 @@ def checked_labels(Y, mask=None) -> Checked:
         try:
             Y = Y.astype(np.float64)
         except (TypeError, ValueError):
-            raise ValueError(f"Y must hold indicators 0 and 1; its dtype is {Y.dtype}.") from None
+            raise ValueError(f"Y must hold indicators 0 and 1; its dtype is {Y.dtype}. {LISTS}") from None
     missing = _checked_mask(mask, Y.shape)
     if sparse:
         present, missing = _sparse_indicators(sp.csc_array(Y), missing)
@@ -96,6 +101,8 @@ def checked_labels(Y, mask=None) -> Checked:
 def _checked_mask(mask, shape) -> sp.csc_array | None:
     if mask is None:
         return None
+    if (found := uneven(mask)) is not None:
+        raise ValueError(f"mask must be a matrix of the shape of Y, {shape}: {found}.")
     if mask.shape != shape if sp.issparse(mask) else np.shape(mask) != shape:
         raise ValueError(
             f"mask must have the shape of Y, {shape}; it has {np.shape(mask) if not sp.issparse(mask) else mask.shape}."

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from .given import shown
 from .iterables import canonical
 from .options import Options
 from .pieces import WIDEST, LabelLists, Piece
@@ -28,7 +29,7 @@ def arrow():
     """pyarrow, or one sentence that says how to get it."""
     try:
         import pyarrow
-    except ImportError:
+    except ModuleNotFoundError:  # an installed one that cannot be loaded says why itself
         raise ImportError("Parquet and Arrow need pyarrow, which is not installed: pip install 'maxmargin[parquet]'.") from None
     return pyarrow
 
@@ -69,6 +70,8 @@ class TableSource(FileSource):
             raise ValueError(f"label must be the name of a column of {path} or a list of names, got {label!r}.")
         self.labels = [] if label is None else [label] if isinstance(label, str) else list(label)
         self.one_label = isinstance(label, str)
+        if not isinstance(options.weight, (str, NoneType)):
+            raise ValueError(f"weight must be the name of a column of {path}, got {type(options.weight).__name__}.")
         self.weights = [] if options.weight is None else [options.weight]
         self.sparse = isinstance(features, Mapping)
         if isinstance(features, Mapping):
@@ -77,6 +80,8 @@ class TableSource(FileSource):
                     f'features must be names of columns or {{"indices": column, "values": column}}, got {features!r}.'
                 )
             self.features = [features["indices"], features["values"]]
+        elif features is not None and not isinstance(features, (str, list, tuple)):
+            raise ValueError(f"features must be a list of names of columns of {path}, got {features!r}.")
         elif features is None:
             taken = {*self.labels, *self.weights}
             self.features = [name for name in schema.names if name not in taken]
@@ -87,7 +92,10 @@ class TableSource(FileSource):
                 raise ValueError(f"{name!r} is not the name of one column of {path}; it has {', '.join(map(str, schema.names))}.")
         if not self.features:
             raise ValueError(f"{path} has no columns left for X.")
+        self._check_kinds(schema)
         kinds = [number_type(path, name, schema.field(name).type) for name in self.features]
+        self.listed = [is_list(schema.field(name).type) for name in self.features]
+        self.widths: list[int] | None = None  # how many features each of them is, once a block has been read
         narrow = kinds[1:] if self.sparse else kinds
         pa = arrow()
         float32 = all(kind in (pa.float16(), pa.float32()) for kind in narrow)
@@ -98,9 +106,29 @@ class TableSource(FileSource):
     def dtype(self) -> np.dtype:
         return self._dtype
 
+    @property
+    def feature_names(self) -> list[str] | None:
+        """Columns by their names, the entries of a column of lists as name[0], name[1], ...; None of sparse rows."""
+        if self.sparse:
+            return None
+        self.scan()
+        assert self.widths is not None
+        named = zip(self.features, self.listed, self.widths, strict=True)
+        return [f"{name}[{j}]" if listed else name for name, listed, width in named for j in range(width)]
+
     @abstractmethod
     def _schema(self) -> Any:
         """The columns of the file; each format has its own way to them."""
+
+    def _check_kinds(self, schema) -> None:
+        """Where some columns hold no numbers, say which do."""
+        fit = [name for name in self.features if is_number(schema.field(name).type)]
+        if len(fit) < len(self.features):
+            name = next(name for name in self.features if name not in fit)
+            raise ValueError(
+                f"{self.path}: column {name!r} must hold numbers or lists of numbers to be a feature, not "
+                f"{schema.field(name).type}. Name the columns of X, features=[{shown(fit)}], or label={name!r} if it is that."
+            )
 
     def _step(self, rows: int, size: int) -> int:
         """Rows in a block, by the bytes that all of them take when decoded."""
@@ -118,10 +146,22 @@ class TableSource(FileSource):
         if column.null_count:
             row = first_row + int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
             raise ValueError(f"{self.path}, row {row}: column {name!r} is empty (null).")
+        if is_list(column.type) and (entries := column.flatten()).null_count:
+            entry = int(np.argmax(entries.is_null().to_numpy(zero_copy_only=False)))
+            ends = np.cumsum(column.value_lengths().to_numpy(zero_copy_only=False))
+            row = first_row + int(np.searchsorted(ends, entry, side="right"))
+            raise ValueError(f"{self.path}, row {row}: a list in column {name!r} holds an empty entry (null).")
         return column
 
     def _dense(self, by_name: dict[str, Any], rows: int) -> np.ndarray:
         widths = [width(self.path, name, by_name[name]) for name in self.features]
+        if self.widths is not None and widths != self.widths:
+            k = next(k for k, (now, before) in enumerate(zip(widths, self.widths)) if now != before)
+            raise ValueError(
+                f"{self.path}: the lists of column {self.features[k]!r} must have one length; they have {self.widths[k]} and "
+                f"{widths[k]}."
+            )
+        self.widths = widths
         X = np.empty((rows, sum(widths)), self.dtype)
         for name, end in zip(self.features, accumulate(widths)):
             column = by_name[name]
@@ -264,11 +304,16 @@ def is_list(kind) -> bool:
 
 def number_type(path: Path, name: str, kind):
     """The type of the numbers of a column of features."""
+    if not is_number(kind):
+        raise ValueError(f"{path}: column {name!r} must hold numbers or lists of numbers, not {kind}.")
+    return kind.value_type if is_list(kind) else kind
+
+
+def is_number(kind) -> bool:
+    """Whether a type is that of numbers, or of lists of them."""
     kind = kind.value_type if is_list(kind) else kind
     types = arrow().types
-    if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
-        raise ValueError(f"{path}: column {name!r} must hold numbers or lists of numbers, not {kind}.")
-    return kind
+    return types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
 
 
 def numbers(path: Path, name: str, column) -> np.ndarray:
@@ -284,8 +329,6 @@ def lists(path: Path, name: str, column) -> tuple[np.ndarray, np.ndarray]:
     if not is_list(column.type):
         raise ValueError(f"{path}: column {name!r} must hold lists, not {column.type}.")
     values = column.flatten()
-    if values.null_count:
-        raise ValueError(f"{path}: a list in column {name!r} holds an empty entry (null).")
     number_type(path, name, column.type)
     lengths = column.value_lengths().to_numpy(zero_copy_only=False)
     indptr = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
@@ -293,11 +336,9 @@ def lists(path: Path, name: str, column) -> tuple[np.ndarray, np.ndarray]:
 
 
 def width(path: Path, name: str, column) -> int:
-    """How many features a column holds: one, or the length of its lists, if they have one length and no holes."""
+    """How many features a column holds: one, or the length of its lists, if they have one length."""
     if not is_list(column.type):
         return 1
-    if column.flatten().null_count:
-        raise ValueError(f"{path}: a list in column {name!r} holds an empty entry (null).")
     lengths = column.value_lengths().to_numpy(zero_copy_only=False)
     if lengths.size and np.any(lengths != lengths[0]):
         raise ValueError(

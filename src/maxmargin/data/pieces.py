@@ -13,6 +13,14 @@ class SourceChangedError(ValueError):
     """A source gives other data than it did in its first pass."""
 
 
+def no_array(source) -> TypeError:
+    """What NumPy, and by it scikit-learn's scalers and searches, get to hear of a source."""
+    return TypeError(
+        f"{source} is a source, which is read in blocks and is no array: only maxmargin's own fit, predict and score take it, so "
+        "leave scalers, pipelines and searches out (scale the columns before the file is written)."
+    )
+
+
 class Block(NamedTuple):
     """Some rows: their numbers, which are the same in every pass; X (C order or CSR); labels (a CSR indicator matrix for
     multi-label sources) and weights, None where there are none."""

@@ -47,7 +47,7 @@ def rows(X, bias: float = 0.0, sparse_below: float = 0.0):
     A dense matrix with a smaller part of non-zeros than `sparse_below` gets an index of them: two bytes each (four from 65,536
     columns on), so that zeros cost nothing.
     """
-    constant = X.dtype.type(bias)
+    constant = np.float64(bias)  # whatever X is: the intercept is the bias times a weight, and not its float32 neighbour
     if sp.issparse(X):
         unsigned = np.dtype(f"u{X.indices.dtype.itemsize}")
         return CSR(X.data, X.indices.view(unsigned), X.indptr.view(unsigned), constant, X.shape[1])
@@ -84,6 +84,12 @@ def shape(X) -> tuple[int, int]:
 
 def dtype(X) -> np.dtype:
     return X.values.dtype
+
+
+def mean_length(X) -> float:
+    """How many positions a row has on average, the bias counted in."""
+    entries = X.columns.size if isinstance(X, Indexed) else X.values.size
+    return entries / max(shape(X)[0], 1) + 1.0
 
 
 # ---- the accessors ---------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ import numpy as np
 
 from ..threads import read_ahead
 from .options import Options, block_bytes, is_path, positive_integer, real_dtype, truth
-from .pieces import Block, LabelLists, Piece, Scan, SourceChangedError, checksum, indicator, shuffled, widened
+from .pieces import Block, LabelLists, Piece, Scan, SourceChangedError, checksum, indicator, no_array, shuffled, widened
 from .tally import DISTINCT, Tally
 
 __all__ = ["Block", "FileSource", "Scan", "Several", "Source", "SourceChangedError", "open_source"]
@@ -78,6 +78,14 @@ class Source(ABC):
     @abstractmethod
     def n_labels(self) -> int | None:
         """Columns of the indicator matrix; None where the source is not multi-label."""
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """The names of the columns of X; None where the format has none."""
+        return None
+
+    def __array__(self, dtype=None, copy=None):
+        raise no_array(self)
 
     def scan(self) -> Scan:
         """Read everything once, check it and remember what was found; later calls return the same."""
@@ -266,6 +274,17 @@ def stamp(path: Path) -> tuple[int, int]:
     return found.st_size, found.st_mtime_ns
 
 
+def check_same_names(source, found: list[str], where: str, known: list[str]) -> None:
+    """Refuse columns that are not those that are known already, in their order."""
+    if found == known:
+        return
+    k = next((k for k, (one, other) in enumerate(zip(found, known)) if one != other), min(len(found), len(known)))
+    one, other = (repr(names[k]) if k < len(names) else "none" for names in (found, known))
+    raise ValueError(
+        f"Column {k} of {source} is {one}; {where} {other}. Bring the columns into one order, that of a file with features=[...]."
+    )
+
+
 # ---- several files -------------------------------------------------------------------------------------------
 
 
@@ -287,6 +306,10 @@ class Several(Source):
     @property
     def dtype(self) -> np.dtype:
         return self.sources[0].dtype
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        return self.sources[0].feature_names
 
     @property
     def multilabel(self) -> bool:
@@ -317,6 +340,8 @@ class Several(Source):
                 raise ValueError(f"{source} and {first} cannot be one source: one is sparse and the other is dense.")
             if not first._tally.sparse and one.n_features != found[0].n_features:
                 raise ValueError(f"{source} has {one.n_features} features, {first} has {found[0].n_features}.")
+            if source.feature_names is not None and first.feature_names is not None:
+                check_same_names(source, source.feature_names, f"in {first} it is", first.feature_names)
             if source._tally.kind != kind:
                 raise ValueError(f"{source} and {first} cannot be one source: their labels are of different kinds.")
             if self.multilabel and not source.multilabel and source._tally.unfit is not None:
@@ -395,7 +420,7 @@ def open_source(
     Returns
     -------
     Source
-        `n_rows`, `n_features`, `dtype`, `multilabel`, `scan()`, `blocks(seed=None)` and `check_unchanged()`.
+        `n_rows`, `n_features`, `feature_names`, `dtype`, `multilabel`, `scan()`, `blocks(seed=None)` and `check_unchanged()`.
     """
     options = Options(
         label=label,

@@ -255,7 +255,7 @@ def parse(text, first_index, limit, largest, tables, out):
                 return GLUED, at, rows, entries, labels, hard
         # index:value
         previous = -1
-        while True:
+        while at < size:  # a line end comes before
             c = byte(text, at)
             while blank(c):
                 at += ONE

@@ -6,6 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..jit import kernel
+from .given import uneven
 
 
 def checked_matrix(X):
@@ -29,7 +30,7 @@ def numbers(name: str, given) -> np.ndarray:
     try:
         array = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be an array of numbers: {error}.") from None
+        raise ValueError(f"{name} must be an array of numbers: {uneven(given) or error}.") from None
     if not np.all(np.isfinite(array)):
         raise ValueError(f"{name} must be finite; it holds NaN or infinity.")
     return array

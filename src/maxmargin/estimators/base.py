@@ -1,28 +1,35 @@
 """What the linear estimators share: parameters, validation, the call of the solver, warm starts and paths."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from ..callbacks import with_callbacks
 from ..data.blocks import is_source
+from ..data.given import check_table, check_target
 from ..data.rows import rows
-from ..data.validate import checked_matrix
+from ..data.validate import checked_matrix, numbers
 from ..prior import Prior
+from ..problem import SameRows
 from ..regularizer import Regularizer
 from ..result import Result
 from ..risks import Risk, risk_of
 from ..solvers import NAMES, OnlineDual, resolve
+from ..stream import StreamProblem
+from ..threads import thread_count
 from .common import Certified
+from .frames import validate_data
 from .streaming import Streaming, check_source, reading_solver
 
+FLOATS = [np.float64, np.float32]  # what X may be, the first one otherwise
+LEARNED = ("n_features_in_", "feature_names_in_", "classes_", "_form")  # what checked samples say of a model before any fit
 SPARSE_BELOW = {"scalar": 0.2, "row": 0.6}  # dense rows with fewer non-zeros than this are read by an index of them
 
 
@@ -32,6 +39,14 @@ class Last(NamedTuple):
     duals: Any
     w: Any
     C: float
+
+
+class Prepared(NamedTuple):
+    """Samples, checked: they serve every C of a path. `pose(estimator)` is the problem that its parameters make of them, and what
+    else its `_fit` needs; `learned` are the fitted attributes that are known already."""
+
+    pose: Callable[[Any], Any]
+    learned: dict[str, Any]
 
 
 class LinearModel(Certified):
@@ -71,15 +86,17 @@ class LinearModel(Certified):
         -------
         self
         """
-        self._fit(X, y, sample_weight, getattr(self, "_last", None) if self.warm_start else None)
+        self._validate_params()
+        self.__dict__.pop("_kept", None)
+        self._fit(self._prepared(X, y, sample_weight), getattr(self, "_last", None) if self.warm_start else None)
         return self
 
     def regularization_path(self, X, y, Cs, sample_weight=None) -> list:
         """Fitted copies of this estimator for each C in `Cs`, each started from the one before it and certified.
 
-        Go from small to large C: there the old duals stay feasible and near.
+        Go from small to large C: there the old duals stay feasible and near. The samples are checked once.
         """
-        return self._path(X, y, sample_weight, self._settings(Cs), same_losses=True)
+        return self._path((X, y, sample_weight), self._settings(Cs), same_losses=True)
 
     def _settings(self, Cs) -> list[dict[str, Any]]:
         Cs = np.asarray(Cs, dtype=np.float64)
@@ -87,15 +104,19 @@ class LinearModel(Certified):
             raise ValueError("Cs must be a list of finite numbers > 0.")
         return [{"C": float(C)} for C in Cs]
 
-    def _path(self, X, y, sample_weight, settings: list[dict[str, Any]], **more) -> list:
-        """Fitted copies, one for each setting of parameters, each started from the one before it."""
+    def _path(self, samples: tuple, settings: list[dict[str, Any]], same_losses: bool = False) -> list:
+        """Fitted copies, one for each setting of parameters, each started from the one before it. The samples, what `_prepared`
+        takes, must not mean anything else under another setting: they are checked once."""
         fitted: list[LinearModel] = []
-        last = None
+        prepared, last = None, None
         for setting in settings:
             estimator = clone(self).set_params(**setting)
+            estimator._validate_params()
+            if prepared is None:
+                prepared = estimator._prepared(*samples)
             if hasattr(self, "_skl_callbacks"):
                 estimator.set_callbacks(*self._skl_callbacks)
-            last = with_callbacks(type(estimator)._fit)(estimator, X, y, sample_weight, last, **more)
+            last = with_callbacks(type(estimator)._fit)(estimator, prepared, last, same_losses)
             fitted.append(estimator)
         return fitted
 
@@ -103,12 +124,29 @@ class LinearModel(Certified):
 
     def _dtypes(self):
         """What X may be, the first one otherwise."""
-        dtype = [np.float64, np.float32] if self.dtype is None else np.dtype(self.dtype)
+        dtype = FLOATS if self.dtype is None else np.dtype(self.dtype)
         if self.dtype is not None and dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ValueError(f"dtype must be None, float32 or float64; got {self.dtype!r}.")
         return dtype
 
+    def _read(self, X, *y, reset: bool = False, **checks):
+        """X as kernels may read it, and y beside it where that is given. `fit` and all predictions read their data here, so that
+        the same numbers in another form are the same samples to both."""
+        check_table(X)
+        options = {"accept_sparse": "csr", "accept_large_sparse": True, "dtype": FLOATS, **checks}
+        found = validate_data(self, X, *y, reset=reset, **options)
+        return (checked_matrix(found[0]), found[1]) if y else checked_matrix(found)
+
+    def _learned(self) -> dict[str, Any]:
+        return {name: vars(self)[name] for name in LEARNED if name in vars(self)}
+
+    def _adopt(self, learned: dict[str, Any]) -> None:
+        for name, value in learned.items():
+            setattr(self, name, value)
+
     def _checked_weight(self, sample_weight, X) -> np.ndarray:
+        if not isinstance(sample_weight, Real):  # one number stands for all
+            sample_weight = numbers("sample_weight", sample_weight)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if not np.any(weight > 0):
             raise ValueError("sample_weight is zero for every sample; at least one must be positive.")
@@ -131,9 +169,12 @@ class LinearModel(Certified):
                 self.__dict__.pop(name, None)
 
     def _scores(self, X) -> np.ndarray:
-        """X coef' + intercept, in the dtype of X: a float32 X is not copied to float64."""
+        """The scores of samples as a user gives them."""
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        return self._scored(self._read(X))
+
+    def _scored(self, X) -> np.ndarray:
+        """X coef' + intercept, in the dtype of X, which was read before: a float32 X is not copied to float64."""
         return safe_sparse_dot(X, self.coef_.T.astype(X.dtype), dense_output=True) + np.asarray(self.intercept_, X.dtype)
 
     def __sklearn_tags__(self):
@@ -144,8 +185,13 @@ class LinearModel(Certified):
     # ---- what a subclass says -----------------------------------------------------------------------------
 
     @abstractmethod
-    def _fit(self, X, y, sample_weight, last: Last | None) -> Last:
-        """Validate, build the problem, solve, keep the result; `last` and what is returned are what runs leave."""
+    def _prepared(self, X, y, sample_weight) -> Prepared:
+        """The samples, checked."""
+
+    @abstractmethod
+    def _fit(self, prepared: Prepared, last: Last | None, same_losses: bool = False) -> Last:
+        """Pose the problem, solve it, keep the result; `last` and what is returned are what runs leave. `same_losses`: the `last`
+        problem had this one's but for C."""
 
     @abstractmethod
     def _shaped(self, coef, intercept) -> tuple[np.ndarray, Any]:
@@ -176,15 +222,13 @@ class LinearSVM(Streaming, LinearModel):
         if not isinstance(n_groups, Integral) or not 1 <= n_groups <= X.shape[0]:
             raise ValueError(f"n_groups must be an integer between 1 and the {X.shape[0]} samples; got {n_groups!r}.")
         problem = model._problem(model._rows(X, model._block_classes(target)), target, weight, Regularizer(), None)
-        found = risk_of(problem, int(n_groups), effective_n_jobs(self.n_jobs))
+        found = risk_of(problem, int(n_groups), thread_count(self.n_jobs))
         assert found is not None
         return found
 
-    def _fit(self, X, y, sample_weight, last: Last | None, same_losses: bool = False) -> Last:
-        """Validate, build the problem, solve, keep the result; `same_losses`: the `last` problem had this one's but for C."""
-        self._validate_params()
-        self.__dict__.pop("_kept", None)
-        problem, prior, solver = self._posed(X, y, sample_weight, resolve(self.solver))
+    def _fit(self, prepared: Prepared, last: Last | None, same_losses: bool = False) -> Last:
+        self._adopt(prepared.learned)
+        problem, prior, solver = prepared.pose(self)
 
         def keep(result: Result) -> None:
             self._keep(result, prior.back(self._table(problem, result.w)))
@@ -192,26 +236,32 @@ class LinearSVM(Streaming, LinearModel):
         result = self._drive(solver, problem, keep, **self._start(problem, last, same_losses))
         return Last(result.duals, result.w, self.C)
 
-    def _posed(self, X, y, sample_weight, solver) -> tuple[Any, Prior, Any]:
-        """The problem, the prior that it was made with and the solver for it."""
+    def _prepared(self, X, y, sample_weight) -> Prepared:
+        """What is posed is a problem, the prior that it was made with and the solver for it."""
         if is_source(X):
             check_source(self, X, y, sample_weight)
-            return *self._source_problem(X), reading_solver(self.solver)
+            return Prepared(lambda model: (*model._source_problem(X), reading_solver(model.solver)), {})
+        solver = resolve(self.solver)
         X, target, weight = self._validated(X, y, sample_weight)
         classes = self._block_classes(target)
         prior = self._prior(X.shape[1], classes)
         if isinstance(solver, OnlineDual):
-            return self._array_problem(X, target, weight, prior), prior, solver
+            return Prepared(lambda model: (model._array_problem(X, target, weight, prior), prior, solver), self._learned())
         data, regularizer, fence = prior.applied(X, classes)
-        return self._problem(self._rows(data, classes), target, weight, regularizer, fence), prior, solver
+        table, same = self._rows(data, classes), SameRows()
+
+        def pose(model):
+            return same(model._problem(table, target, weight, regularizer, fence)), prior, solver
+
+        return Prepared(pose, self._learned())
 
     def _prior(self, features: int, classes: int | None) -> Prior:
         return Prior(self.positive, self.prior_mean, self.prior_scale, self.prior_covariance).checked(features, classes)
 
     def _start(self, problem, last: Last | None, same_losses: bool) -> dict[str, Any]:
         """Where the solver may begin: the duals of an earlier run made feasible, or planes, which hold for their own data."""
-        if last is None or last.w.shape != problem.weight_shape:
-            return {}
+        if last is None or isinstance(problem, StreamProblem) or last.w.shape != problem.weight_shape:
+            return {}  # duals belong to rows, which a stream may have changed: `OnlineDual` starts from zero
         if isinstance(last.duals, np.ndarray):
             fits = last.duals.shape == problem.dual_shape
             return {"duals": problem.clipped(last.duals), "weights": last.w} if fits else {}
@@ -231,9 +281,8 @@ class LinearSVM(Streaming, LinearModel):
         return rows(X, bias, SPARSE_BELOW["scalar" if classes is None else "row"])
 
     def _checked_data(self, X, y, reset: bool = True):
-        options = {"dtype": self._dtypes(), "order": "C", "accept_large_sparse": True, "reset": reset, **self._target_checks()}
-        X, y = validate_data(self, X, y, accept_sparse="csr", **options)
-        return checked_matrix(X), y
+        check_target(y, self._classifies)
+        return self._read(X, y, reset=reset, dtype=self._dtypes(), order="C", **self._target_checks())
 
     # ---- what a subclass says -----------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
+from ..data.given import cost_rows
 from ..data.validate import numbers
 from ..losses.hinge import Hinge
 from ..losses.squared_hinge import SquaredHinge
@@ -30,8 +31,8 @@ class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
     loss : {"hinge", "squared_hinge"}, default="hinge"
         "squared_hinge" is for two classes.
     cost : array of shape (n_classes, n_classes) or dict of dicts, optional
-        cost[y, j], the margin that class y must keep from class j, in the order of `classes_` (or by name). The
-        diagonal is zero; by default all other entries are 1.
+        cost[y, j], the margin that class y must keep from class j, in the order of `classes_`; or by name, cost[y][j], where
+        pairs that are left out cost 1. The diagonal is zero; by default all other entries are 1.
     class_weight : dict or "balanced", optional
         Factors on the weights of the samples of a class.
     positive : bool or mask of shape (n_features,), default=False
@@ -228,10 +229,7 @@ def cost_matrix(cost, classes: np.ndarray) -> np.ndarray:
     if cost is None:
         return 1.0 - np.eye(count)
     if isinstance(cost, dict):
-        try:
-            cost = [[0.0 if a == b else cost[a][b] for b in classes.tolist()] for a in classes.tolist()]
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"cost as a dict needs cost[a][b] for every pair of different classes; missing: {error}.") from None
+        cost = cost_rows(cost, classes.tolist(), "classes")
     matrix = numbers("cost", cost)
     if matrix.shape != (count, count):
         raise ValueError(f"cost has shape {matrix.shape}; for the {count} classes in y it must be ({count}, {count}).")

@@ -4,24 +4,36 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
-from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from ..callbacks import CallbackSupportMixin, Progress
+from ..data.given import check_opened
+from ..data.validate import numbers
 from ..result import History, Result
 from ..solvers.loop import Budget
+from ..structures.base import check_object
+from ..threads import thread_count
+from .advice import resumes, spread_of, unfinished
+
+READ = "read the samples first, and give them as a list"
 
 
 class Certified(CallbackSupportMixin, BaseEstimator):
     """An estimator whose model carries a certificate."""
 
-    def _drive(self, solver, problem, keep: Callable[[Result], None], **start) -> Result:
-        """Solve `problem`, telling callbacks and the user; `keep` sets the fitted attributes, `start` goes to the solver."""
+    def _validate_params(self) -> None:
+        check_object(getattr(self, "structure", None))
+        super()._validate_params()
+
+    def _drive(self, solver, problem, keep: Callable[[Result], None], resumable: bool = True, **start) -> Result:
+        """Solve `problem`, telling callbacks and the user; `keep` sets the fitted attributes, `start` goes to the solver.
+        `resumable`: a `fit` after this one may be of the same problem."""
         if self.keep_duals and not getattr(solver, "keeps_duals", True):
+            name = type(getattr(solver, "solver", solver)).__name__  # the convex-concave procedure has a solver of its own
             raise ValueError(
-                f"keep_duals=True does not go with {type(solver).__name__}, which holds planes and no duals of samples. "
+                f"keep_duals=True does not go with {name}, which holds planes and no duals of samples. "
                 "Use solver='dual_coordinate'."
             )
         self.history_ = History()
@@ -30,7 +42,7 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         line = Progress() if self.verbose else None
         if line is not None:
             line.setup(self, context)
-        budget = Budget(self.tol, self.max_iter, self.max_time, effective_n_jobs(self.n_jobs), self._watch(context, line))
+        budget = Budget(self.tol, self.max_iter, self.max_time, thread_count(self.n_jobs), self._watch(context, line))
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         result = solver.solve(problem, budget, self.history_, seed=seed, average=not self.keep_duals, **start)
         self.certificate_, self.history_, self.n_iter_ = result.certificate, result.history, result.n_iter
@@ -42,7 +54,8 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         if line is not None:
             line.teardown(self, context)
         if not result.certificate.converged:
-            warnings.warn(self._advice(result), ConvergenceWarning, stacklevel=5)
+            text = unfinished(result.certificate, self.tol, self._spread(problem), resumable and resumes(solver, problem))
+            warnings.warn(text, ConvergenceWarning, stacklevel=5)
         return result
 
     def _most_passes(self, problem) -> int:
@@ -60,13 +73,10 @@ class Certified(CallbackSupportMixin, BaseEstimator):
 
         return watch
 
-    def _advice(self, result: Result) -> str:
-        certificate = result.certificate
-        return (
-            f"{certificate.message} The relative duality gap is {certificate.relative_gap:.3g}, the target was tol={self.tol:g}; "
-            "the model is usable and its certificate true. Raise max_iter or max_time, loosen tol, lower C, or scale the "
-            "features (warm_start=True goes on from here)."
-        )
+    def _spread(self, problem) -> float | None:
+        """By how much the columns of X differ in size, where that is known and nothing makes up for it."""
+        made_up = (getattr(self, name, None) is not None for name in ("prior_scale", "prior_covariance"))
+        return None if any(made_up) else spread_of(problem)
 
 
 # ---- checks of samples that are not the rows of a matrix -------------------------------------------------
@@ -74,6 +84,7 @@ class Certified(CallbackSupportMixin, BaseEstimator):
 
 def count(name: str, given) -> int:
     """How many samples there are."""
+    check_opened(given, READ)
     if hasattr(given, "shape"):
         return int(given.shape[0]) if len(given.shape) else 0
     if not hasattr(given, "__len__") or isinstance(given, str | dict):
@@ -94,10 +105,10 @@ def checked_weight(sample_weight, samples: int) -> np.ndarray:
     """The weight of each sample, as an array of its own; one where none is given."""
     if sample_weight is None:
         return np.ones(samples)
-    weight = np.array(sample_weight, dtype=np.float64)
+    weight = numbers("sample_weight", sample_weight).copy()
     if weight.shape != (samples,):
         raise ValueError(f"sample_weight has shape {weight.shape}; {samples} numbers are needed, one for each sample.")
-    if not np.all(np.isfinite(weight)) or np.any(weight < 0) or not np.any(weight > 0):
+    if np.any(weight < 0) or not np.any(weight > 0):
         raise ValueError("sample_weight must be finite and not negative, and not all zero.")
     return weight
 

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .. import lanes
 from ..data import bags
+from ..data.given import check_target, uneven
 from ..data.rows import rows
 from ..latent import BagProblem
 from ..solvers.convex_concave import LatentResult
@@ -22,14 +23,15 @@ from .common import checked_dtype, checked_weight, same_count
 from .latent_base import LatentModel, Real
 
 INITS = ("mean", "random", "first")
+SIGNED = ([0, 1], [-1, 1])  # labels of which the second is meant; False and True equal 0 and 1
 
 
 class LatentSVMClassifier(ClassifierMixin, LatentModel):
     """Latent support vector machine: a sample is a bag of candidate feature rows, and its score that of its best one.
 
-    Two classes, as in Ramanan (2013), A.4: 1/2 ||w||^2 + C sum_i s_i max(0, 1 - y_i max_z w . x_iz), with y_i = +-1. Three and
-    more, as in the gesture experiment of Mohapatra et al. (2016): the loss is
-    max_{y, z} [ cost(y_i, y) + w_y . x_iz ] - max_z w_{y_i} . x_iz.
+    Two classes, as in Ramanan (2013), A.4: 1/2 ||w||^2 + C sum_i s_i max(0, 1 - y_i max_z w . x_iz), with y_i = +-1. They are not
+    alike: a bag is positive if one of its candidates is, negative if none is. Three and more, as in the gesture experiment of
+    Mohapatra et al. (2016): the loss is max_{y, z} [ cost(y_i, y) + w_y . x_iz ] - max_z w_{y_i} . x_iz.
 
     The objective is not convex. It is lowered by the convex-concave procedure: the best candidate of each sample is fixed, the
     convex problem with them is solved to a certified gap, and so on (`docs/latent.md`). The objective never rises.
@@ -45,6 +47,9 @@ class LatentSVMClassifier(ClassifierMixin, LatentModel):
         first of each bag; or given ones.
     n_restarts : int, default=0
         How many random starts follow; the model is the one with the lowest objective.
+    positive_class : label, optional
+        Of two classes, the one that the best candidate speaks for: y_i = +1. Labels 0 and 1, -1 and 1, False and True need none,
+        for 1 and True are meant; for others it must be given. There is none among three classes and more.
     cost : array of shape (n_classes, n_classes) or dict of dicts, optional
         As in `SVMClassifier`.
     class_weight : dict or "balanced", optional
@@ -80,8 +85,11 @@ class LatentSVMClassifier(ClassifierMixin, LatentModel):
     Attributes
     ----------
     coef_ : array of shape (1, n_features) for two classes, else (n_classes, n_features)
+        For two classes the weights of `positive_class_`, wherever it stands in `classes_`.
     intercept_ : array of shape (1,) or (n_classes,)
     classes_ : array of shape (n_classes,)
+    positive_class_ : label
+        Of two classes, the one that the best candidate speaks for; None for more.
     latent_ : array of shape (n_samples,)
         The best candidate of each training sample for its class.
     outer_history_ : array
@@ -115,6 +123,7 @@ class LatentSVMClassifier(ClassifierMixin, LatentModel):
 
     _parameter_constraints: dict[str, Any] = {
         **LatentModel._parameter_constraints,
+        "positive_class": "no_validation",  # checked against the labels
         "cost": ["array-like", dict, None],
         "class_weight": [StrOptions({"balanced"}), dict, None],
         "fit_intercept": ["boolean"],
@@ -128,6 +137,7 @@ class LatentSVMClassifier(ClassifierMixin, LatentModel):
         max_cccp_iter=50,
         init="mean",
         n_restarts=0,
+        positive_class=None,
         cost=None,
         class_weight=None,
         tol=1e-3,
@@ -147,6 +157,7 @@ class LatentSVMClassifier(ClassifierMixin, LatentModel):
         self.max_cccp_iter = max_cccp_iter
         self.init = init
         self.n_restarts = n_restarts
+        self.positive_class = positive_class
         self.cost = cost
         self.class_weight = class_weight
         self.tol = tol
@@ -163,20 +174,24 @@ class LatentSVMClassifier(ClassifierMixin, LatentModel):
         self.dtype = dtype
 
     def decision_function(self, X) -> np.ndarray:
-        """Scores of best candidates: (n_samples,) for two classes, positive for `classes_[1]`; (n_samples, n_classes) else."""
+        """Scores of best candidates, (n_samples, n_classes); for two classes (n_samples,), and positive for `classes_[1]`.
+
+        That is scikit-learn's convention: where `positive_class_` is `classes_[0]`, these are minus the best candidates' scores.
+        """
         found = self._best_scores(*self._candidate_scores(X))
-        return found.ravel() if found.shape[1] == 1 else found
+        if found.shape[1] > 1:
+            return found
+        return found[:, 0] if self.positive_class_ == self.classes_[1] else -found[:, 0]
 
     def predict(self, X) -> np.ndarray:
-        """The class with the highest score."""
-        found = self._best_scores(*self._candidate_scores(X))
-        best = (found[:, 0] > 0).astype(np.intp) if found.shape[1] == 1 else found.argmax(axis=1)
-        return self.classes_[best]
+        """The class with the highest score; of two classes `classes_[1]` where `decision_function` is above zero."""
+        found = self.decision_function(X)
+        return self.classes_[(found > 0).astype(np.intp) if found.ndim == 1 else found.argmax(axis=1)]
 
     def predict_latent(self, X, y=None) -> np.ndarray:
         """The number of the best candidate of each bag: for the class predicted, or for the classes `y`.
 
-        With two classes there is one score: the best candidate is the one that looks most like `classes_[1]`, whatever the class.
+        With two classes there is one score: the best candidate is the one most like `positive_class_`, whatever the class.
         """
         scores, start = self._candidate_scores(X)
         samples = start.size - 1
@@ -219,11 +234,13 @@ class LatentSVMClassifier(ClassifierMixin, LatentModel):
         dtype = checked_dtype(self.dtype)
         bags.count(X)
         weight = checked_weight(sample_weight, same_count(X, y))
+        check_target(y, classes=True)
         check_classification_targets(y)
         y = column_or_1d(y)
         classes, label = np.unique(y, return_inverse=True)
         if len(classes) < 2:
-            raise ValueError(f"y must hold at least 2 classes; it holds only one: {classes[0]!r}.")
+            raise ValueError(f"y must hold at least 2 classes; it holds only one class: {classes.tolist()[0]!r}.")
+        positive = positive_of(self.positive_class, classes.tolist())
         cost = cost_matrix(self.cost, classes)
         factors = class_factors(self.class_weight, classes, y, label, sample_weight if sample_weight is None else weight)
         matrix, start = bags.stacked(X, dtype)
@@ -232,20 +249,22 @@ class LatentSVMClassifier(ClassifierMixin, LatentModel):
         bags.check_sizes(table, start)
         first = np.zeros(label.size, np.int64)
         if len(classes) == 2:
-            data: Bags | BinaryBags = BinaryBags(table, start, label.astype(np.int64), first, cost[label, 1 - label])
+            sign = (label == positive).astype(np.int64)
+            data: Bags | BinaryBags = BinaryBags(table, start, sign, first, cost[label, 1 - label])
         else:
             data = Bags(table, start, label.astype(np.int64), first, cost)
 
         def make(C: float) -> BagProblem:
             return BagProblem(data, C * weight * factors[label], matrix)
 
-        return make, {"classes_": classes, "n_features_in_": matrix.shape[1]}
+        meant = None if positive is None else classes[positive]
+        return make, {"classes_": classes, "positive_class_": meant, "n_features_in_": matrix.shape[1]}
 
     def _checked_init(self, problem: BagProblem):
         sizes = np.diff(problem.data.start)
         if isinstance(self.init, str) and self.init in INITS:
             return self.init
-        given = np.asarray(self.init)
+        given = np.asarray(self.init) if uneven(self.init) is None else np.zeros(0)
         if given.shape != sizes.shape or given.dtype.kind not in "iu":
             raise ValueError(f"init must be one of {', '.join(INITS)}, or an integer for each of the {sizes.size} bags.")
         wrong = np.flatnonzero((given < 0) | (given >= sizes))
@@ -272,3 +291,25 @@ class LatentSVMClassifier(ClassifierMixin, LatentModel):
         tags.input_tags.sparse = True
         tags.input_tags.three_d_array = True
         return tags
+
+
+def positive_of(given, classes: list) -> int | None:
+    """Which of two classes the best candidate speaks for, by its number; None for three classes and more."""
+    if len(classes) > 2:
+        if given is not None:
+            raise ValueError(
+                f"positive_class={given!r} is for two classes; y has {len(classes)}, each with candidates that speak for it. "
+                "Leave positive_class out."
+            )
+        return None
+    if given is None and classes in SIGNED:
+        return 1
+    labels = " and ".join(map(repr, classes))
+    if given is None:
+        raise ValueError(
+            f"y has the labels {labels}, and a bag belongs to one of them as soon as one candidate shows it: say which, with "
+            f"positive_class={classes[0]!r} or positive_class={classes[1]!r}. (0 and 1, -1 and 1, False and True need no word.)"
+        )
+    if np.ndim(given) > 0 or given not in classes:
+        raise ValueError(f"positive_class={given!r} is not among the labels of y, {labels}.")
+    return classes.index(given)

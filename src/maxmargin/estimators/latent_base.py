@@ -12,11 +12,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..callbacks import with_callbacks
+from ..data.given import check_opened
 from ..latent import LatentProblem
 from ..result import Result
 from ..solvers import NAMES, resolve
 from ..solvers.convex_concave import ConvexConcave, Last, LatentResult
-from .common import Certified
+from .advice import still_falling
+from .common import READ, Certified
 
 NOTHING = 1e-6  # a quadratic term below this part of the objective is that of no weights, and rounding
 Make = Callable[[float], LatentProblem]
@@ -60,6 +62,7 @@ class LatentModel(Certified):
         self
         """
         self._validate_params()
+        check_opened(X, READ)
         make, learned = self._prepared(X, y, sample_weight)
         self._fit(make, learned, getattr(self, "_last", None) if self.warm_start else None)
         return self
@@ -94,13 +97,7 @@ class LatentModel(Certified):
         result = self._drive(procedure, problem, self._keep_latent, last=last)
         assert isinstance(result, LatentResult) and result.problem is not None
         if not result.settled and result.certificate.converged:
-            warnings.warn(
-                f"Stopped after {len(result.outer)} convex problems (max_cccp_iter={self.max_cccp_iter}) while the objective "
-                "still fell; the last of them is certified. Raise max_cccp_iter, max_iter or max_time (warm_start=True goes on "
-                "from here).",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+            warnings.warn(still_falling(result.stopped, self.max_cccp_iter), ConvergenceWarning, stacklevel=4)
         if result.settled and 0.5 * float(np.vdot(result.w, result.w)) <= NOTHING * result.outer[-1]:
             warnings.warn(
                 "The weights are zero: the hidden choices that were fixed first say nothing of the outputs, and the "

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
 from sklearn.utils.validation import check_is_fitted
 
 from ..latent import LatentStructuredProblem
@@ -11,6 +10,7 @@ from ..solvers.convex_concave import LatentResult
 from ..solvers.points import dual_coefficients
 from ..structures.base import fresh
 from ..structures.latent import LatentStructure
+from ..threads import thread_count
 from .common import checked_dtype, checked_weight, count, same_count
 from .latent_base import LatentModel
 
@@ -115,7 +115,7 @@ class LatentStructuredSVM(LatentModel):
         """The best output of each sample."""
         check_is_fitted(self)
         count("X", X)
-        return self.structure_.as_predictions(self.structure_.decode_all(self.w_, X, effective_n_jobs(self.n_jobs)))
+        return self.structure_.as_predictions(self.structure_.decode_all(self.w_, X, thread_count(self.n_jobs)))
 
     def predict_latent(self, X, y=None) -> list:
         """The best hidden part of each sample: for the output predicted, or for the outputs `y`."""

@@ -5,29 +5,33 @@ from numbers import Integral, Real
 
 import numpy as np
 import scipy.sparse as sp
-from joblib import effective_n_jobs
 from sklearn.base import ClassifierMixin, clone
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from ..callbacks import with_callbacks
 from ..data.blocks import is_source
 from ..data.labels import Checked, checked_labels
 from ..data.rows import rows
-from ..data.validate import checked_matrix, numbers
+from ..data.validate import numbers
 from ..kernel_problem import KernelMultilabelProblem
+from ..kernels import gram_of
 from ..label_prior import checked_prior
 from ..losses.multilabel_hinge import MultilabelHinge
 from ..losses.multilabel_squared_hinge import MultilabelSquaredHinge
 from ..multilabel_problem import MultilabelProblem
+from ..problem import SameRows
 from ..result import Result
 from ..risks import Risk, risk_of
 from ..solvers import OnlineDual, resolve
-from .base import SPARSE_BELOW, Last, LinearModel
-from .multilabel_kernel import KERNELS, keep_kernel, kernel_problem, started
+from ..stream import StreamProblem
+from ..threads import thread_count
+from .base import SPARSE_BELOW, Last, LinearModel, Prepared
+from .frames import validate_data
+from .multilabel_kernel import KERNELS, keep_kernel, kernel_function, kernel_problem, started
 from .multilabel_pieces import InPieces
 from .multilabel_stream import arrays, masses, reader, stream
-from .streaming import Scored, blockwise, check_source, reading_solver
+from .streaming import Scored, blockwise, check_source, keep_names, reading_solver
 
 LOSSES = {"hinge": MultilabelHinge, "squared_hinge": MultilabelSquaredHinge}
 PIECE = 4096  # rows that are predicted at a time where labels are sparse
@@ -179,12 +183,17 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, InPieces):
         -------
         self
         """
-        self._fit(X, y, sample_weight, getattr(self, "_last", None) if self.warm_start else None, mask=mask)
+        self._validate_params()
+        self.__dict__.pop("_kept", None)
+        self._fit(self._prepared(X, y, sample_weight, mask), getattr(self, "_last", None) if self.warm_start else None)
         return self
 
     def regularization_path(self, X, y, Cs, sample_weight=None, mask=None) -> list:
-        """Fitted copies of this estimator for each C in `Cs`, each started from the one before it and certified."""
-        return self._path(X, y, sample_weight, self._settings(Cs), mask=mask, same_losses=True)
+        """Fitted copies of this estimator for each C in `Cs`, each started from the one before it and certified.
+
+        The samples are checked once.
+        """
+        return self._path((X, y, sample_weight, mask), self._settings(Cs), same_losses=True)
 
     def risk(self, X, y, sample_weight=None, mask=None, n_groups: int = 1) -> Risk:
         """The losses alone, sum_il s_i u_l loss_il(w), as a convex function for `maxmargin.minimize` or a solver of your own.
@@ -201,7 +210,7 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, InPieces):
         weight = np.ones(X.shape[0]) if sample_weight is None else model._checked_weight(sample_weight, X)
         if not isinstance(n_groups, Integral) or not 1 <= n_groups <= X.shape[0]:
             raise ValueError(f"n_groups must be an integer between 1 and the {X.shape[0]} samples; got {n_groups!r}.")
-        found = risk_of(model._problem(X, labels, weight), int(n_groups), effective_n_jobs(self.n_jobs))
+        found = risk_of(model._problem(model._data(X), labels, weight), int(n_groups), thread_count(self.n_jobs))
         assert found is not None
         return found
 
@@ -217,28 +226,31 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, InPieces):
         dtype, sparse = self._form
         if not sparse:
             return (self.decision_function(X) > 0).astype(dtype)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        pieces = [sp.csr_array(self._scores(X[k : k + PIECE]) > 0) for k in range(0, X.shape[0], PIECE)]
+        X = self._read(X)
+        pieces = [sp.csr_array(self._scored(X[k : k + PIECE]) > 0) for k in range(0, X.shape[0], PIECE)]
         return sp.vstack(pieces, format="csr").astype(dtype)
 
-    def _scores(self, X):
-        if not hasattr(self, "_kernel_model"):
-            return super()._scores(X)
-        check_is_fitted(self)
-        return self._kernel_model.scores(validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False))
+    def _scored(self, X):
+        return self._kernel_model.scores(X) if hasattr(self, "_kernel_model") else super()._scored(X)
 
-    def _fit(self, X, y, sample_weight, last: Last | None, mask=None, same_losses: bool = False) -> Last:
-        self._validate_params()
-        self.__dict__.pop("_kept", None)
+    def _prepared(self, X, y, sample_weight, mask=None) -> Prepared:
+        """What is posed is a problem, the solver for it and X, which the support is taken from."""
         if is_source(X):
-            return self._fit_source(X, y, sample_weight, mask)
+            return Prepared(lambda model: (*model._source_problem(X, y, sample_weight, mask), None), {})
         solver = resolve(self.solver)
         X, labels = self._checked_pair(X, y, mask)
         weight = np.ones(X.shape[0]) if sample_weight is None else self._checked_weight(sample_weight, X)
-        if isinstance(solver, OnlineDual) and self.kernel == "linear":
-            return self._fit_arrays(X, labels, weight, solver)
-        problem = self._problem(X, labels, weight)
         self.classes_, self._form = np.arange(labels.columns.shape[1]), (labels.dtype, labels.sparse)
+        if isinstance(solver, OnlineDual) and self.kernel == "linear":
+            return Prepared(lambda model: (model._array_problem(X, labels, weight), solver, None), self._learned())
+        data, same = self._data(X), SameRows()
+        return Prepared(lambda model: (same(model._problem(data, labels, weight)), solver, X), self._learned())
+
+    def _fit(self, prepared: Prepared, last: Last | None, same_losses: bool = False) -> Last:
+        self._adopt(prepared.learned)
+        problem, solver, X = prepared.pose(self)
+        if isinstance(problem, StreamProblem):
+            return self._fit_stream(problem, solver)
         duals, weights = started(last, problem, self.C if same_losses else None)
 
         def keep(result: Result) -> None:
@@ -251,8 +263,8 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, InPieces):
         result = self._drive(solver, problem, keep, duals=duals, weights=weights)
         return Last(result.duals, result.w, self.C)
 
-    def _fit_source(self, source, y, sample_weight, mask) -> Last:
-        """Learn from samples that come in blocks."""
+    def _source_problem(self, source, y, sample_weight, mask) -> tuple[StreamProblem, OnlineDual]:
+        """The problem of samples that come in blocks, and the solver that reads them."""
         check_source(self, source, y, sample_weight, multilabel=True)
         if mask is not None:
             raise ValueError("A source has no mask of labels; leave mask out.")
@@ -263,16 +275,15 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, InPieces):
         count = int(source.n_labels)
         found = masses(source) if isinstance(self.label_weight, str) else np.ones((count, 2))
         self.n_features_in_ = int(features)
-        self.__dict__.pop("feature_names_in_", None)
+        keep_names(self, source)
         self.classes_, self._form = np.arange(count), (np.dtype(int), True)
         self._dtypes()
-        return self._fit_stream(stream(source, reader(self.dtype), n_rows, features, *self._stream_parts(found)), solver)
+        return stream(source, reader(self.dtype), n_rows, features, *self._stream_parts(found)), solver
 
-    def _fit_arrays(self, X, labels: Checked, weight: np.ndarray, solver: OnlineDual) -> Last:
+    def _array_problem(self, X, labels: Checked, weight: np.ndarray) -> StreamProblem:
         """The same for arrays in memory."""
-        self.classes_, self._form = np.arange(labels.columns.shape[1]), (labels.dtype, labels.sparse)
         parts = self._stream_parts(labels.columns.masses(weight))
-        return self._fit_stream(stream(*arrays(X, labels.columns, weight), *X.shape, *parts), solver)
+        return stream(*arrays(X, labels.columns, weight), *X.shape, *parts)
 
     def _stream_parts(self, found: np.ndarray):
         """What `stream` needs beside the samples; `found` are the masses of the labels."""
@@ -297,12 +308,18 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, InPieces):
     def _checked_pair(self, X, y, mask, reset: bool = True) -> tuple[np.ndarray, Checked]:
         if y is None:
             validate_data(self, X, y)  # says so in scikit-learn's own words
-        X = validate_data(self, X, accept_sparse="csr", dtype=self._dtypes(), order="C", accept_large_sparse=True, reset=reset)
+        X = self._read(X, reset=reset, dtype=self._dtypes(), order="C")
         labels = checked_labels(y, mask)
         check_consistent_length(X, labels.columns.present)
-        return checked_matrix(X), labels
+        return X, labels
 
-    def _problem(self, X, labels: Checked, weight: np.ndarray):
+    def _data(self, X):
+        """X as the problem takes it: its rows, or the kernel matrix."""
+        if self.kernel != "linear":
+            return gram_of(kernel_function(self, X), X)
+        return rows(X, float(self.intercept_scaling) if self.fit_intercept else 0.0, SPARSE_BELOW["row"])
+
+    def _problem(self, data, labels: Checked, weight: np.ndarray):
         """What is minimised."""
         columns = labels.columns
         count = columns.shape[1]
@@ -310,8 +327,7 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, InPieces):
         factors = self._label_factors(columns.masses(weight))
         margin = _pairs("cost", self.cost, count)
         if self.kernel != "linear":
-            return kernel_problem(self, X, columns, self.C * weight, (factors, margin), R)
-        data = rows(X, float(self.intercept_scaling) if self.fit_intercept else 0.0, SPARSE_BELOW["row"])
+            return kernel_problem(self, data, columns, self.C * weight, (factors, margin), R)
         return MultilabelProblem(data, columns, self.C * weight, factors, margin, LOSSES[self.loss], R)
 
     def _most_passes(self, problem):

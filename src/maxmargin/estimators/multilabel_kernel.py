@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from ..data.labels import LabelColumns
 from ..kernel_problem import KernelMultilabelProblem
-from ..kernels import MEGABYTE, cross, function_of, gamma_of, gram_of, squared_norms
+from ..kernels import MEGABYTE, Gram, cross, function_of, gamma_of, squared_norms
 from ..losses.hinge import Hinge
 from ..losses.squared_hinge import SquaredHinge
 from ..result import Result
@@ -20,7 +20,9 @@ LOSSES = {"hinge": Hinge, "squared_hinge": SquaredHinge}
 PIECE = 1024  # samples that are predicted at a time
 
 
-def kernel_problem(estimator, X, columns: LabelColumns, cap: np.ndarray, pairs, R: np.ndarray | None) -> KernelMultilabelProblem:
+def kernel_problem(
+    estimator, gram: Gram, columns: LabelColumns, cap: np.ndarray, pairs, R: np.ndarray | None
+) -> KernelMultilabelProblem:
     """What is minimised; `pairs` are the weights and the margins of labels that are absent and present, (labels, 2) each."""
     count = columns.shape[1]
     weight, margin = pairs
@@ -30,10 +32,9 @@ def kernel_problem(estimator, X, columns: LabelColumns, cap: np.ndarray, pairs, 
         caps[pattern(columns.missing)] = 0.0
     margins = np.take_along_axis(margin, present, axis=1)
     loss = LOSSES[estimator.loss](np.where(present, 1.0, -1.0).ravel(), margins.ravel(), caps.ravel())
-    function = kernel_function(estimator, X)
     bias = float(estimator.intercept_scaling) if estimator.fit_intercept else 0.0
     room = int(estimator.cache_size * MEGABYTE)
-    return KernelMultilabelProblem(gram_of(function, X), loss, np.eye(count) if R is None else R, bias, room)
+    return KernelMultilabelProblem(gram, loss, np.eye(count) if R is None else R, bias, room)
 
 
 def kernel_function(estimator, X):

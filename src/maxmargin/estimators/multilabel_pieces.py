@@ -10,8 +10,9 @@ import scipy.sparse as sp
 from ..callbacks import with_callbacks
 from ..data.labels import Checked, LabelColumns
 from ..result import Result
+from ..stream import stacked
 from .base import LinearModel
-from .streaming import solver_of_pieces, stacked
+from .streaming import solver_of_pieces
 
 
 class Kept(NamedTuple):
@@ -53,6 +54,7 @@ class InPieces(LinearModel):
     kernel: Any
     label_weight: Any
     _checked_pair: Callable[..., tuple[Any, Checked]]
+    _data: Callable[..., Any]
     _problem: Callable[..., Any]
     _forget_kernel: Callable[[], None]
 
@@ -96,7 +98,7 @@ class InPieces(LinearModel):
         samples = Kept(X, labels.columns, weight, sp.csr_array((X.shape[0], count)), False)
         if kept is not None:
             samples = joined(kept, samples)
-        problem = self._problem(samples.X, labels._replace(columns=samples.labels), samples.weight)
+        problem = self._problem(self._data(samples.X), labels._replace(columns=samples.labels), samples.weight)
         self.classes_, self._form = np.arange(count), (labels.dtype, labels.sparse)
 
         def keep(result: Result) -> None:
@@ -104,6 +106,7 @@ class InPieces(LinearModel):
             self._keep(result, problem.table(result.w))
             self.certificate_ = replace(result.certificate, verified=result.certificate.verified and not samples.dropped)
 
-        result = self._drive(solver, problem, keep, duals=None if kept is None else sp.csc_array(samples.duals))
+        start = None if kept is None else sp.csc_array(samples.duals)
+        result = self._drive(solver, problem, keep, resumable=False, duals=start)
         self._kept = supported(samples, result.duals)
         return self

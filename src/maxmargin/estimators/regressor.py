@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from ..data.validate import numbers
 from ..losses.epsilon_insensitive import EpsilonInsensitive
 from ..losses.squared_epsilon_insensitive import SquaredEpsilonInsensitive
 from ..problem import ScalarProblem
@@ -108,7 +109,7 @@ warm_start, keep_duals, random_state, n_jobs, verbose, dtype
         return {"y_numeric": True}
 
     def _checked_target(self, y, sample_weight):
-        return np.asarray(y, dtype=np.float64)
+        return numbers("y", y)
 
     def _codes(self, y, rows):
         target = np.asarray(y, dtype=np.float64)

@@ -1,7 +1,8 @@
 """Linear estimators on data that come in blocks: sources in `fit`, `predict` and `score`, and `partial_fit`."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, NamedTuple
 
@@ -14,14 +15,14 @@ from sklearn.utils.validation import check_is_fitted
 from .. import lanes
 from ..callbacks import with_callbacks
 from ..data.blocks import Arrays, Block, is_source
-from ..data.validate import checked_matrix
+from ..data.sources import check_same_names
 from ..prior import Prior
 from ..regularizer import Regularizer
-from ..result import Result, relative
+from ..result import Result
 from ..solvers import OnlineDual, resolve
 from ..solvers.dual_coordinate import DualCoordinate
 from ..solvers.stream_run import MEGABYTE
-from ..stream import Examples, StreamProblem, joined
+from ..stream import Examples, StreamProblem, joined, stacked
 from .common import Certified
 
 
@@ -30,9 +31,10 @@ def blockwise(method: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
 
     @wraps(method)
     def by_block(self, X, *args, **kwargs):
+        check_is_fitted(self)
         if not is_source(X):
             return method(self, X, *args, **kwargs)
-        check_is_fitted(self)
+        self = without_names(self, X)
         rows, found = [], []
         for block in X.blocks():
             rows.append(block.rows)
@@ -40,6 +42,24 @@ def blockwise(method: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
         return stacked(found)[np.argsort(np.concatenate(rows), kind="stable")]
 
     return by_block
+
+
+def without_names(model, source):
+    """The model for blocks of a source, which are arrays: without the names of the columns, where the source has the same."""
+    known, found = (getattr(each, name, None) for each, name in ((model, "feature_names_in_"), (source, "feature_names")))
+    if known is None or found is None:
+        return model
+    check_same_names(source, found, "the model was fitted with", list(known))
+    result = copy(model)
+    del result.feature_names_in_
+    return result
+
+
+def keep_names(model, source) -> None:
+    """Names of columns that a source has are those of the model, as with data frames."""
+    model.__dict__.pop("feature_names_in_", None)
+    if (names := getattr(source, "feature_names", None)) is not None:
+        model.feature_names_in_ = np.array(names, dtype=object)
 
 
 def labels_of(source) -> tuple[np.ndarray, np.ndarray | None]:
@@ -51,10 +71,6 @@ def labels_of(source) -> tuple[np.ndarray, np.ndarray | None]:
         weights.append(np.ones(block.rows.size) if block.weight is None else block.weight)
     order = np.argsort(np.concatenate(rows), kind="stable")
     return stacked(labels)[order], np.concatenate(weights)[order]
-
-
-def stacked(parts: list) -> Any:
-    return sp.vstack(parts, format="csr") if sp.issparse(parts[0]) else np.concatenate(parts)
 
 
 def _labels(block: Block) -> np.ndarray:
@@ -160,7 +176,9 @@ class Streaming(Certified):
         if not self._classifies:
             return n_rows, self._checked_target(np.zeros(0), None)
         if labels is None:
-            raise ValueError("The source has no labels, or too many different ones to be classes.")
+            raise ValueError(
+                "The source has no labels (open it with label=...), or too many different ones to be classes (SVMRegressor?)."
+            )
         mass = self._mass(source, labels) if getattr(self, "class_weight", None) == "balanced" else None
         return n_rows, self._checked_target(labels, mass)
 
@@ -175,7 +193,7 @@ class Streaming(Certified):
         """The problem of a source of the user's."""
         n_rows, target = self._scanned(source)
         self.n_features_in_ = int(source.n_features)
-        self.__dict__.pop("feature_names_in_", None)
+        keep_names(self, source)
         prior = self._prior(self.n_features_in_, self._block_classes(target))
 
         def read(block: Block) -> Examples:
@@ -255,9 +273,9 @@ class Streaming(Certified):
 
         def keep(result: Result) -> None:
             self._keep(result, prior.back(self._table(problem, result.w)))
-            self.certificate_ = shift.back(result, self.tol, verified=not dropped)
+            self.certificate_ = replace(result.certificate, verified=result.certificate.verified and not dropped)
 
-        result = self._drive(solver, problem, keep, duals=problem.clipped(duals))
+        result = self._drive(solver, problem, keep, resumable=False, duals=problem.clipped(duals))
         self._kept = self._remember(problem, samples, result.duals, target, shift, cache_size, dropped)
         return self
 
@@ -283,7 +301,7 @@ class Streaming(Certified):
         X, y = self._checked_data(X, y, reset=first)
         weight = np.ones(X.shape[0]) if sample_weight is None else self._checked_weight(sample_weight, X)
         rows = np.arange(X.shape[0])
-        return Examples(rows, checked_matrix(X), self._codes(y, rows), weight)
+        return Examples(rows, X, self._codes(y, rows), weight)
 
     def _remember(self, problem, samples: Examples, duals: np.ndarray, target, shift: "Shift", cache_size, dropped) -> Kept:
         """The support vectors; the oldest of them leave their part of the weights only, where memory has no room for all."""
@@ -307,25 +325,30 @@ class Streaming(Certified):
         return r, value + 0.5 * float(np.vdot(r, r))
 
 
+@dataclass(frozen=True)
+class Shifted(Regularizer):
+    """A quadratic term whose values count something more, so that solvers, records and certificates speak of the whole."""
+
+    constant: float = 0.0
+
+    def penalty(self, w: np.ndarray) -> float:
+        return super().penalty(w) + self.constant
+
+    def dual(self, r: np.ndarray, v: np.ndarray) -> float:
+        return super().dual(r, v) + self.constant
+
+
 class Shift:
     """Duals that stay as they are, sum_i b_i x_i = r: to the others they are a prior mean, moved by variance * r."""
 
     def __init__(self, regularizer: Regularizer, frozen: np.ndarray, reward: float):
-        self.frozen, self.reward, self.constant, self.regularizer = frozen, reward, 0.0, regularizer
+        self.frozen, self.reward, self.regularizer = frozen, reward, regularizer
         if frozen.size:
             mean = regularizer.unclipped(frozen)
             moved = mean if regularizer.mean is None else mean - regularizer.mean
             start = 0.0 if regularizer.mean is None else float(np.vdot(regularizer.mean, frozen))
-            self.constant = reward - 0.5 * float(np.vdot(moved, frozen)) - start
-            self.regularizer = replace(regularizer, mean=mean)
-
-    def back(self, result: Result, tol: float, verified: bool):
-        """The certificate with the duals that stayed counted in."""
-        certificate = result.certificate
-        primal, dual = certificate.primal + self.constant, certificate.dual + self.constant
-        gap = relative(primal, dual)
-        verified, converged = verified and certificate.verified, bool(gap <= tol)
-        return replace(certificate, primal=primal, dual=dual, relative_gap=gap, converged=converged, verified=verified)
+            constant = reward - 0.5 * float(np.vdot(moved, frozen)) - start
+            self.regularizer = Shifted(mean, regularizer.variance, regularizer.lower, constant)
 
     def with_more(self, part: tuple[np.ndarray, float]) -> tuple[np.ndarray, float]:
         r, reward = part

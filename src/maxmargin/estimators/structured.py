@@ -5,13 +5,13 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..callbacks import with_callbacks
 from ..data.blocks import is_source
+from ..data.given import check_opened
 from ..data.validate import numbers
 from ..result import Result
 from ..risks import Layout, Risk, risk_of
@@ -20,8 +20,10 @@ from ..solvers.bundle import Bundled
 from ..solvers.points import dual_coefficients, fits
 from ..structured import SampleStream, StructuredProblem
 from ..structures.base import Structure, fresh
+from ..structures.custom import Custom
 from ..structures.latent import LatentStructure
-from .common import Certified, checked_dtype, checked_weight, count, same_count
+from ..threads import thread_count
+from .common import READ, Certified, checked_dtype, checked_weight, count, same_count
 from .streaming import check_source, reading_solver
 
 
@@ -32,6 +34,18 @@ class Last(NamedTuple):
     points: Any
     w: np.ndarray
     C: float
+
+
+class Packed(NamedTuple):
+    """Weights as a structure reads them, and what they were made of."""
+
+    structure: Structure
+    w: np.ndarray
+    W: np.ndarray
+
+    def made_of(self, structure: Structure, w: np.ndarray) -> bool:
+        settled = w is self.w and not w.flags.writeable
+        return structure is self.structure and (settled or np.array_equal(w, self.w))
 
 
 class StructuredSVM(Certified):
@@ -72,7 +86,7 @@ class StructuredSVM(Certified):
     Attributes
     ----------
     w_ : array
-        The weights, in the order of the structure's joint features.
+        The weights, in the order of the structure's joint features. Read-only: to change them, put another array in their place.
     structure_ : Structure
         The structure as fitted, with its labels.
     certificate_ : Certificate
@@ -183,7 +197,7 @@ class StructuredSVM(Certified):
         if not isinstance(n_groups, Integral) or not 1 <= n_groups <= weight.size:
             raise ValueError(f"n_groups must be an integer between 1 and the {weight.size} samples; got {n_groups!r}.")
         layout = Layout(model.structure_.flatten, model.structure_.unflatten)
-        found = risk_of(StructuredProblem(data, weight), int(n_groups), effective_n_jobs(self.n_jobs), layout)
+        found = risk_of(StructuredProblem(data, weight), int(n_groups), thread_count(self.n_jobs), layout)
         assert found is not None
         return found
 
@@ -215,7 +229,7 @@ class StructuredSVM(Certified):
         if is_source(X):
             return [output for block in X.blocks() for output in self.predict(block.X)]
         count("X", X)
-        return self.structure_.as_predictions(self.structure_.decode_all(self.w_, X, effective_n_jobs(self.n_jobs)))
+        return self.structure_.as_predictions(self.structure_.decode_packed(self._weights(), X, thread_count(self.n_jobs)))
 
     def score(self, X, y=None, sample_weight=None) -> float:
         """How good predictions are: the share of right labels; for Parts and structures in plain Python, minus the mean loss."""
@@ -225,6 +239,23 @@ class StructuredSVM(Certified):
             return self._score_source(X)
         same_count(X, y)
         return self.structure_.score_outputs(y, self.predict(X), sample_weight)
+
+    def _weights(self) -> np.ndarray:
+        """`w_` as the structure reads it, kept from call to call with what it was made of. Weights that `fit` left are read-only:
+        the same array is the same weights. Those of a user's own are compared number by number."""
+        kept: Packed | None = self.__dict__.get("_packed")
+        if kept is None or not kept.made_of(self.structure_, self.w_):
+            w = np.array(self.w_) if self.w_.flags.writeable else self.w_
+            kept = self._packed = Packed(self.structure_, w, self.structure_.unflatten(w))
+        return kept.W
+
+    def __getstate__(self):
+        return {name: value for name, value in super().__getstate__().items() if name != "_packed"}
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        if "w_" in state:
+            self.w_.flags.writeable = False  # pickle does not keep that
 
     def _score_source(self, source) -> float:
         y, found, weight = [], [], []
@@ -238,6 +269,7 @@ class StructuredSVM(Certified):
 
     def _encoded(self, X, y, sample_weight):
         """Samples as solvers see them, and their weights."""
+        check_opened(X, READ)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         if isinstance(self.structure, LatentStructure):
@@ -248,7 +280,7 @@ class StructuredSVM(Certified):
         structure.dtype_ = dtype
         size = structure.size(X, y)
         data = structure.encode(X, y)
-        if size != (found := structure.joint_feature(X[0], y[0]).size):
+        if size != (found := data.dim if isinstance(data, Custom) else structure.joint_feature(X[0], y[0]).size):
             raise ValueError(f"{type(structure).__name__}.size says {size} weights, joint_feature has {found} numbers.")
         self.structure_ = structure
         return data, weight
@@ -303,6 +335,7 @@ class StructuredSVM(Certified):
 
     def _keep(self, problem: StructuredProblem | SampleStream, result: Result) -> None:
         self.w_ = self.structure_.flatten(result.w)
+        self.w_.flags.writeable = False
         self.n_oracle_calls_ = result.oracle_calls
         self.__dict__.pop("dual_coef_", None)
         if self.keep_duals and isinstance(problem, StructuredProblem):  # sources are refused before

@@ -1,5 +1,6 @@
 """`TopKSVMClassifier`: linear multiclass classification, judged by whether the truth is among k guesses."""
 
+from collections.abc import Iterable
 from numbers import Integral, Real
 
 import numpy as np
@@ -156,21 +157,16 @@ class TopKSVMClassifier(SVMClassifier):
 
     def topk_path(self, X, y, ks, sample_weight=None) -> list:
         """Fitted copies of this estimator for each k in `ks`, each started from the one before it and certified."""
+        if not isinstance(ks, Iterable):
+            raise ValueError(f"ks must be a list of integers >= 1, got {ks!r}.")
         ks = list(ks)
         for k in ks:
             _check_k(k)
-        return self._path(X, y, sample_weight, [{"k": k} for k in ks])
+        return self._path((X, y, sample_weight), [{"k": k} for k in ks])
 
     def _checked_target(self, y, sample_weight):
         _check_k(self.k)
-        label, factors = self._checked_labels(y, sample_weight)
-        count = len(self.classes_)
-        if self.k >= count:
-            raise ValueError(
-                f"k={self.k} guesses among the {count} classes in y leave nothing to learn: k must be below the number of "
-                "classes (a fold of a cross-validation may have fewer classes than the whole)."
-            )
-        return label, factors
+        return self._checked_labels(y, sample_weight)
 
     def _block_classes(self, target):
         return len(self.classes_)
@@ -178,6 +174,11 @@ class TopKSVMClassifier(SVMClassifier):
     def _problem(self, data, target, weight, regularizer, fence):
         label, factors = target
         cap, count = self.C * weight * factors[label], len(self.classes_)
+        if self.k >= count:  # here, not with the target: a path over k has one target
+            raise ValueError(
+                f"k={self.k} guesses among the {count} classes in y leave nothing to learn: k must be below the number of "
+                "classes (a fold of a cross-validation may have fewer classes than the whole)."
+            )
         if self.k == 1 and self.smoothing == 0.0:
             return BlockProblem(data, label, cap, 1.0 - np.eye(count), regularizer, fence)
         form, smoothing = FORMS[self.loss], float(self.smoothing)

@@ -7,6 +7,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted
 
+from ..data.given import uneven
 from ..label_prior import checked_probabilities, checked_signatures, prior_from_signatures
 
 
@@ -60,6 +61,8 @@ class ZeroShotClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         names = np.arange(len(found)) if self.classes is None else np.asarray(self.classes)
         if names.shape != (len(found),) or len(np.unique(names)) != len(found):
             raise ValueError(f"classes must be {len(found)} different names, one for each signature.")
+        if (reason := uneven(y)) is not None:
+            raise ValueError(f"y must be the indicator matrix of the attributes: {reason}.")
         shape = np.shape(y)
         if len(shape) != 2 or shape[1] != found.shape[1]:
             raise ValueError(f"y has shape {shape}; it must be (n_samples, {found.shape[1]}), the attributes of the signatures.")

@@ -57,7 +57,7 @@ def _(loss, i, scores, duals):
     if not best > truth or cap == 0.0:
         return 0.0, 0.0
     j = 0
-    while scores.flat[0, j] != best:
+    while j + 1 < loss.classes and scores.flat[0, j] != best:
         j += 1
     duals.flat[0, j], duals.flat[0, y] = -cap, cap
     return cap * np.float64(best - truth), cap * loss.cost.flat[y, j]
@@ -134,7 +134,7 @@ def threshold(scores, room, t):
     """The root t by Newton's method, from a point on its left."""
     zero = lanes.zeros_like(scores.lanes)
     one = lanes.shift(zero, 1.0)
-    while True:
+    for _ in range(scores.flat.shape[1]):  # each leaves out a class at least, or is the last
         at, total, count = lanes.shift(zero, t), zero, zero
         for b in range(scores.lanes.shape[1]):
             B = lanes.load(scores.lanes, 0, b)
@@ -142,9 +142,10 @@ def threshold(scores, room, t):
             total = lanes.add(total, lanes.where_negative(below, B))
             count = lanes.add(count, lanes.where_negative(below, one))
         new = level(np.float64(lanes.total(count)), np.float64(lanes.total(total)), room)
-        if new <= t:
-            return t
+        if not new > t:
+            break
         t = new
+    return t
 
 
 @row_extrapolate.register(CrammerSinger)

@@ -17,7 +17,7 @@ import numpy as np
 
 from .. import lanes
 from ..jit import generic_call, jitable, jitable_call
-from ..levels import UNKNOWN, Level, above, level, top_sum
+from ..levels import UNKNOWN, Level, above, level, projected, top_sum
 from .base import row_extrapolate, row_prefetch, row_repair, row_slope, row_step, row_value
 
 NEVER = -1e30  # the margin of an unused lane: no class is there
@@ -86,7 +86,7 @@ def smoothed(loss, values, count, found):
     """The smoothed loss of unit weight: Z at this level is smoothing * p."""
     total = 0.0
     for j in range(count):
-        Z = max(0.0, min(values[j] - found.shift - found.t, found.cap))
+        Z = projected(values[j], found)
         total += Z * (values[j] - 0.5 * Z)
     return total / loss.smoothing
 
@@ -161,7 +161,7 @@ def smoothed_slope_of(loss, y, cap, offset, row, out):
             out[j] = 0.0
         else:
             count -= 1
-            a = cap * max(0.0, min(out[count] - found.shift - found.t, found.cap)) / loss.smoothing
+            a = cap * projected(out[count], found) / loss.smoothing
             out[j] = -a
             mass += a
             square += a * a
@@ -294,7 +294,7 @@ def best_row(loss, i, curvature, scores, duals, change, calm):
     else:
         scale = 1.0 / whole
         for r in range(count):
-            entry[r] = scale * max(0.0, min(entry[r] - found.shift - found.t, found.cap))
+            entry[r] = scale * projected(entry[r], found)
     mass, end = put_row(loss, i, count, duals, change)
     return share, True, mass - held - 0.5 * (soft * end - start)
 

@@ -58,7 +58,7 @@ def _(loss, values, count, cap):
     c = 0.0
     for j in range(count):
         c = max(c, values[j])
-    while c > 0.0:
+    for _ in range(loss.k):  # c falls only where more values exceed it, and k are too many
         over, rest, total = 0, 0.0, 0.0
         for j in range(count):
             over += values[j] > c

@@ -30,6 +30,7 @@ from ..losses.nonnegative import NonNegative, NonNegativeRow
 from ..problem import RowProblem, ScalarProblem
 from ..regularizer import averaged, extrapolate, like, move, move_row, quadratic, unclipped
 from .loop import Run
+from .pace import examples_between
 from .schedule import gather, prefetch, resting, schedule, settle, visited
 
 CACHED = 1 << 17  # weights up to this many stay in a core's own cache
@@ -194,7 +195,7 @@ class Options:
 class Ascent(Run, ABC):
     """A run of dual coordinate ascent on one problem: its duals, its weights and the order of visits."""
 
-    piece: int  # examples between two looks at the clock
+    piece: int  # examples between two looks at the clock, at the most
     duals: Any
     walls: Any = None
 
@@ -210,6 +211,10 @@ class Ascent(Run, ABC):
     def row_bytes(self) -> float:
         """Of the data of an example, on average; infinity where examples are not read one by one."""
         return np.inf
+
+    def visit_work(self) -> float:
+        """Multiplications and additions of a visit, on average."""
+        return 2.0 * rows.mean_length(self.problem.X)
 
     def settle_in(self, dtype: np.dtype, duals: np.ndarray | None) -> None:
         """Take up these duals (float64, the problem's layout; None: zero) and iterate in this dtype from here on."""
@@ -238,7 +243,7 @@ class Ascent(Run, ABC):
         self.floor = self.dual
         count = gather(self.plan, self.passes)
         level = CALM * self.options.tol * abs(self.dual) / max(self.problem.n_examples, 1)
-        gap, piece = 0.0, self.piece
+        gap, piece = 0.0, examples_between(self.visit_work(), self.piece)
         if self.problem.fence is not None:  # walls answer to examples at once, or the two sides zigzag
             piece = min(piece, max(self.problem.fence.count, count // WALKS))
         for start in range(0, count, piece):
@@ -406,6 +411,10 @@ class BlockAscent(Accelerated):
             self.remember()
         self.scores = lanes.zeros_table(1, classes, self.dtype)
         self.change = lanes.zeros_table(self.problem.regularizer.moves, classes, self.dtype)
+
+    def visit_work(self):
+        classes, moves = self.problem.n_classes, self.problem.regularizer.moves
+        return moves * classes * (super().visit_work() + (moves - 1) * classes)
 
     def put_walls(self, count):
         return lanes.zeros_table(count, self.problem.n_classes, self.dtype)

@@ -8,9 +8,8 @@ falls by at least gamma, such that T steps like it would reach the target; other
 0, a, 2 a, 4 a, ... for which the point moves by K at the most.
 """
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -18,6 +17,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from ..explicit import GroupedProblem
+from ..jit import clock
 from ..kernel_problem import KernelMultilabelProblem
 from ..multilabel_problem import MultilabelProblem
 from ..result import History, Result
@@ -25,8 +25,9 @@ from ..risks import Cut, Layout, Risk, layout_of, risk_of
 from . import loop
 from .frame import Frame, frame_of
 from .label_groups import solve_groups
+from .pace import never
 from .planes import AGGREGATE, Planes, most_planes
-from .sgd import descended
+from .sgd import descended, serves
 
 FIRST = 2.0**-6  # the smallest alpha but zero; the quadratic term itself has 1/2
 LARGEST = 2.0**60
@@ -34,6 +35,8 @@ TRUST = 0.1  # part of what the model promised from which on it may be trusted f
 SHARE = 0.2  # part of the gap that the quadratic program may leave undone: less costs more time than it saves steps
 SELDOM = 3  # iterations between two lower bounds without the prox-term: their quadratic program is the larger one
 WRONG = 1e-6  # by this part of the numbers involved a plane may lie above the function: rounding of a user's oracle
+ROUNDING = 2.0**-40  # by this part of the terms of a sum it may be off
+BACK = 2.0**-10  # part of the way to a point where the risk overflows that is gone instead
 SEVERAL = 16  # models by default: what Uřičář and Franc found best
 
 
@@ -147,10 +150,19 @@ class Bundle(BaseEstimator):
         risk = risk_of(problem, groups, budget.n_jobs)
         assert risk is not None  # or it would not have been accepted
         left = duals if isinstance(duals, Bundled) and duals.planes.n_models == groups else None
-        start = self._start(problem, layout, dim, weights, seed) if left is None else self._descended(problem, layout, seed)
         memory = float(self.memory) * 2**20
         options = Options(budget.tol, bool(self.prox), float(self.max_step), int(self.patience), int(self.idle), memory)
-        return loop.solve(Run(problem, risk, layout, start, left, options), budget, history)
+        with loop.Interrupt() as interrupt:
+
+            def stop() -> bool:
+                return bool(budget.why(interrupt.pressed))
+
+            start = self._start(problem, layout, dim, weights, seed, stop) if left is None else None
+            if left is not None:
+                start = self._descended(problem, layout, seed, stop)
+            run = Run(problem, risk, layout, start, left, options, stop)
+        held = replace(budget, halt=lambda: interrupt.pressed or budget.halt())
+        return loop.solve(run, held, history)
 
     def _check(self) -> None:
         for name, least in (("patience", 1), ("idle", 1), ("passes", 0)):
@@ -182,7 +194,7 @@ class Bundle(BaseEstimator):
             raise ValueError(f"n_models={self.n_models} exceeds the {count} examples: a model needs one at least.")
         return int(self.n_models)
 
-    def _start(self, problem, layout: Layout, dim: int, weights, seed: int) -> np.ndarray:
+    def _start(self, problem, layout: Layout, dim: int, weights, seed: int, stop: Callable[[], bool]) -> np.ndarray:
         if not isinstance(self.init, str):
             try:
                 start = np.array(self.init, dtype=np.float64).ravel()
@@ -193,16 +205,16 @@ class Bundle(BaseEstimator):
             return start
         if self.init == "auto" and weights is not None and weights.shape == problem.weight_shape:
             return layout.flat(weights)
-        found = self._descended(problem, layout, seed)
-        if found is None and self.init == "sgd":
+        found = self._descended(problem, layout, seed, stop)
+        if found is None and self.init == "sgd" and not serves(problem):
             raise ValueError("init='sgd' serves neither priors, signs nor a risk of your own; use 'zero' or give weights.")
         return np.zeros(dim) if found is None else found
 
-    def _descended(self, problem, layout: Layout, seed: int) -> np.ndarray | None:
+    def _descended(self, problem, layout: Layout, seed: int, stop: Callable[[], bool]) -> np.ndarray | None:
         """Where stochastic gradient descent leads, if it is asked for and possible."""
         if not isinstance(self.init, str) or not (self.init == "sgd" or (self.init == "auto" and self.prox)):
             return None
-        found = descended(problem, int(self.passes), seed)
+        found = descended(problem, int(self.passes), seed, stop)
         return None if found is None else layout.flat(found)
 
 
@@ -213,11 +225,20 @@ def parts_of(problem) -> int | None:
     return None if getattr(problem, "own_parts", False) else problem.n_examples
 
 
-def above(offsets: np.ndarray, products: np.ndarray, values: np.ndarray, objective: float) -> int | None:
-    """The plane that lies farthest above the function, beyond what rounding explains; None if there is none."""
+def above(offsets: np.ndarray, products: np.ndarray, values: np.ndarray, objective: float, terms: np.ndarray) -> int | None:
+    """The plane that lies farthest above the function, beyond what rounding explains; None if there is none.
+
+    `terms`: how large those are that add up to products, here and where offsets were computed; they may cancel.
+    """
     size = np.abs(offsets) + np.abs(products) + np.abs(values) + abs(objective)
-    over = offsets + products - values - WRONG * size
+    over = offsets + products - values - WRONG * size - ROUNDING * terms
     return int(np.argmax(over)) if np.any(over > 0.0) else None
+
+
+def finite(u: np.ndarray, values: np.ndarray, slopes: np.ndarray, offsets: np.ndarray) -> bool:
+    """Whether the objective and the inner products of planes can be computed at u."""
+    squares = np.einsum("pj,pj->p", slopes, slopes)
+    return bool(np.isfinite(u @ u + values.sum() + np.abs(offsets).sum() + squares.sum()))
 
 
 def broken(point: str, origin: str, offset: float, product: float, value: float) -> str:
@@ -237,7 +258,16 @@ class Run(loop.Run):
         """Calls of the max-oracle, one an example."""
         return self.visits
 
-    def __init__(self, problem, risk: Risk, layout: Layout, start: np.ndarray | None, left: Bundled | None, options: Options):
+    def __init__(
+        self,
+        problem,
+        risk: Risk,
+        layout: Layout,
+        start: np.ndarray | None,
+        left: Bundled | None,
+        options: Options,
+        stop: Callable[[], bool] = never,
+    ):
         """`start` may be None where an earlier run left something."""
         self.problem, self.risk, self.layout, self.options = problem, risk, layout, options
         self.frame: Frame = frame_of(problem, layout)
@@ -248,38 +278,43 @@ class Run(loop.Run):
         self.dual = -np.inf
         self.value = np.inf  # F at the last point
         self.alpha, self.gamma, self.adjust = 0.0, np.inf, True
-        self.reach = self.shortest = 0.0
+        self.reach = self.shortest = self.widest = 0.0
         self.bound_due = 0  # the iteration from which on the lower bound is brought up to date
         self.warm = left is not None
         if left is not None:
-            self.take_up(left)
+            self.take_up(left, stop)
         if start is not None:
             self.next = self.point = self.settled(self.frame.nearest(self.frame.inside(start)))
             self.value, self.reach = np.inf, 0.0
 
-    def take_up(self, left: Bundled) -> None:
+    def take_up(self, left: Bundled, stop: Callable[[], bool]) -> None:
         """Go on with the planes of a run at another C: the risk at its best point is known, and where the model wants to go from
         there it may, as the optimum is elsewhere now."""
         planes = self.planes = left.planes
         planes.idle[: planes.size] = 0
         self.arrive(self.settled(self.frame.inside(left.w)), left.values)
         planes.here[: planes.size] = planes.slopes[: planes.size] @ self.point
-        self.improve_bound()
+        self.improve_bound(stop)
         planes.masses[: planes.size] = planes.bound[: planes.size]
         self.reach = max(self.reach, planes.distance(planes.masses, 0.0, self.point, self.frame))
-        self.choose(lambda: False)
+        self.choose(stop)
 
     # ---- one iteration ------------------------------------------------------------------------------------
 
     def advance(self, stop: Callable[[], bool]) -> float:
         """Ask the risk at the next point, add its planes, solve the reduced problem; returns the gap."""
         u = self.next
-        began = time.perf_counter()
-        cut = self.risk.cut(self.frame.outside(u))
-        asked = time.perf_counter()
+        began = clock()
+        with np.errstate(over="ignore", invalid="ignore"):
+            cut = self.risk.cut(self.frame.outside(u))
+            slopes, offsets = self.frame.planes(cut.slopes, cut.offsets)
+        asked = clock()
+        self.oracle_seconds += asked - began
         self.passes += 1
         self.visits += self.problem.n_examples
-        slopes, offsets = self.frame.planes(cut.slopes, cut.offsets)
+        if not finite(u, cut.values, slopes, offsets):
+            self.next = self.retreat(u)
+            return np.inf
         if self.planes is None:
             self.planes = self.new_planes(slopes.shape)
             if self.risk.nonnegative:  # the plane zero is one
@@ -287,18 +322,25 @@ class Run(loop.Run):
         planes = self.planes
         planes.here[: planes.size] = planes.slopes[: planes.size] @ u
         promised = self.value - 0.5 * float(u @ u) - float(planes.highest().sum()) if np.isfinite(self.value) else np.inf
-        self.check(cut, slopes, offsets)
+        offsets = self.reconciled(cut, slopes, offsets)
         planes.add(slopes, offsets, self.passes)
         planes.here[planes.size - len(slopes) : planes.size] = slopes @ u
         self.arrive(u, cut.values, promised)
         if not stop():
             self.choose(stop)
         elif not np.isfinite(self.dual):  # a certificate needs a bound
-            self.improve_bound()
+            self.improve_bound(never)
         planes.age(self.options.idle)
-        self.oracle_seconds += asked - began
-        self.qp_seconds += time.perf_counter() - asked
+        self.qp_seconds += clock() - asked
         return self.best - self.dual
+
+    def retreat(self, u: np.ndarray) -> np.ndarray:
+        """Where to ask instead of u, where the risk overflows: nearer to the best point, or at the start of all coordinates."""
+        near = self.frame.inside(self.best_w) if self.best_call else self.frame.nearest(np.zeros_like(u))
+        ahead = near + BACK * (u - near) if self.best_call else near
+        if np.array_equal(self.settled(ahead), self.settled(u)):
+            raise ValueError(f"The risk overflows: its value or its subgradient is too large for float64. {loop.SMALLER}")
+        return self.settled(ahead)
 
     def new_planes(self, shape: tuple[int, int]) -> Planes:
         groups, dim = shape
@@ -311,20 +353,30 @@ class Run(loop.Run):
             )
         return Planes(dim, groups, limit)
 
-    def check(self, cut: Cut, slopes: np.ndarray, offsets: np.ndarray) -> None:
-        """No plane may lie above the function where it is known: it is not convex then, or a subgradient or maximum was wrong."""
+    def reconciled(self, cut: Cut, slopes: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """The offsets of the new planes, after these and the old ones were lowered to the values that are known: no bound may lie
+        above them, not even by rounding. By more than that the function is not convex, or a subgradient or maximum was wrong."""
         planes = self.planes
         assert planes is not None
-        size = min(self.best, 0.5 * float(self.next @ self.next) + float(np.abs(cut.values).sum()))
-        if planes.size > 0:
-            known = planes.offsets[: planes.size], planes.here[: planes.size], cut.values[planes.model[: planes.size]]
-            if (t := above(*known, size)) is not None:
+        u, n = self.next, planes.size
+        self.widest = max(self.widest, float(np.linalg.norm(u)))
+        size = min(self.best, 0.5 * float(u @ u) + float(np.abs(cut.values).sum()))
+        if n > 0:
+            known = planes.offsets[:n], planes.here[:n], cut.values[planes.model[:n]]
+            terms = np.sqrt(planes.gram.diagonal()[:n]) * self.widest
+            if not self.risk.ours and (t := above(*known, size, terms)) is not None:
                 origin = "an earlier call" if planes.born[t] == AGGREGATE else f"call {planes.born[t]}"
                 raise ValueError(broken(f"call {self.passes}", origin, *(float(array[t]) for array in known)))
-        if self.best_call:
-            known = offsets, slopes @ self.frame.inside(self.best_w), self.best_values
-            if (t := above(*known, size)) is not None:
-                raise ValueError(broken(f"call {self.best_call}", f"call {self.passes}", *(float(array[t]) for array in known)))
+            over = np.maximum(known[0] + known[1] - known[2], 0.0)
+            planes.offsets[:n] -= over
+            self.dual -= float(planes.bound[:n] @ over)
+        if not self.best_call:
+            return offsets
+        known = offsets, slopes @ self.frame.inside(self.best_w), self.best_values
+        terms = np.linalg.norm(slopes, axis=1) * self.widest
+        if not self.risk.ours and (t := above(*known, size, terms)) is not None:
+            raise ValueError(broken(f"call {self.best_call}", f"call {self.passes}", *(float(array[t]) for array in known)))
+        return offsets - np.maximum(known[0] + known[1] - known[2], 0.0)
 
     def arrive(self, u: np.ndarray, values: np.ndarray, promised: float = np.inf) -> None:
         """The values of the risk at u are known: the objective, the best point, and whether alpha is to be adjusted.
@@ -355,7 +407,7 @@ class Run(loop.Run):
         if self.options.prox and self.adjust:
             self.alpha = self.adjusted(stop)
         else:
-            self.reduce(planes.masses, self.alpha)
+            self.reduce(planes.masses, self.alpha, stop)
         v, u = planes.point(planes.masses, self.alpha, self.point, self.frame)
         self.keep_bound(planes.masses, v)
         self.next = self.settled(u)
@@ -368,18 +420,18 @@ class Run(loop.Run):
         assert planes is not None
         alpha, masses = self.alpha, planes.masses
         if alpha > 0.0 and self.passes >= self.bound_due:
-            self.improve_bound()
-        self.reduce(masses, alpha)
+            self.improve_bound(stop)
+        self.reduce(masses, alpha, stop)
         if not self.near(alpha):
             if alpha == 0.0:
                 self.keep_bound(masses, planes.pull(masses))
             while not self.near(alpha) and alpha < LARGEST and not stop():
                 alpha = max(2.0 * alpha, FIRST)
-                self.reduce(masses, alpha)
+                self.reduce(masses, alpha, stop)
             return alpha
         while alpha > 0.0 and not stop():
             smaller, before = 0.5 * alpha if alpha > FIRST else 0.0, masses.copy()
-            self.reduce(masses, smaller)
+            self.reduce(masses, smaller, stop)
             if not self.near(smaller):
                 masses[:] = before
                 break
@@ -391,19 +443,19 @@ class Run(loop.Run):
         assert planes is not None
         return planes.distance(planes.masses, alpha, self.point, self.frame) <= self.reach
 
-    def reduce(self, masses: np.ndarray, alpha: float) -> None:
+    def reduce(self, masses: np.ndarray, alpha: float, stop: Callable[[], bool]) -> None:
         """The solution of the reduced problem at this alpha in place of these masses, as exact as the gap at hand needs it."""
         assert self.planes is not None
         gap = self.best - self.dual if np.isfinite(self.dual) else np.inf
         size = max(abs(self.best), np.finfo(float).tiny)
         precision = SHARE * min(max(gap, self.options.tol * abs(self.best)), size)
-        self.planes.reduce(masses, alpha, self.point, self.frame, precision)
+        self.planes.reduce(masses, alpha, self.point, self.frame, precision, stop)
 
-    def improve_bound(self) -> None:
+    def improve_bound(self, stop: Callable[[], bool]) -> None:
         planes = self.planes
         assert planes is not None
         masses, self.bound_due = planes.bound.copy(), self.passes + SELDOM
-        self.reduce(masses, 0.0)
+        self.reduce(masses, 0.0, stop)
         self.keep_bound(masses, planes.pull(masses))
 
     def keep_bound(self, masses: np.ndarray, v: np.ndarray) -> None:
@@ -427,7 +479,8 @@ class Run(loop.Run):
         return self.dual
 
     def candidates(self) -> list[np.ndarray]:
-        return [self.layout.shaped(self.best_w)]
+        """The best point; before there is one, where the run would have gone next."""
+        return [self.layout.shaped(self.best_w if self.best_w.size else self.frame.outside(self.next))]
 
     def primal(self, w: np.ndarray, n_jobs: int) -> float:
         """Known: the risk was asked there."""
@@ -443,7 +496,8 @@ class Run(loop.Run):
 
     def statistics(self) -> dict[str, float]:
         planes = self.planes
-        assert planes is not None
+        if planes is None:
+            return {}
         return {
             "models": planes.n_models,
             "planes": planes.size,

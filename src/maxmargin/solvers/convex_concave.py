@@ -10,7 +10,6 @@ weights minimise, to `tol`, the convex problem that was solved last.
 A step is solved to a part of what the step before gained, from the duals of the step before; the last ones to `tol`.
 """
 
-import time
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -44,6 +43,7 @@ class LatentResult(Result):
     settled : whether the procedure ended by itself
     problem : the last convex problem, which the certificate and the duals belong to
     values : the F that each start led to
+    stopped : why it did not end by itself, in a sentence; nothing where the number of convex problems was the limit
     """
 
     choice: Any = None
@@ -51,18 +51,19 @@ class LatentResult(Result):
     settled: bool = False
     problem: StructuredProblem | None = None
     values: tuple[float, ...] = ()
+    stopped: str = ""
 
 
 class Echo(History):
-    """The history of one convex problem, which also goes on to that of all, passes and seconds counted through."""
+    """The history of one convex problem, which also goes on to that of all, passes counted through."""
 
-    def __init__(self, whole: History, passes: int, seconds: float):
+    def __init__(self, whole: History, passes: int):
         super().__init__()
-        self.whole, self.passes, self.seconds = whole, passes, seconds
+        self.whole, self.passes = whole, passes
 
     def append(self, record: Record) -> None:
         super().append(record)
-        self.whole.append(record._replace(iteration=record.iteration + self.passes, seconds=record.seconds + self.seconds))
+        self.whole.append(record._replace(iteration=record.iteration + self.passes))
 
 
 class Inner:
@@ -70,7 +71,7 @@ class Inner:
 
     def __init__(self, solver, budget: Budget, history: History, seed: int, average: bool, interrupt: Interrupt):
         self.solver, self.budget, self.history, self.seed, self.average = solver, budget, history, seed, average
-        self.begin, self.passes, self.calls = time.perf_counter(), 0, 0
+        self.passes, self.calls = 0, 0
         self.interrupt = interrupt
         self.stopped = ""  # the reason, in a sentence
 
@@ -81,25 +82,22 @@ class Inner:
 
     def solve(self, problem: StructuredProblem, tol: float, points=None, weights=None, most: int | None = None) -> Result:
         """Minimise to the relative gap `tol`, in `most` passes (all that are left), from these points and weights."""
-        spent, before = time.perf_counter() - self.begin, self.passes
-        left = None if self.budget.max_time is None else max(self.budget.max_time - spent, 1e-9)
+        before = self.passes
         budget = replace(
             self.budget,
             tol=tol,
             max_iter=self.left if most is None else most,
-            max_time=left,
-            watch=lambda iteration: bool(self.budget.watch(before + iteration) or self.interrupt.pressed),
+            watch=lambda iteration: self.budget.watch(before + iteration),
+            halt=lambda: self.interrupt.pressed or self.budget.halt(),
         )
-        history = Echo(self.history, before, spent)
+        history = Echo(self.history, before)
         result = self.solver.solve(problem, budget, history, seed=self.seed, duals=points, weights=weights, average=self.average)
         self.passes += result.n_iter
         self.calls += result.oracle_calls or 0
-        if self.interrupt.pressed:
-            self.stopped = "Stopped by Ctrl-C."
+        if why := self.budget.why(self.interrupt.pressed):
+            self.stopped = why
         elif self.passes >= self.budget.max_iter:
             self.stopped = f"Stopped after max_iter={self.budget.max_iter} passes."
-        elif self.budget.max_time is not None and time.perf_counter() - self.begin >= self.budget.max_time:
-            self.stopped = f"Stopped after max_time={self.budget.max_time:g} seconds."
         elif not result.certificate.converged:
             self.stopped = result.message
         return result
@@ -131,6 +129,10 @@ class ConvexConcave:
     def __init__(self, solver, steps: int, init: Any, restarts: int = 0):
         self.solver, self.steps, self.init, self.restarts = solver, steps, init, restarts
 
+    @property
+    def keeps_duals(self) -> bool:
+        return getattr(self.solver, "keeps_duals", True)
+
     def solve(
         self, problem: LatentProblem, budget: Budget, history: History, *, seed=0, average=True, last: Last | None = None
     ) -> LatentResult:
@@ -148,7 +150,8 @@ class ConvexConcave:
                 found.append(descent.run(self.steps))
         best = min(found, key=lambda result: result.outer[-1])
         values = tuple(result.outer[-1] for result in found)
-        return replace(best, history=history, n_iter=inner.passes, oracle_calls=inner.calls, values=values)
+        best = replace(best, history=history, values=values, stopped=inner.stopped)
+        return replace(best, n_iter=inner.passes, oracle_calls=inner.calls)
 
     def _resumed(self, problem: LatentProblem, inner: Inner, last: Last) -> "Descent":
         start = problem.completed(problem.impute(last.W, inner.budget.n_jobs))
@@ -212,7 +215,9 @@ class Descent:
         if value < self.value or (first and not inner.average):
             gain = relative(self.value, value)
             done = final and (gain <= self.tol or self.latent.same(self.problem, tight))
-            self.kept, self.kept_problem, self.choice = result, self.problem, choice
+            # The convex problem lies nowhere below F: of two sums that may be the same number, the larger one.
+            certificate = _bounded(max(value, result.certificate.primal), result.certificate, self.gap)
+            self.kept, self.kept_problem, self.choice = replace(result, certificate=certificate), self.problem, choice
             self.W, self.value = result.w, value
             self.points = follow(result.duals, self.problem.data, tight.data)
             self.problem = tight

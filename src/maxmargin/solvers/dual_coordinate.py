@@ -28,7 +28,7 @@ class DualCoordinate(BaseEstimator):
     Parameters
     ----------
     momentum : bool, default=True
-        Extrapolate the duals after each pass; halves the work on ill-conditioned problems, costs little elsewhere.
+        Extrapolate the duals after each pass: fewer passes on ill-conditioned problems, little cost elsewhere.
     average : bool, default=True
         Offer an average of the weights for the certificate, which is often better than the last ones. Without it (and with
         `keep_duals=True`) the model returned is exactly that of the duals.

@@ -92,6 +92,11 @@ class ExplicitAscent(Ascent):
         self.peak = np.zeros(self.problem.cap.size)
         self.work = np.zeros(self.problem.weight_shape, self.dtype)
 
+    def visit_work(self):
+        """A partner is looked for among all rows of an example."""
+        sizes = np.diff(self.problem.layout[1]).astype(float)
+        return super().visit_work() + float(sizes @ sizes) / max(self.problem.n_examples, 1)
+
     def exact_duals(self):
         return self.problem.repaired(self.duals)
 

@@ -18,6 +18,7 @@ class Frame:
     scale: np.ndarray | None = None
     lower: np.ndarray | None = None
     upper: np.ndarray | None = None
+    floor: np.ndarray | None = None  # the lower bounds of w, which rounding must not pass on the way back
 
     @property
     def boxed(self) -> bool:
@@ -26,7 +27,8 @@ class Frame:
     def outside(self, u: np.ndarray) -> np.ndarray:
         """The weights w of u."""
         w = u if self.scale is None else self.scale * u
-        return w if self.mean is None else self.mean + w
+        w = w if self.mean is None else self.mean + w
+        return w if self.floor is None else np.maximum(w, self.floor)
 
     def inside(self, w: np.ndarray) -> np.ndarray:
         u = w if self.mean is None else w - self.mean
@@ -58,7 +60,7 @@ def frame_of(problem, layout: Layout) -> Frame:
     mean, variance, lower = (None if array is None else layout.flat(array) for array in (prior.mean, prior.variance, prior.lower))
     scale = None if variance is None else np.sqrt(variance)
     frame = Frame(mean, scale)
-    return frame if lower is None else Frame(mean, scale, frame.inside(lower))
+    return frame if lower is None else Frame(mean, scale, frame.inside(lower), floor=lower)
 
 
 @frame_of.register

@@ -464,7 +464,7 @@ class KernelAscent(Run):
                 break
             if k:  # the batches before have changed its scores
                 self.look(batch)
-            self.improve(batch)
+            self.improve(batch, stop)
         self.allowed *= GROWTH
         self.passes += 1
         self.visits += self.problem.n_examples
@@ -472,17 +472,17 @@ class KernelAscent(Run):
         self.dual = self.problem.dual(Point(self.duals, self.scores))
         return float(self.view.gaps.sum())
 
-    def improve(self, batch: np.ndarray) -> None:
-        """Better duals for these labels, then scores to match."""
+    def improve(self, batch: np.ndarray, stop: Callable[[], bool]) -> None:
+        """Better duals for these labels, as many of them as there is time for, then scores to match."""
         rest = self.rest[batch]
         chosen = self.choose(batch[rest < 1.0])
-        places = self.rows.need(np.flatnonzero(chosen))
-        at = np.zeros(chosen.size, np.int64)
-        at[chosen] = places
+        at = np.full(chosen.size, -1)
+        at[chosen] = self.rows.need(np.flatnonzero(chosen), stop)
+        chosen = at >= 0
         self.state.change[batch] = 0.0
 
         def work(k: int) -> int:
-            return self.climb(batch[k], chosen, at, rest[k])
+            return 0 if stop() else self.climb(batch[k], chosen, at, rest[k])
 
         self.steps += sum(in_threads(work, range(batch.size), self.n_jobs))
         self.add(batch, self.state.change[batch])

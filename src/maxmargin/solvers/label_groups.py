@@ -6,13 +6,13 @@ known without work.
 """
 
 import threading
-import time
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from ..jit import clock
 from ..multilabel_problem import MultilabelProblem
 from ..result import Certificate, History, Record, Result, relative
 from ..threads import in_threads
@@ -32,20 +32,17 @@ class Left:
 class Ledger:
     """The values of all groups as they stand, and the record of their sums."""
 
-    def __init__(self, primal: np.ndarray, history: History):
+    def __init__(self, primal: np.ndarray, history: History, budget: Budget):
         self.primal, self.dual = primal, np.zeros(len(primal))
-        self.history, self.passes = history, 0
-        self.begin, self.lock = time.perf_counter(), threading.Lock()
-
-    def seconds(self) -> float:
-        return time.perf_counter() - self.begin
+        self.history, self.passes, self.budget = history, 0, budget
+        self.lock = threading.Lock()
 
     def note(self, group: int, record: Record) -> None:
         with self.lock:
             self.primal[group], self.dual[group] = record.primal, record.dual
             self.passes = max(self.passes, record.iteration)
             primal, dual = float(self.primal.sum()), float(self.dual.sum())
-            self.history.append(Record(self.passes, self.seconds(), primal, dual, primal - dual))
+            self.history.append(Record(self.passes, self.budget.seconds(), primal, dual, primal - dual))
 
 
 class Page(History):
@@ -65,16 +62,21 @@ def solve_groups(
 ) -> Result:
     """Solve each group to the relative gap of the budget; `duals` and `weights` are a hot start."""
     groups, at_zero = problem.groups, problem.primal_at_zero()
-    ledger = Ledger(np.array([at_zero[columns].sum() for columns in groups]), history)
+    ledger = Ledger(np.array([at_zero[columns].sum() for columns in groups]), history, budget)
     known = weights is not None and len(weights) == len(groups)
     found: list[Result | None] = [None] * len(groups)
     problem.curvature  # noqa: B018 - computed before threads ask for it
     reason = ""
 
-    def work(k: int) -> None:
+    def halted() -> bool:
         nonlocal reason
-        left = None if budget.max_time is None else budget.max_time - ledger.seconds()
-        if reason or (left is not None and left <= 0.0):
+        if interrupt.pressed or budget.halt():
+            reason = "Stopped by Ctrl-C."
+        return bool(reason)
+
+    def work(k: int) -> None:
+        left = None if budget.max_time is None else budget.max_time - budget.seconds()
+        if halted() or (left is not None and left <= 0.0):
             return
 
         def watch(iteration: int) -> bool:
@@ -82,9 +84,7 @@ def solve_groups(
             with ledger.lock:
                 if budget.watch(iteration):
                     reason = reason or "Stopped by a callback."
-            if interrupt.pressed:
-                reason = "Stopped by Ctrl-C."
-            return bool(reason)
+            return halted()
 
         group = problem.group(groups[k])
         start: dict[str, Any] = {"duals": None, "weights": weights[k] if known else None}
@@ -93,7 +93,8 @@ def solve_groups(
         elif duals is not None:
             start["duals"] = group.clipped(duals[:, groups[k]].toarray())
         share = None if left is None else left * min(budget.n_jobs, len(groups) - k) / (len(groups) - k)
-        own = replace(budget, max_time=share, n_jobs=1 if len(groups) > 1 else budget.n_jobs, watch=watch)
+        jobs = 1 if len(groups) > 1 else budget.n_jobs
+        own = replace(budget, max_time=share, n_jobs=jobs, watch=watch, halt=halted, begin=clock())
         result = solver.solve(group, own, Page(ledger, k), seed=seed + k, average=average, **start)
         if isinstance(result.duals, np.ndarray):  # at once: a group's table is the largest there is
             result = replace(result, duals=sp.csc_array(result.duals))

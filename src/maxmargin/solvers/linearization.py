@@ -25,11 +25,10 @@ COOLEST = 1000.0  # the part of the first temperature that cooling ends at
 
 @kernel
 def block_pass(points, data, space, cap, plan, visit, scratch, setting):
-    """Visit plan.order[start:stop]; returns by how much the dual value rose."""
+    """Visit plan.order[start:stop]; returns the last of `setting` and by how much the dual value rose, in one sum."""
     now, start, stop = visit
     room, shares, temperature = scratch
-    step, longest, level = setting
-    rise = 0.0
+    step, longest, level, rise = setting
     for k in range(start, stop):
         i = np.int64(plan.order[k])
         if cap[i] > 0.0:
@@ -82,10 +81,10 @@ class Linearization(StructuredRun):
     def start(self):
         return interior(self.problem.data, SPREAD) if self.smooth else vertices(self.problem.data)
 
-    def visit(self, visit, level):
+    def visit(self, visit, level, rise):
         self.calls += visit[2] - visit[1]
         scratch = self.room, self.shares, self.temperature
-        setting = self.step, self.longest, level
+        setting = self.step, self.longest, level, rise
         return block_pass(self.points, self.problem.data, self.space, self.problem.cap, self.plan, visit, scratch, setting)
 
 
@@ -119,5 +118,5 @@ class Batch(Linearization):
         self.add_to_average()
         return float(gain)
 
-    def visit(self, visit, level):
+    def visit(self, visit, level, rise):
         raise AssertionError("a batch has no single visits")

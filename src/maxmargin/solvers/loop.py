@@ -9,13 +9,13 @@ so (`exact`) and is evaluated after each of them. A `patient` run has exact valu
 
 import signal
 import threading
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from ..jit import clock
 from ..result import Certificate, History, Record, Result, relative
 
 PROMISE = 0.7  # the exact gap is about this part of the estimate, which is taken while the weights still move
@@ -23,18 +23,36 @@ SELDOM = 20, 0.25  # an evaluation is made in any case after this many passes' w
 NEAR = 2.0, 4, 0.1  # the same where the estimate is within a factor of the target: it is often too high by as much
 STALLED = 0.95  # part of the last gap above which there was no progress
 FAR = 3.0  # a candidate whose gap is this many times the target says that the others are not there yet either
+SMALLER = "Scale the features, or lower C."
 APART = 0.5  # passes' worth of visits between two evaluations at least
 
 
 @dataclass(frozen=True)
 class Budget:
-    """When to stop, and who is told after each pass. `watch` returns True to stop the run."""
+    """When to stop, and who is told after each pass. `watch` returns True to stop the run, `halt` to stop it within a pass.
+
+    The clock of `max_time` began when the budget was made, and stands still while kernels are compiled.
+    """
 
     tol: float = 1e-3
     max_iter: int = 10_000
     max_time: float | None = None
     n_jobs: int = 1
     watch: Callable[[int], bool] = lambda iteration: False
+    halt: Callable[[], bool] = lambda: False
+    begin: float = field(default_factory=clock)
+
+    def seconds(self) -> float:
+        return clock() - self.begin
+
+    def spent(self) -> bool:
+        return self.max_time is not None and self.seconds() >= self.max_time
+
+    def why(self, interrupted: bool) -> str:
+        """Why a run has to end within its pass, in a sentence; empty where it may go on."""
+        if interrupted or self.halt():
+            return "Stopped by Ctrl-C."
+        return f"Stopped after max_time={self.max_time:g} seconds." if self.spent() else ""
 
 
 class Run:
@@ -97,12 +115,14 @@ class Best:
         self.w: np.ndarray | None = None
         self.prefer = 1  # which candidate was better last time; at first the average is
 
-    def evaluate(self, run, budget: Budget, seconds: Callable[[], float], last: bool = False) -> None:
+    def evaluate(self, run, budget: Budget, stop: Callable[[], bool], last: bool = False) -> None:
         """Exact dual value, then the candidates' primal values, the likelier one first, until one meets the target.
 
-        If that one is far from it, the others are tried only where this is the last evaluation.
+        If that one is far from it, the others are tried only where this is the last evaluation and there is time.
         """
         self.dual = run.synchronise()
+        if np.isnan(self.dual):
+            raise ValueError(f"The dual value overflows: the numbers are too large for float64. {SMALLER}")
         candidates = run.candidates()
         if not run.options.average:
             self.primal = np.inf
@@ -113,38 +133,32 @@ class Best:
             if found[k] < self.primal:
                 self.primal, self.w = found[k], candidates[k]
             found_gap = relative(found[k], self.dual)
-            if found_gap <= budget.tol or (found_gap > FAR * budget.tol and not last):
+            far = found_gap > FAR * budget.tol and not last
+            if found_gap <= budget.tol or (np.isfinite(found[k]) and (far or stop())):
                 break
         self.prefer = min(found, key=found.__getitem__)
-        self.history.append(Record(run.passes, seconds(), self.primal, self.dual, self.primal - self.dual))
+        self.history.append(Record(run.passes, budget.seconds(), self.primal, self.dual, self.primal - self.dual))
 
 
 def solve(run, budget: Budget, history: History) -> Result:
     """Drive `run` until the relative gap is certified, the budget is spent or somebody stops it."""
-    begin = time.perf_counter()
     best = Best(history)
     ratio, visits_then, message = PROMISE, 0.0, ""
-
-    def seconds() -> float:
-        return time.perf_counter() - begin
-
     with Interrupt() as interrupt:
 
         def out_of_time() -> bool:
-            return interrupt.pressed or (budget.max_time is not None and seconds() >= budget.max_time)
+            return bool(budget.why(interrupt.pressed))
 
         if run.warm:  # a hot start may already be good enough
-            best.evaluate(run, budget, seconds)
-        while not relative(best.primal, best.dual) <= budget.tol:
+            best.evaluate(run, budget, out_of_time)
+            message = budget.why(interrupt.pressed)
+        while not (message or relative(best.primal, best.dual) <= budget.tol):
             estimate = run.advance(out_of_time)
             stopped = budget.watch(run.passes)
-            if interrupt.pressed:
-                message = "Stopped by Ctrl-C."
-            elif out_of_time():
-                message = f"Stopped after max_time={budget.max_time:g} seconds."
-            elif stopped:
+            message = budget.why(interrupt.pressed)
+            if not message and stopped:
                 message = "Stopped by a callback."
-            elif run.passes >= budget.max_iter:
+            elif not message and run.passes >= budget.max_iter:
                 message = f"Stopped after max_iter={budget.max_iter} passes."
             since, total = (visits / max(run.problem.n_examples, 1) for visits in (run.visits - visits_then, run.visits))
             hoped, target = estimate * ratio, budget.tol * abs(run.dual)
@@ -154,7 +168,8 @@ def solve(run, budget: Budget, history: History) -> Result:
                 run.conclude(out_of_time)
             wanted = message or promising or since >= max(rule[0], rule[1] * total)
             if run.exact or (wanted and not run.patient):
-                best.evaluate(run, budget, seconds, last=bool(message))
+                best.evaluate(run, budget, out_of_time, last=bool(message))
+                message = message or budget.why(interrupt.pressed)  # no second evaluation after one that took up the time
                 if message or relative(best.primal, best.dual) <= budget.tol:
                     break  # the duals stay those of the certificate
                 gap = history[-1].gap
@@ -174,7 +189,8 @@ def solve(run, budget: Budget, history: History) -> Result:
     verified = best.w is not None
     if best.w is None:
         best.w, best.dual = run.candidates()[0], run.dual
-        message += " The primal value was not computed: that takes a further pass over the data."
+        tried = f"overflows at these weights. {SMALLER}", "was not computed: that takes a further pass over the data."
+        message += f" The primal value {tried[len(history) == 0]}"
     gap = best.primal - best.dual
     if (doubt := run.doubt()) is not None:
         message, converged, verified = f"{message} {doubt}", False, False

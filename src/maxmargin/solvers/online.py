@@ -4,6 +4,7 @@ from numbers import Real
 
 from sklearn.base import BaseEstimator
 
+from ..data.options import truth
 from ..result import History, Result
 from ..stream import StreamProblem
 from ..structured import SampleStream, StructuredProblem
@@ -88,6 +89,7 @@ class OnlineDual(BaseEstimator):
             raise ValueError(f"cache_size must be a finite number of megabytes > 0; got {self.cache_size!r}.")
         if not _number(self.effort) or self.effort < 0:
             raise ValueError(f"effort must be a finite number >= 0; got {self.effort!r}.")
+        truth("verify", self.verify)
         if self.prune not in PRUNING:
             raise ValueError(f"prune must be one of {', '.join(PRUNING)}; got {self.prune!r}.")
 

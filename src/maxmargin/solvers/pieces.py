@@ -1,16 +1,18 @@
 """Some examples in memory with their duals: a block of a source as it is read, or a part of the cache of `OnlineDual`."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from .. import lanes
+from ..data.rows import mean_length
 from ..problem import row_combine, scalar_combine
 from ..regularizer import Free
 from ..stream import Examples, StreamProblem, joined
 from .ascent import row_pass, scalar_pass
+from .pace import examples_between
 from .schedule import Schedule, gather, schedule
 
 BESIDES = 80  # bytes an example takes besides its row: order of visits, curvature, numbers of the loss
@@ -37,14 +39,16 @@ class Piece(ABC):
     def nbytes(self) -> int:
         return self.examples.nbytes + self.rows.size * (BESIDES + 8 * (self.whole.n_classes or 1))
 
-    def visit(self, space, now: int, level: float) -> tuple[float, int]:
+    def visit(self, space, now: int, level: float, stop: Callable[[], bool]) -> tuple[float, int]:
         """Visit the examples that are due in random order; returns the change of the reward and the number of visits."""
-        count = gather(self.plan, now)
-        if not count:
-            self.gap = 0.0
-            return 0.0, 0
-        self.gap, gain = self.step(space, (now, 0, count), level)
-        return gain, count
+        count, done, total = gather(self.plan, now), 0, 0.0
+        piece = examples_between(2.0 * mean_length(self.problem.X) * (self.whole.n_classes or 1), max(count, 1))
+        self.gap = 0.0
+        while done < count and not stop():
+            end = min(done + piece, count)
+            gap, gain = self.step(space, (now, done, end), level)
+            self.gap, total, done = self.gap + gap, total + gain, end
+        return total, done
 
     def chosen(self, which: np.ndarray) -> "Piece":
         """A copy of some of the examples, as they stand."""
@@ -64,6 +68,10 @@ class Piece(ABC):
     @abstractmethod
     def duals(self) -> np.ndarray:
         """The duals, (examples, width)."""
+
+    def feasible_duals(self) -> np.ndarray:
+        """The same as certificates take them: exactly feasible."""
+        return self.duals()
 
     @abstractmethod
     def step(self, space, visit, level) -> tuple[float, float]:
@@ -97,6 +105,9 @@ class RowPiece(Piece):
 
     def duals(self):
         return self.held.flat[:, : self.whole.n_classes]
+
+    def feasible_duals(self):
+        return self.problem.repaired(self.held)
 
     def step(self, space, visit, level):
         scratch = self.scores, self.change, level

@@ -10,15 +10,19 @@ The bound is computed from v itself, never from the value of a model at an inexa
 quadratic program left undone (Uřičář and Franc 2012, whose lower bound is the model's value).
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from . import simplex_qp
 from .frame import Frame
+from .pace import never
 
 BYTES = 8
 MOST = 16_384  # planes, whatever the memory: the quadratic program would take too long
 NEWTON = 60  # steps at the most where there is a box
 BISECTIONS = 60
+ROUNDING = 4.0 * float(np.finfo(float).eps)  # part of the terms of a bound by which it is lowered
 AGGREGATE = -1  # stands for the iteration that a plane stems from
 
 
@@ -124,16 +128,26 @@ class Planes:
         return -(masses[support] @ self.slopes[support])
 
     def lower_bound(self, masses: np.ndarray, v: np.ndarray, frame: Frame) -> float:
-        return float(masses[: self.size] @ self.offsets[: self.size]) + frame.least(v)
+        """Less what rounding may have added to it: offsets and the quadratic term may be large and nearly cancel."""
+        terms, least = masses[: self.size] * self.offsets[: self.size], frame.least(v)
+        return float(terms.sum()) + least - ROUNDING * (float(np.abs(terms).sum()) + abs(least))
 
-    def reduce(self, masses: np.ndarray, alpha: float, centre: np.ndarray, frame: Frame, precision: float) -> None:
+    def reduce(
+        self,
+        masses: np.ndarray,
+        alpha: float,
+        centre: np.ndarray,
+        frame: Frame,
+        precision: float,
+        stop: Callable[[], bool] = never,
+    ) -> None:
         """Solve the reduced problem from these masses, which are replaced. `here` is <a_t, centre>."""
         n, stiff = self.size, 1.0 + 2.0 * alpha
         if frame.boxed:
-            self.reduce_boxed(masses, alpha, centre, frame, precision)
+            self.reduce_boxed(masses, alpha, centre, frame, precision, stop)
         else:
             linear = stiff * self.offsets[:n] + (2.0 * alpha) * self.here[:n]
-            masses[:n] = simplex_qp.solve(self.gram[:n, :n], linear, self.model[:n], masses[:n], stiff * precision)
+            masses[:n] = simplex_qp.solve(self.gram[:n, :n], linear, self.model[:n], masses[:n], stiff * precision, stop)
 
     def point(self, masses: np.ndarray, alpha: float, centre: np.ndarray, frame: Frame) -> tuple[np.ndarray, np.ndarray]:
         """v, and the point that these masses stand for."""
@@ -149,7 +163,7 @@ class Planes:
         square = beta @ pull + 2.0 * (beta @ self.here[: self.size]) + centre @ centre
         return float(np.sqrt(max(square, 0.0))) / (1.0 + 2.0 * alpha)
 
-    def reduce_boxed(self, masses: np.ndarray, alpha: float, centre: np.ndarray, frame: Frame, precision: float) -> None:
+    def reduce_boxed(self, masses: np.ndarray, alpha: float, centre: np.ndarray, frame: Frame, precision: float, stop) -> None:
         """Newton's method: a quadratic program on the coordinates that are free at the point at hand, then the best step towards
         its solution. The objective is concave and made of quadratic pieces, so that a few steps suffice."""
         n, stiff = self.size, 1.0 + 2.0 * alpha
@@ -160,7 +174,7 @@ class Planes:
         for _ in range(NEWTON):
             free_point = (v + 2.0 * alpha * centre) / stiff
             u = frame.nearest(free_point)
-            if simplex_qp.to_gain(parts, beta, b + A @ u) <= precision:
+            if simplex_qp.to_gain(parts, beta, b + A @ u) <= precision or stop():
                 break
             free = u == free_point
             fixed = ~free
@@ -169,7 +183,7 @@ class Planes:
             else:
                 gram = A[:, free] @ A[:, free].T
             linear = stiff * (b + A[:, fixed] @ u[fixed]) + 2.0 * alpha * (A[:, free] @ centre[free])
-            target = simplex_qp.solve(np.ascontiguousarray(gram), linear, model, beta, 0.5 * stiff * precision)
+            target = simplex_qp.solve(np.ascontiguousarray(gram), linear, model, beta, 0.5 * stiff * precision, stop)
             change = target - beta
             ahead = self.pull(change)
             t = self.step(v, ahead, float(b @ change), alpha, centre, frame)

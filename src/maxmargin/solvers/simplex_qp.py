@@ -9,12 +9,14 @@ a Newton step goes to the optimum of the face that the support spans, entries be
 size, so it is tried after sweeps that took as long, and twice as many each time that it gained less than they did.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from ..jit import kernel
+from .pace import never
 
 VISITS = 64  # pair steps in one visit of a block
 SWEEPS = 5  # over all blocks before the first Newton step, at least
@@ -110,7 +112,7 @@ def reduced_curvature(G, rest, head, ridge, H):
         H[i, i] += ridge * (G[r, r] + G[h, h])
 
 
-def newton(G: np.ndarray, linear: np.ndarray, block: np.ndarray, beta: np.ndarray) -> np.ndarray | None:
+def newton(G: np.ndarray, linear: np.ndarray, block: np.ndarray, beta: np.ndarray, stop: Callable[[], bool]) -> np.ndarray | None:
     """beta moved towards the optimum of its face, which may lose entries on the way; None where that cannot be found.
 
     Entries that the optimum over the support has below zero are left out, all at once, until none is; the way there from beta
@@ -122,7 +124,7 @@ def newton(G: np.ndarray, linear: np.ndarray, block: np.ndarray, beta: np.ndarra
         base = np.zeros_like(beta)
         base[kept] = normalised(beta[kept], block[kept])
         found = face_optimum(G, linear, block, base, kept)
-        if found is None:
+        if found is None or stop():
             return None
         target = found
         if target.min() >= 0.0:
@@ -176,8 +178,15 @@ def value_of(G: np.ndarray, linear: np.ndarray, beta: np.ndarray) -> tuple[float
     return float(linear @ beta - 0.5 * beta @ pull), linear - pull
 
 
-def solve(G: np.ndarray, linear: np.ndarray, block: np.ndarray, beta: np.ndarray, precision: float) -> np.ndarray:
-    """A feasible beta within `precision` of the optimum (or as near as rounding allows), from a feasible one.
+def solve(
+    G: np.ndarray,
+    linear: np.ndarray,
+    block: np.ndarray,
+    beta: np.ndarray,
+    precision: float,
+    stop: Callable[[], bool] = never,
+) -> np.ndarray:
+    """A feasible beta within `precision` of the optimum (or as near as rounding and `stop` allow), from a feasible one.
 
     `block` names the block of each entry, 0, 1, ...; none may be empty.
     """
@@ -189,14 +198,14 @@ def solve(G: np.ndarray, linear: np.ndarray, block: np.ndarray, beta: np.ndarray
     for _ in range(ROUNDS):
         for _ in range(pause):
             moves = sweep(G, parts, beta, slope, room, 0.5 * precision / count)
-            if moves == 0 or to_gain(parts, beta, slope) <= precision:
+            if moves == 0 or to_gain(parts, beta, slope) <= precision or stop():
                 break
         left -= pause
         beta = normalised(beta, block)
         reached, slope = value_of(G, linear, beta)
-        if to_gain(parts, beta, slope) <= precision or left <= 0:
+        if to_gain(parts, beta, slope) <= precision or left <= 0 or stop():
             break
-        moved, by_pairs, after = newton(G, linear, block, beta), reached - value, reached
+        moved, by_pairs, after = newton(G, linear, block, beta, stop), reached - value, reached
         if moved is not None:
             after, there = value_of(G, linear, moved)
             if after > reached:

@@ -90,6 +90,7 @@ class StreamRun(PatientRun):
         self.reward = 0.0
         self.now = 0  # rounds of visits
         self.dual = dual_part(self.space)
+        self.proved: np.ndarray | None = None  # the duals that were proved last, where they are to be kept
 
     # ---- what the loop asks -------------------------------------------------------------------------------
 
@@ -101,13 +102,17 @@ class StreamRun(PatientRun):
         }
 
     def exact_duals(self) -> np.ndarray | None:
-        """All duals, where the model returned is exactly theirs."""
+        """All duals, where the model returned is exactly theirs; a run may end in the pass after the one that was proved."""
         if self.options.average:
             return None
-        rows = np.arange(self.problem.n_examples)
+        return self.all_duals() if self.proved is None else self.proved
+
+    def all_duals(self) -> np.ndarray:
+        """A copy; those of cached rows are in the cache, whatever the store has of them."""
+        duals = self.store.read(np.arange(self.problem.n_examples))
         for part in self.cache.pieces:
-            self.store.write(part.rows, part.duals())
-        return self.store.read(rows).reshape(self.problem.dual_shape)
+            duals[part.rows] = part.feasible_duals()
+        return duals.reshape(self.problem.dual_shape)
 
     def close(self) -> None:
         self.store.close()
@@ -126,7 +131,7 @@ class StreamRun(PatientRun):
         self.mean[...], self.mean_count, fresh = 0.0, 0, 0
         self.reads += 1
         if train:
-            self.wake()
+            self.rouse(stop)
         with closing(self.problem.examples(self.draw() if train else None)) as blocks:  # a source may read ahead in a thread
             for examples in blocks:
                 if stop():
@@ -141,14 +146,16 @@ class StreamRun(PatientRun):
         if begun is not None:
             self.follow(begun, v, reward)
             self.proof = begun
+            if not self.options.average:
+                self.proved = self.all_duals()
         if train:
             self.optimise(fresh, stop)
 
-    def wake(self) -> None:
+    def rouse(self, stop: Callable[[], bool]) -> None:
         """Visit the whole cache: who rests may hide a part of the gap."""
         for part in self.cache.pieces:
             part.plan.due[:] = self.now
-        self.work(self.cache.pieces)
+        self.work(self.cache.pieces, stop)
 
     def begin_proof(self) -> Verification:
         proof = Verification(self.problem, self.offers(), self.cache.rows.copy(), self.n_jobs)
@@ -185,16 +192,16 @@ class StreamRun(PatientRun):
         """Explore a block, optimise, prune."""
         fresh = ~self.cache.holds(block.rows)
         if fresh.any():
-            self.explore(block if fresh.all() else block.chosen(fresh))
+            self.explore(block if fresh.all() else block.chosen(fresh), stop)
         self.optimise(block.rows.size, stop)
         self.cache.trim()
         self.mean += averaged(self.space)
         self.mean_count += 1
 
-    def explore(self, block: Piece) -> None:
+    def explore(self, block: Piece, stop: Callable[[], bool]) -> None:
         """Visit fresh examples once; who has a dual now, or is restless, goes into the cache."""
         before = block.duals().any(axis=1)
-        self.work([block])
+        self.work([block], stop)
         kept = ~block.zero() | (block.plan.wait == 0)
         changed = ~kept & before
         self.store.write(block.rows[changed], block.duals()[changed])
@@ -208,14 +215,14 @@ class StreamRun(PatientRun):
             if sum(part.gap for part in self.cache.pieces) <= FINE * self.options.tol * abs(self.dual):
                 return
             order = self.random.permutation(len(self.cache.pieces))
-            count = self.work([self.cache.pieces[k] for k in order])
+            count = self.work([self.cache.pieces[k] for k in order], stop)
             left -= max(count, 1)
 
-    def work(self, pieces: list[Piece]) -> int:
+    def work(self, pieces: list[Piece], stop: Callable[[], bool]) -> int:
         """A round of visits to these pieces; returns how many."""
         level, total = self.level, 0
         for part in pieces:
-            gain, count = part.visit(self.space, self.now, level)
+            gain, count = part.visit(self.space, self.now, level, stop)
             self.reward += gain
             total += count
             if self.walls is not None:  # they answer to examples at once, or the two sides zigzag

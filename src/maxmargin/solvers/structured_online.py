@@ -12,6 +12,7 @@ import numpy as np
 
 from ..structured import SampleStream, StructuredProblem
 from ..structures.custom import Custom
+from .pace import Pace
 from .patient import PatientRun
 from .signed import space_of, unclipped, weights_of
 from .structured_run import CALM, Options
@@ -25,7 +26,7 @@ class OnlineSets(WorkingSets):
     """A run on samples in memory. `whole`: how many samples the full problem has, where these are a block of it."""
 
     def __init__(self, problem: StructuredProblem, points, options: Options, effort: float, whole: int | None = None):
-        self.effort, self.whole = effort, whole or problem.n_examples
+        self.effort, self.whole, self.quick = effort, whole or problem.n_examples, Pace()
         self.unasked = np.full(problem.n_examples, -np.inf)  # shares that no set falls short of: the oracle is left alone
         super().__init__(problem, points, options, Corrective())
 
@@ -35,8 +36,7 @@ class OnlineSets(WorkingSets):
             if stop():
                 break
             fresh = order[start : start + FRESH]
-            self.go(fresh, self.shares, 0.0)
-            self.visits += fresh.size
+            self.visits += self.go(fresh, self.shares, 0.0, stop)[1]
             self.optimise(order[: start + fresh.size], fresh.size, stop)
         self.passes += 1
         self.add_to_average()
@@ -47,23 +47,30 @@ class OnlineSets(WorkingSets):
         left = self.effort * fresh
         while left > 0 and not stop():
             some = self.random.permutation(seen)[: max(fresh, seen.size // 4)]
-            rise = self.go(some, self.unasked, 1.0)
+            rise, _ = self.go(some, self.unasked, 1.0, stop)
             left -= some.size
             if rise <= FINE * self.options.tol * abs(self.dual) * some.size / self.whole:
                 return
 
-    def go(self, samples: np.ndarray, shares: np.ndarray, trust: float) -> float:
-        """Visit these samples; returns by how much the dual value rose."""
+    def go(self, samples: np.ndarray, shares: np.ndarray, trust: float, stop: Callable[[], bool]) -> tuple[float, int]:
+        """Visit these samples; returns by how much the dual value rose, and how many visits there was time for."""
         level = CALM * self.options.tol * abs(self.dual) / self.whole
-        scratch = self.room, shares, self.asked, self.h, self.before, level, trust
-        plan, visit = self.plan._replace(order=samples), (self.passes, 0, samples.size)
-        rise, calls = set_pass(self.points, self.problem.data, self.space, self.problem.cap, plan, visit, scratch, self.method)
+        plan, problem = self.plan._replace(order=samples), self.problem
+
+        def visit(first: int, last: int, rise: float) -> float:
+            scratch = self.room, shares, self.asked, self.h, self.before, level, trust, rise
+            span = self.passes, first, last
+            rise, calls = set_pass(self.points, problem.data, self.space, problem.cap, plan, span, scratch, self.method)
+            self.calls += calls
+            return rise
+
+        pace = self.pace if trust == 0.0 else self.quick  # with the oracle or without
+        rise, count = pace.visit(0, samples.size, visit, stop)
         self.dual += rise
-        self.calls += calls
         if self.points.sample[:, CROWDED].any():
             self.points = grown(self.points, self.sizes)
             self.make_scratch()
-        return rise
+        return rise, count
 
 
 class Proof:

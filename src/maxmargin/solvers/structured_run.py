@@ -10,11 +10,12 @@ import numpy as np
 from ..structured import StructuredProblem
 from ..structures.base import copied, new_room
 from .loop import Run
+from .pace import Pace
 from .schedule import gather, schedule
 from .signed import Signed, space_of, weights_of
 
 CALM = 0.1  # a sample rests when its share of the gap is below this part of the average share the target allows
-PIECE = 256  # samples between two looks at the clock
+PIECE = 256  # samples whose rises are added up before they are added to the dual value
 ANYWAY = 0.05  # part of the visits of a gap-driven pass that go to samples regardless of their gap
 UNSEEN = 1e300  # the share of the gap of a sample that was not visited yet
 SAMPLING = ("rest", "permutation", "uniform", "gap")
@@ -40,7 +41,7 @@ class StructuredRun(Run, ABC):
         self.points = self.start() if points is None else copied(points)
         self.plan = schedule(problem.n_examples, options.seed)
         self.random = np.random.default_rng(options.seed)
-        self.room = new_room(problem.data)
+        self.room, self.pace = new_room(problem.data), Pace()
         self.shares = np.full(problem.n_examples, UNSEEN)  # of the gap, as last seen
         self.passes = self.visits = self.calls = 0
         self.hint: np.ndarray | None = None
@@ -60,8 +61,8 @@ class StructuredRun(Run, ABC):
         """Points to begin with."""
 
     @abstractmethod
-    def visit(self, visit: tuple[int, int, int], level: float) -> float:
-        """Visit plan.order[start:stop]; returns by how much the dual value rose."""
+    def visit(self, visit: tuple[int, int, int], level: float, rise: float) -> float:
+        """Visit plan.order[start:stop]; returns `rise` and by how much the dual value rose, in one sum."""
 
     def advance(self, stop: Callable[[], bool]) -> float:
         """One pass; returns the sum of the shares of the gap as each was last seen."""
@@ -69,11 +70,15 @@ class StructuredRun(Run, ABC):
         level = -np.inf
         if self.options.sampling == "rest":
             level = CALM * self.options.tol * abs(self.dual) / self.problem.n_examples
+
+        def visit(first: int, last: int, rise: float) -> float:
+            return self.visit((self.passes, first, last), level, rise)
+
         for start in range(0, count, PIECE):
             if stop():
                 break
-            end = min(start + PIECE, count)
-            self.dual += self.visit((self.passes, start, end), level)
+            rise, end = self.pace.visit(start, min(start + PIECE, count), visit, stop)
+            self.dual += rise
             self.visits += end - start
         self.passes += 1
         self.add_to_average()

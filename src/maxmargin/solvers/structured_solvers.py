@@ -7,6 +7,7 @@ from numbers import Real
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from ..data.options import truth
 from ..jit import kernel
 from ..problem import BlockProblem
 from ..result import History, Result
@@ -63,6 +64,8 @@ class StructuredSolver(BaseEstimator):
         return loop.solve(run, budget, history)
 
     def _check(self) -> None:
+        truth("block", self.block)
+        truth("average", self.average)
         if self.sampling not in SAMPLING:
             raise ValueError(f"sampling must be one of {', '.join(SAMPLING)}; got {self.sampling!r}.")
         if self.step != "optimal" and not number_in(self.step, 0.0, 1.0):

@@ -259,11 +259,11 @@ def _(method, sets, i, h, cap, found):
 
 @kernel
 def set_pass(sets, data, space, cap, plan, visit, scratch, method):
-    """Visit plan.order[start:stop]; returns by how much the dual value rose and how often the
-    oracle was asked."""
+    """Visit plan.order[start:stop]; returns the last of `scratch` and by how much the dual value rose, in one sum, and how
+    often the oracle was asked."""
     now, start, stop = visit
-    room, shares, asked, h, before, level, trust = scratch
-    rise, calls = 0.0, 0
+    room, shares, asked, h, before, level, trust, rise = scratch
+    calls = 0
     for k in range(start, stop):
         i = np.int64(plan.order[k])
         if cap[i] > 0.0:
@@ -460,8 +460,8 @@ class WorkingSets(StructuredRun):
         most = int(self.points.sample[:, ROOM].max(initial=1))
         self.h, self.before = np.empty(most), np.empty(most)
 
-    def visit(self, visit, level):
-        scratch = self.room, self.shares, self.asked, self.h, self.before, level, self.trust
+    def visit(self, visit, level, rise):
+        scratch = self.room, self.shares, self.asked, self.h, self.before, level, self.trust, rise
         problem = self.problem
         rise, calls = set_pass(self.points, problem.data, self.space, problem.cap, self.plan, visit, scratch, self.method)
         self.calls += calls

@@ -87,8 +87,24 @@ class Structure(BaseEstimator):
         return w
 
     def decode_all(self, w, X, n_jobs: int = 1) -> list:
-        """The best output of each sample; plain Python uses one thread."""
-        return [self.decode(w, x) for x in X]
+        """The best output of each sample; plain Python uses one thread. An output that has no joint features is refused."""
+        found = []
+        for i, x in enumerate(X):
+            output = self.decode(w, x)
+            check_output(type(self).__name__, "decode", i, output)
+            self._check_decoded(w, x, output, i)
+            found.append(output)
+        return found
+
+    def _check_decoded(self, w, x, output, i: int) -> None:
+        try:
+            self.joint_feature(x, output)
+        except STRAYED as error:
+            raise strayed(type(self).__name__, "decode", i, output, "joint_feature", error) from error
+
+    def decode_packed(self, W, X, n_jobs: int = 1) -> list:
+        """As `decode_all`, for weights as solvers hold them; in plain Python these are `w_` itself."""
+        return self.decode_all(W, X, n_jobs)
 
     def as_predictions(self, found: list) -> Any:
         """Predictions as a user gets them."""
@@ -113,8 +129,30 @@ def has_marginals(structure: Structure) -> bool:
     return type(structure).marginals is not Structure.marginals and type(structure).expect is not Structure.expect
 
 
+STRAYED = (AttributeError, LookupError, TypeError, ValueError)  # what methods raise of an output that is none
+
+
+def check_output(name: str, method: str, i: int, output) -> None:
+    """Refuse None for an output."""
+    if output is None:
+        raise ValueError(f"{name}.{method} returned None for sample {i}; an output is needed. Is a return missing?")
+
+
+def strayed(name: str, decoder: str, i: int, output, method: str, error: Exception) -> ValueError:
+    """What is said where a decoder returned something that another method cannot take."""
+    return ValueError(
+        f"{name}.{decoder} returned {output!r} for sample {i}, with which {method} fails: {type(error).__name__}: {error}."
+    )
+
+
 def _needed(structure, method: str) -> str:
     return f"{type(structure).__name__} does not define {method}."
+
+
+def check_object(structure) -> None:
+    """Refuse a class in the place of an object."""
+    if isinstance(structure, type):
+        raise TypeError(f"structure={structure.__name__} is a class: give an object of it, {structure.__name__}().")
 
 
 S = TypeVar("S", bound=Structure)

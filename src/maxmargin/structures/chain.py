@@ -6,7 +6,7 @@ import numpy as np
 
 from .forest import Forest
 from .labelling import Labelling, Layout
-from .rooted import forest, rooted
+from .rooted import chained, forest
 
 
 class Chain(Labelling):
@@ -22,8 +22,9 @@ class Chain(Labelling):
     first_last_bias : bool, default=True
         Whether the ends of a sequence have biases of their own.
     bias : bool, default=True
-    cost : array of shape (K, K), optional
-        cost[a, b]: what it costs to say b where a is true, in the order of the labels; 1 for every wrong one by default.
+    cost : array of shape (K, K) or dict of dicts, optional
+        cost[a, b]: what it costs to say b where a is true, in the order of the labels; or by name,
+        cost[a][b]. 1 for every wrong one by default, and for every pair that a dict leaves out.
     normalize_loss : bool, default=False
         Divide the loss by the length of the sequence. By default it is the number of wrong positions.
     """
@@ -43,7 +44,7 @@ class Chain(Labelling):
         return 1
 
     def _layout(self, size, edges, kinds, which):
-        layout = rooted(size, edges, kinds, which)
+        layout = chained(size, kinds)
         ends = np.zeros(size, np.uint8)
         if self.first_last_bias:
             ends[0] |= 1

@@ -7,7 +7,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
-from .base import Structure, fresh, has_marginals
+from .base import Structure, check_object, fresh, has_marginals
+from .custom import numbers_in
 from .latent import Completed, LatentStructure, completed
 
 TEMPERATURES = (3.0, 1.0, 0.3)
@@ -41,6 +42,9 @@ def check_structure(structure: Structure, X, y, *, w=None, outputs=None, random_
     max_outputs : int, default=4096
         Samples with more outputs than this are not enumerated.
     """
+    check_object(structure)
+    if not isinstance(structure, Structure):
+        raise TypeError(f"structure must be a maxmargin.Structure, got {structure!r}.")
     if sp.issparse(X):
         X = [X[[i]] for i in range(X.shape[0])]
     if len(X) != len(y):
@@ -138,7 +142,10 @@ class _Sample:
         return feature.astype(np.float64)
 
     def _loss(self, output) -> float:
-        loss = float(self.structure.loss(self.y, output))
+        given = numbers_in(self.structure.loss(self.y, output))
+        if given.dtype == object or given.size != 1:
+            self._wrong("loss(y_true, y)", f"it returned {self.structure.loss(self.y, output)!r}, where a number is needed")
+        loss = float(given.item())
         if not np.isfinite(loss) or loss < 0.0:
             self._wrong("loss(y_true, y)", f"it is {loss:g} for the output {output!r}; it must be finite and not negative")
         return loss
@@ -147,11 +154,19 @@ class _Sample:
 
     def check_decoders(self, w: np.ndarray) -> None:
         scores = self.features @ w
-        found = self.structure.decode(w, self.x)
+        found = self._decoded("decode(w, x)", self.structure.decode(w, self.x))
         self._compare("decode(w, x)", "w . phi", found, float(self._feature(found) @ w), scores)
-        found = self.structure.loss_augmented_decode(w, self.x, self.y)
+        found = self._decoded("loss_augmented_decode(w, x, y_true)", self.structure.loss_augmented_decode(w, self.x, self.y))
         value = float(self._feature(found) @ w) + self._loss(found)
         self._compare("loss_augmented_decode(w, x, y_true)", "w . phi + loss", found, value, scores + self.losses)
+
+    def _decoded(self, method: str, found: Any) -> Any:
+        """What a decoder returned, if it can be an output."""
+        if found is None:
+            self._wrong(method, "it returned None")
+        if isinstance(self.structure, Completed) and (not isinstance(found, tuple) or len(found) != 2):
+            self._wrong(method, f"it returned {found!r}, where a pair (y, z) is needed")
+        return found
 
     def _compare(self, method: str, what: str, found: Any, value: float, values: np.ndarray) -> None:
         best = int(values.argmax())

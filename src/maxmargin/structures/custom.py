@@ -11,9 +11,11 @@ import scipy.sparse as sp
 
 from ..jit import Interpreted
 from .base import (
+    STRAYED,
     Structure,
     against,
     blend,
+    check_output,
     clear,
     copied,
     diameter,
@@ -38,6 +40,7 @@ from .base import (
     score_of,
     statistics_of,
     step_towards,
+    strayed,
     tally,
     truth,
     truths,
@@ -79,6 +82,15 @@ def dot(vector, w: np.ndarray) -> float:
     return float(vector @ w)
 
 
+def numbers_in(found) -> np.ndarray:
+    """An array of float64; one of objects where what a method returned is no array of numbers."""
+    try:
+        array = np.asarray(found)
+        return array.astype(np.float64) if array.dtype.kind in "fiub" else np.array(None)
+    except (TypeError, ValueError):  # rows of several lengths
+        return np.array(None)
+
+
 class Custom(Interpreted):
     """Samples of a structure that is not compiled."""
 
@@ -102,18 +114,26 @@ class Custom(Interpreted):
     def name(self) -> str:
         return type(self.structure).__name__
 
-    def feature(self, i: int, x, output) -> np.ndarray:
-        vector: Any = self.structure.joint_feature(x, output)
+    def feature(self, i: int, x, output, decoder: str | None = None) -> np.ndarray:
+        """`decoder`: the method that the output comes from, where that is not y."""
+        try:
+            vector: Any = self.structure.joint_feature(x, output)
+        except STRAYED as error:
+            raise self.unfit(i, output, decoder, "joint_feature", error) from error
         vector = vector.toarray() if sp.issparse(vector) else vector
         return self.checked(i, vector, "joint_feature")
 
+    def unfit(self, i: int, output, decoder: str | None, method: str, error: Exception) -> Exception:
+        """What an error in a method of the user's says: where an oracle gave the output, that may be the wrong one."""
+        if decoder is None:
+            error.add_note(f"{self.name}.{method} raised this for sample {i}.")
+            return error
+        return strayed(self.name, decoder, i, output, method, error)
+
     def checked(self, i: int, vector, method: str) -> np.ndarray:
-        try:
-            result = np.asarray(vector, dtype=np.float64).ravel()
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"{self.name}.{method} must return a vector of numbers; for sample {i} it returned {vector!r}."
-            ) from None
+        result = numbers_in(vector).ravel()
+        if result.dtype == object:
+            raise ValueError(f"{self.name}.{method} must return a vector of numbers; for sample {i} it returned {vector!r}.")
         if self.dim and result.size != self.dim:
             raise ValueError(
                 f"{self.name}.{method} returned {result.size} numbers for sample {i}; the model has {self.dim} weights."
@@ -122,15 +142,40 @@ class Custom(Interpreted):
             raise ValueError(f"{self.name}.{method} returned NaN or infinity for sample {i}.")
         return result
 
-    def loss(self, i: int, output) -> float:
-        value = float(self.structure.loss(self.y[i], output))
+    def loss(self, i: int, output, decoder: str | None = None) -> float:
+        try:
+            found = self.structure.loss(self.y[i], output)
+        except STRAYED as error:
+            raise self.unfit(i, output, decoder, "loss", error) from error
+        return self.checked_loss(i, found, "loss")
+
+    def checked_loss(self, i: int, found, method: str) -> float:
+        given = numbers_in(found)
+        if given.dtype == object or given.size != 1:
+            raise ValueError(f"{self.name}.{method} must return a number for the loss; for sample {i} it returned {found!r}.")
+        value = float(given.item())
         if not np.isfinite(value) or value < 0.0:
-            raise ValueError(f"{self.name}.loss must be finite and not negative; for sample {i} it returned {value:g}.")
+            raise ValueError(f"{self.name}.{method} must be finite and not negative; for sample {i} it returned {value:g}.")
         return value
+
+    def expected(self, i: int, marginals) -> tuple[np.ndarray, float]:
+        """What `expect` says of these marginals."""
+        if marginals is None:
+            raise ValueError(f"{self.name}.marginals returned None for sample {i}; marginals are needed.")
+        found: Any = self.structure.expect(self.X[i], self.y[i], marginals)
+        if not isinstance(found, tuple | list) or len(found) != 2:
+            raise ValueError(f"{self.name}.expect must return (feature, loss); for sample {i} it returned {found!r}.")
+        return self.checked(i, found[0], "expect"), self.checked_loss(i, found[1], "expect")
+
+    def check_decoded(self, i: int, output) -> None:
+        """Refuse what no output can be."""
+        check_output(self.name, "loss_augmented_decode", i, output)
 
     def code_of(self, i: int, output) -> int:
         """The number of this output; outputs with the same features and loss are one."""
-        known = Known(output, self.feature(i, self.X[i], output), self.loss(i, output))
+        self.check_decoded(i, output)
+        decoder = "loss_augmented_decode"
+        known = Known(output, self.feature(i, self.X[i], output, decoder), self.loss(i, output, decoder))
         for code, other in self.known[i].items():
             if other.loss == known.loss and np.array_equal(expand(other.feature), expand(known.feature)):
                 return code
@@ -327,10 +372,10 @@ def _(data, spread):
     found = CustomMarginals(data.structure, [], [], [])
     for i, (x, y) in enumerate(zip(data.X, data.y, strict=True)):
         marginals = data.structure.marginals(np.zeros(data.dim), x, y, np.inf)
-        feature, loss = data.structure.expect(x, y, marginals)
+        feature, loss = data.expected(i, marginals)
         found.marginals.append(marginals)
-        found.feature.append(compact(data.checked(i, feature, "expect")))
-        found.loss.append(float(loss))
+        found.feature.append(compact(feature))
+        found.loss.append(loss)
     return found
 
 
@@ -348,9 +393,7 @@ def _(points, data, i, room, temperature):
 def _(points, data, i, room, temperature):
     structure, x, y = data.structure, data.X[i], data.y[i]
     room.target = structure.marginals(room.w.copy(), x, y, temperature, points.marginals[i])
-    feature, loss = structure.expect(x, y, room.target)
-    room.feature[:] = data.checked(i, feature, "expect")
-    room.loss = float(loss)
+    room.feature[:], room.loss = data.expected(i, room.target)
     withdraw(points, data, i, room)
 
 

@@ -9,7 +9,7 @@ from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 from .edges import Edged
 from .forest import PARENT
 from .junction import Plan, eliminated, junction, plan_of, separators
-from .labelling import Layout
+from .labelling import Layout, is_count
 from .rooted import rooted
 
 FILL_UP_TO = 600  # nodes; beyond, the ordering by fill is not tried: it takes seconds
@@ -37,8 +37,9 @@ class Graph(Edged):
     max_table : int, default=100_000
         The largest table, K^(tree-width + 1), that may be built: tree-width 15 with 2 labels, 7 with 4, 4 with 10, 2 with 26.
     bias : bool, default=True
-    cost : array of shape (K, K), optional
-        cost[a, b]: what it costs to say b where a is true, in the order of the labels; 1 for every wrong one by default.
+    cost : array of shape (K, K) or dict of dicts, optional
+        cost[a, b]: what it costs to say b where a is true, in the order of the labels; or by name,
+        cost[a][b]. 1 for every wrong one by default, and for every pair that a dict leaves out.
     normalize_loss : bool, default=False
         Divide the loss by the number of nodes. By default it is the number of wrong nodes.
     """
@@ -48,6 +49,11 @@ class Graph(Edged):
     ):
         super().__init__(n_labels, edges, edge_types=edge_types, bias=bias, cost=cost, normalize_loss=normalize_loss)
         self.max_table = max_table
+
+    def size(self, X, y):
+        if not is_count(self.max_table):
+            raise ValueError(f"max_table must be an integer of at least 1; got {self.max_table!r}.")
+        return super().size(X, y)
 
     def _arrange(self, size, edges, kinds, which):
         if is_forest(size, edges):
@@ -88,7 +94,7 @@ def elimination_order(size: int, edges: np.ndarray, which: str) -> list[int]:
     one for grids, smallest bandwidth."""
     try:
         return list(_elimination(size, edges.tobytes()))
-    except ImportError:
+    except ModuleNotFoundError:
         raise ImportError(f"{which} has a cycle, for which networkx is needed: pip install 'maxmargin[graph]'.") from None
 
 

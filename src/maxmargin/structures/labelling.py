@@ -1,7 +1,7 @@
 """The Python face of structures whose samples are graphs: reading samples, mapping labels, laying out weights."""
 
 from abc import abstractmethod
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import chain, product
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -10,7 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from .. import lanes
-from ..data.rows import rows
+from ..data.given import cost_rows, trouble, uneven
+from ..data.options import truth
+from ..data.rows import rows, shape, squared_norms
 from ..data.validate import checked_matrix
 from ..threads import in_threads, pieces
 from .base import Structure, interior, marginals_of, new_room, points_of
@@ -61,12 +63,14 @@ class Labelling(Structure):
     # ---- what is learned before the weights ---------------------------------------------------------------
 
     def size(self, X, y) -> int:
+        for name in ("bias", "first_last_bias", "normalize_loss"):
+            truth(name, getattr(self, name))
         self.check(X, y)
         if y is None:
             raise ValueError("y is needed: the true labels of each sample.")
         self._learn_inputs(X)
         self._learn_labels(y)
-        self.cost_ = checked_cost(getattr(self, "cost", None), len(self.labels_))
+        self.cost_ = checked_cost(getattr(self, "cost", None), self.labels_)
         K = len(self.labels_)
         return K * (self.n_features_ + int(self.bias) + 2 * int(self.first_last_bias)) + self.n_kinds_ * K * K
 
@@ -123,6 +127,10 @@ class Labelling(Structure):
 
     def encode(self, X, y):
         """All samples as arrays; y=None leaves the true labels open."""
+        return self._encoded(X, y, products=True)
+
+    def _encoded(self, X, y, products: bool):
+        """`products`: whether inner products of nodes are wanted, as solvers do and decoders do not: L^2 numbers for L nodes."""
         self.check(X, y)
         features, layouts, seen = [], [], {}
         for i, x in enumerate(X):
@@ -144,7 +152,7 @@ class Labelling(Structure):
         taken = order + np.repeat(start[:-1], np.diff(start))  # node p of the layouts is row taken[p] of the user's
         matrix = stacked(features, taken, start)
         check_finite(matrix, lambda row: _spot(start, order, row))
-        return self._assemble(self._graphs(matrix, start, order, layouts, label[taken]), layouts)
+        return self._assemble(self._graphs(matrix, start, order, layouts, label[taken], products), layouts)
 
     def _coded(self, y, start: np.ndarray) -> np.ndarray:
         """The labels of all samples as numbers."""
@@ -170,30 +178,25 @@ class Labelling(Structure):
             if not isinstance(label, Hashable) or label not in self._index:
                 raise ValueError(f"{which} holds the unknown label {label!r}; known are {_shown(self.labels_)}.")
 
-    def _graphs(self, matrix, start, order, layouts: list[Layout], label: np.ndarray) -> Graphs:
+    def _graphs(self, matrix, start, order, layouts: list[Layout], label: np.ndarray, products: bool) -> Graphs:
         """`matrix` and `label` in the order of the layouts."""
         source, target, kind, place = (
             np.concatenate([getattr(layout, name) for layout in layouts]) for name in ("source", "target", "kind", "place")
         )
         edges = starts([layout.kind.size for layout in layouts])
-        return self._tabled(matrix, start, edges, source, target, kind, place, order, label)
+        return self._tabled(matrix, start, edges, source, target, kind, place, order, label, products)
 
-    def _tabled(self, matrix, start, edges, source, target, kind, place, order, label) -> Graphs:
+    def _tabled(self, matrix, start, edges, source, target, kind, place, order, label, products: bool) -> Graphs:
         K, sizes = len(self.labels_), np.diff(start)
         matrix = matrix if self.dtype_ is None else matrix.astype(self.dtype_, copy=False)
-        table, gram_start = rows(matrix, float(self.bias), SPARSE_BELOW), starts(sizes**2)
-        gram = np.empty(int(gram_start[-1]))
-        with np.errstate(over="ignore", invalid="ignore"):
-            node_grams(table, start, place, gram, gram_start, np.zeros(matrix.shape[1]))
-            fine = np.isfinite(gram.sum())
-        if not fine:
-            check_grams(gram, gram_start)
+        table = rows(matrix, float(self.bias), SPARSE_BELOW)
+        gram, gram_start = inner_products(table, start, place) if products else no_products(table, start)
         cost = lanes.table(lanes.pack(np.vstack([self.cost_, np.zeros((1, K))]), np.float64, fill=NEVER))
         scale = 1.0 / sizes if self.normalize_loss else np.ones(sizes.size)
-        shape = (K, self.n_kinds_, self.n_features_ + 1 + 2 * int(self.first_last_bias))
+        counts = (K, self.n_kinds_, self.n_features_ + 1 + 2 * int(self.first_last_bias))
         sample = np.stack([start, edges, gram_start], axis=1)
         edge, node = (np.stack(columns, axis=1).astype(np.int32) for columns in ((source, target, kind), (label, place, order)))
-        return Graphs(table, sample, edge, node, cost, scale, gram, *shape)
+        return Graphs(table, sample, edge, node, cost, scale, gram, *counts)
 
     # ---- weights ------------------------------------------------------------------------------------------
 
@@ -260,23 +263,25 @@ class Labelling(Structure):
 
     def decode_all(self, w, X, n_jobs: int = 1) -> list:
         """The best output of each sample."""
-        return self._worst_all(w, X, None, n_jobs)
+        return self.decode_packed(self.unflatten(w), X, n_jobs)
+
+    def decode_packed(self, W, X, n_jobs: int = 1) -> list:
+        return self._worst_all(W, X, None, n_jobs)
 
     def loss_augmented_decode(self, w, x, y_true):
-        return self._worst_all(w, [x], [y_true])[0]
+        return self._worst_all(self.unflatten(w), [x], [y_true])[0]
 
-    def _worst_all(self, w, X, y, n_jobs: int = 1) -> list:
+    def _worst_all(self, W, X, y, n_jobs: int = 1) -> list:
         if hasattr(X, "__len__") and not sp.issparse(X) and len(X) == 0:
             return []
-        data = self.encode(X, y)
+        data = self._encoded(X, y, products=False)
         start, codes = data.graphs.start, np.zeros(data.graphs.label.size, np.int32)
-        W, parts = self.unflatten(w), pieces(start.size - 1, n_jobs)
 
         def work(part: tuple[int, int]) -> None:
             first, last = part
             worst_all(data, W, new_room(data), codes[start[first] : start[last]], first, last)
 
-        in_threads(work, parts, n_jobs)
+        in_threads(work, pieces(start.size - 1, n_jobs), n_jobs)
         found = np.empty(codes.size, np.int64)
         found[data.graphs.order + np.repeat(start[:-1], np.diff(start))] = codes
         return self._outputs(self.labels_[found], start)
@@ -340,14 +345,17 @@ def is_count(value, least: int = 1) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
-def checked_cost(given, K: int) -> np.ndarray:
+def checked_cost(given, labels: np.ndarray) -> np.ndarray:
     """The loss of a node by true label and guess; without `given` 1 for every wrong label."""
+    K = len(labels)
     if given is None:
         return 1.0 - np.eye(K)
+    if isinstance(given, Mapping):
+        given = cost_rows(given, labels.tolist(), "labels")
     try:
         cost = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"cost must be a matrix of numbers of shape ({K}, {K}).") from None
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"cost must be a matrix of numbers of shape ({K}, {K}): {uneven(given) or error}.") from None
     if cost.shape != (K, K):
         raise ValueError(f"cost must have shape ({K}, {K}), a row and a column for each label; got {cost.shape}.")
     if not np.all(np.isfinite(cost)) or np.any(cost < 0) or np.any(np.diag(cost) != 0):
@@ -366,7 +374,8 @@ def numeric(features, which: str):
             if features.dtype == object:
                 features = features.astype(np.float64)
         except (TypeError, ValueError):
-            raise ValueError(f"{which} is not an array of numbers with rows of one length.") from None
+            reason = trouble(features) or "an entry is something else"
+            raise ValueError(f"{which} is not an array of numbers with rows of one length: {reason}.") from None
     elif features.format != "csr" and features.ndim == 2:
         features = features.tocsr()
     if features.dtype.kind not in "fiub":
@@ -405,10 +414,31 @@ def check_finite(matrix, spot) -> None:
     raise ValueError(f"{spot(int(row))} NaN or infinity.")
 
 
-def check_grams(gram: np.ndarray, gram_start: np.ndarray) -> None:
-    bad = np.flatnonzero(~np.isfinite(gram))
+def inner_products(table, start: np.ndarray, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Those of all pairs of nodes within each sample, and where each sample's begin."""
+    gram_start = starts(np.diff(start) ** 2)
+    gram = np.empty(int(gram_start[-1]))
+    with np.errstate(over="ignore", invalid="ignore"):
+        node_grams(table, start, place, gram, gram_start, np.zeros(shape(table)[1]))
+        fine = np.isfinite(gram.sum())
+    if not fine:
+        check_products(gram, gram_start)
+    return gram, gram_start
+
+
+def no_products(table, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """None, and features are refused just where `inner_products` would refuse them: none is larger than the norms."""
+    norms = np.empty(int(start[-1]))
+    with np.errstate(over="ignore"):
+        squared_norms(table, np.empty(0), norms)
+    check_products(norms, start)
+    return np.empty(0), np.zeros_like(start)
+
+
+def check_products(values: np.ndarray, value_start: np.ndarray) -> None:
+    bad = np.flatnonzero(~np.isfinite(values))
     if bad.size:
-        i = int(np.searchsorted(gram_start, bad[0], side="right") - 1)
+        i = int(np.searchsorted(value_start, bad[0], side="right") - 1)
         raise ValueError(f"Sample {i} of X is too large: the squared norm of its features overflows float64; scale them down.")
 
 

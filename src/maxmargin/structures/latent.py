@@ -31,6 +31,9 @@ class LatentStructure(Structure):
         most structures have no use for it."""
         raise NotImplementedError(_needed(self, "loss_augmented_decode(w, x, y_true, z)"))
 
+    def _check_decoded(self, w, x, output, i):
+        """Whether it has joint features only a hidden part could tell."""
+
     def every_hidden(self, x, y, most: int) -> list | None:
         """All hidden parts that the output y of x may have; None if there are more than `most`, or nobody can list them. For
         `check_structure`."""
@@ -57,10 +60,7 @@ class Completed(Structure):
         return found, self.latent.impute(w, x, found)
 
     def loss_augmented_decode(self, w, x, y_true):
-        found: Any = self.latent.loss_augmented_decode(w, x, *y_true)
-        if not isinstance(found, tuple) or len(found) != 2:
-            raise ValueError(f"{type(self.latent).__name__}.loss_augmented_decode must return a pair (y, z); got {found!r}.")
-        return found
+        return self.latent.loss_augmented_decode(w, x, *y_true)
 
     def nonnegative(self):
         return self.latent.nonnegative()
@@ -101,6 +101,13 @@ class Pairs(Custom):
     @property
     def name(self) -> str:
         return type(self.structure.latent).__name__
+
+    def check_decoded(self, i: int, output) -> None:
+        if not isinstance(output, tuple) or len(output) != 2:
+            raise ValueError(
+                f"{self.name}.loss_augmented_decode must return a pair (y, z); for sample {i} it returned {output!r}."
+            )
+        super().check_decoded(i, output[0])
 
     @property
     def hidden(self) -> list:

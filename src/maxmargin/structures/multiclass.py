@@ -18,8 +18,9 @@ class Multiclass(Labelling):
     n_classes : int, optional
         Labels are then 0, ..., n_classes - 1. By default they are found in y, and may be any hashable objects.
     bias : bool, default=True
-    cost : array of shape (K, K), optional
-        cost[a, b]: what it costs to say b where a is true, in the order of the labels; 1 for every wrong one by default.
+    cost : array of shape (K, K) or dict of dicts, optional
+        cost[a, b]: what it costs to say b where a is true, in the order of the labels; or by name,
+        cost[a][b]. 1 for every wrong one by default, and for every pair that a dict leaves out.
     """
 
     count_name = "n_classes"
@@ -73,7 +74,7 @@ class Multiclass(Labelling):
     def _distinct_labels(self, y) -> list:
         return list(_distinct(_listed(y), "y"))
 
-    def encode(self, X, y):
+    def _encoded(self, X, y, products):
         self.check(X, y)
         matrix = self._matrix(X)
         if matrix.shape[1] != self.n_features_:
@@ -83,8 +84,8 @@ class Multiclass(Labelling):
         n = matrix.shape[0]
         one, none, empty = np.arange(n + 1), np.zeros(n + 1, np.int64), np.zeros(0, np.int32)
         label = self._coded(y, one)
-        graphs = self._tabled(matrix, one, none, empty, empty, empty, np.zeros(n, np.uint8), np.zeros(n, np.int64), label)
-        return alone(graphs)
+        place, order = np.zeros(n, np.uint8), np.zeros(n, np.int64)
+        return alone(self._tabled(matrix, one, none, empty, empty, empty, place, order, label, products))
 
     def _coded(self, y, start):
         if y is None:

@@ -258,15 +258,18 @@ class Parts(Structure):
 
     def decode_all(self, w, X, n_jobs: int = 1) -> list:
         """The best placement of each sample."""
-        return self._worst_all(w, X, None, n_jobs)
+        return self.decode_packed(self.unflatten(w), X, n_jobs)
+
+    def decode_packed(self, W, X, n_jobs: int = 1) -> list:
+        return self._worst_all(W, X, None, n_jobs)
 
     def loss_augmented_decode(self, w, x, y_true):
-        return self._worst_all(w, [x], [y_true])[0]
+        return self._worst_all(self.unflatten(w), [x], [y_true])[0]
 
-    def _worst_all(self, w, X, y, n_jobs: int = 1) -> list:
+    def _worst_all(self, W, X, y, n_jobs: int = 1) -> list:
         if hasattr(X, "__len__") and not sp.issparse(X) and len(X) == 0:
             return []
-        data, W = self.encode(X, y), self.unflatten(w)
+        data = self.encode(X, y)
         assert W.shape == weight_shape(data)
         codes = np.zeros((len(X), self.n_parts_), np.int32)
 

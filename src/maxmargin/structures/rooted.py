@@ -36,6 +36,16 @@ def rooted(size: int, edges: np.ndarray, kinds: np.ndarray, which: str) -> Layou
     return Layout(np.array(order), source, target, kinds, np.zeros(size, np.uint8), plan)
 
 
+def chained(size: int, kinds: np.ndarray) -> Layout:
+    """What `rooted` says of a sequence, without a walk from node to node."""
+    place = np.arange(size)
+    order, source = place[::-1].copy(), place[:0:-1]
+    up = np.where(place > 0, order, -1)
+    degree = np.minimum(place, 1) + np.minimum(order, 1)
+    plan = np.stack([up, place - 1, degree], axis=1).astype(np.int32), np.zeros(max(size - 1, 0), np.int8)
+    return Layout(order, source, source - 1, kinds, np.zeros(size, np.uint8), plan)
+
+
 def forest(graphs: Graphs, layouts: list[Layout]) -> Forest:
     tree, turned = (np.concatenate(arrays) for arrays in zip(*(layout.plan for layout in layouts), strict=True))
     return Forest(graphs, tree, turned, bool(turned.any()))

@@ -7,6 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .. import lanes
+from ..data.options import truth
 from ..data.rows import rows
 from ..threads import in_threads, pieces
 from .base import Structure, interior, marginals_of, new_room, points_of, weight_shape
@@ -49,9 +50,10 @@ class Segmentation(Structure):
         Whether neighbouring labels have weights; the paper's plates do without.
     bias : bool, default=True
         Whether labels and widths have biases; the paper's plates do without.
-    cost : array of shape (K, K), optional
-        cost[a, b]: what it costs to say b at a position where a is true, in the order of the labels; 1 for every wrong one by
-        default, so that the loss is the number of positions with a wrong label.
+    cost : array of shape (K, K) or dict of dicts, optional
+        cost[a, b]: what it costs to say b at a position where a is true, in the order of the labels; or by name, cost[a][b]. 1
+        for every wrong one by default, so that the loss is the number of positions with a wrong label, and for every pair that a
+        dict leaves out.
     normalize_loss : bool, default=False
         Divide the loss by the length of the line.
     """
@@ -69,11 +71,13 @@ class Segmentation(Structure):
     # ---- what is learned before the weights ---------------------------------------------------------------
 
     def size(self, X, y) -> int:
+        for name in ("transitions", "bias", "normalize_loss"):
+            truth(name, getattr(self, name))
         check_lists(X, y)
         if y is None:
             raise ValueError("y is needed: the true segments of each sample.")
         self._read_widths()
-        self.cost_ = checked_cost(self.cost, len(self.labels_))
+        self.cost_ = checked_cost(self.cost, self.labels_)
         self.__dict__.pop("n_features_", None)
         self.n_features_ = self._line(X[0], 0).shape[1]
         for i, x in enumerate(X):
@@ -279,15 +283,18 @@ class Segmentation(Structure):
 
     def decode_all(self, w, X, n_jobs: int = 1) -> list:
         """The best segments of each sample."""
-        return self._worst_all(w, X, None, n_jobs)
+        return self.decode_packed(self.unflatten(w), X, n_jobs)
+
+    def decode_packed(self, W, X, n_jobs: int = 1) -> list:
+        return self._worst_all(W, X, None, n_jobs)
 
     def loss_augmented_decode(self, w, x, y_true):
-        return self._worst_all(w, [x], [y_true])[0]
+        return self._worst_all(self.unflatten(w), [x], [y_true])[0]
 
-    def _worst_all(self, w, X, y, n_jobs: int = 1) -> list:
+    def _worst_all(self, W, X, y, n_jobs: int = 1) -> list:
         if hasattr(X, "__len__") and not sp.issparse(X) and len(X) == 0:
             return []
-        data, W = self.encode(X, y), self.unflatten(w)
+        data = self.encode(X, y)
         assert W.shape == weight_shape(data)
         start, codes = data.start, np.zeros(len(data.place), np.int32)
 

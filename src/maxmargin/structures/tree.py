@@ -20,8 +20,9 @@ class Tree(Edged):
     edge_types : array of shape (m,), optional
         The type of each edge, counted from 0. By default all edges are of one type.
     bias : bool, default=True
-    cost : array of shape (K, K), optional
-        cost[a, b]: what it costs to say b where a is true, in the order of the labels; 1 for every wrong one by default.
+    cost : array of shape (K, K) or dict of dicts, optional
+        cost[a, b]: what it costs to say b where a is true, in the order of the labels; or by name,
+        cost[a][b]. 1 for every wrong one by default, and for every pair that a dict leaves out.
     normalize_loss : bool, default=False
         Divide the loss by the number of nodes. By default it is the number of wrong nodes.
     """

@@ -1,0 +1,43 @@
+"""How often a run looks at the clock: whatever an example costs, about ten times a second."""
+
+from collections.abc import Callable
+
+from ..jit import clock
+
+WORK = 1 << 26  # multiplications and additions between two looks: a few hundredths of a second
+LOOK = 0.05  # seconds between two looks, where nothing is known beforehand
+
+
+def never() -> bool:
+    """For whoever need not stop."""
+    return False
+
+
+def examples_between(work: float, most: int) -> int:
+    """How many examples of this much work to visit between two looks. It depends on the data only, as do all sums then."""
+    return max(1, min(most, int(WORK / max(work, 1.0))))
+
+
+class Pace:
+    """How many samples to visit between two looks, learned on the way: the cost of an oracle is not known beforehand.
+
+    It must not show in the result, so sums are carried on from piece to piece. Where that is not all, the count is `fixed`.
+    """
+
+    def __init__(self, fixed: int | None = None) -> None:
+        self.count, self.learns = fixed or 1, fixed is None
+
+    def visit(
+        self, start: int, end: int, visit: Callable[[int, int, float], float], stop: Callable[[], bool]
+    ) -> tuple[float, int]:
+        """visit(first, last, sum so far) over pieces of start ... end - 1; returns the sum, and where it was stopped."""
+        total = 0.0
+        while start < end and not stop():
+            last, began = min(start + self.count, end), clock()
+            total = visit(start, last, total)
+            took, start = clock() - began, last
+            if self.learns and took > 2.0 * LOOK:
+                self.count = max(1, self.count // 2)
+            elif self.learns and took < 0.5 * LOOK:
+                self.count *= 2
+        return total, start

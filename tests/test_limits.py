@@ -1,0 +1,219 @@
+"""Limits of time: whatever an example costs, a run stops within its pass, and compilation does not count."""
+
+import time
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+import maxmargin as mm
+from maxmargin import jit
+from maxmargin.data.blocks import Arrays
+from maxmargin.data.rows import rows
+from maxmargin.kernels import Rows, function_of, gram_of
+from maxmargin.losses.hinge import Hinge
+from maxmargin.problem import ScalarProblem
+from maxmargin.result import History
+from maxmargin.solvers import loop, pace, simplex_qp
+from maxmargin.solvers.ascent import Options, ScalarAscent
+from maxmargin.structures import Structure
+
+
+class Clock:
+    """A clock that goes only when it is told to, and by `tick` whenever somebody looks at it."""
+
+    def __init__(self, tick=0.0):
+        self.now, self.tick = 1000.0, tick
+
+    def __call__(self):
+        self.now += self.tick
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    found = Clock()
+    monkeypatch.setattr(time, "perf_counter", found)
+    return found
+
+
+def after(count):
+    """A `stop` that is true from the given call on."""
+    left = iter(range(count))
+    return lambda: next(left, None) is None
+
+
+# ---- the clock -----------------------------------------------------------------------------------------------
+
+
+def test_the_clock_stands_still_during_compilation(clock):
+    begin = jit.clock()
+    clock.now += 1.0
+    jit.COMPILING.on_start(None)
+    clock.now += 100.0
+    assert jit.clock() - begin == pytest.approx(1.0)  # as another thread sees it
+    jit.COMPILING.on_start(None)  # one kernel compiles another
+    jit.COMPILING.on_end(None)
+    clock.now += 100.0
+    jit.COMPILING.on_end(None)
+    clock.now += 1.0
+    assert jit.clock() - begin == pytest.approx(2.0)
+
+
+@pytest.mark.compiled
+def test_numba_tells_when_it_compiles():
+    before, begin, worked = jit.COMPILING.total, time.perf_counter(), jit.clock()
+    jit.compiled(lambda x: x + 1.0, cache=False)(1.0)
+    took = time.perf_counter() - begin
+    assert jit.COMPILING.total - before > 0.5 * took and jit.clock() - worked < 0.5 * took
+
+
+class Slow(loop.Run):
+    """A run whose first pass compiles for a hundred seconds; passes take one, evaluations as long as they are told to."""
+
+    warm, dual = False, 0.0
+
+    class options:  # noqa: N801
+        average = True
+
+    class problem:  # noqa: N801
+        n_examples = 1
+
+    def __init__(self, clock, evaluation=0.0):
+        self.clock, self.evaluation = clock, evaluation
+        self.passes = self.visits = self.evaluations = 0
+
+    def advance(self, stop):
+        if self.passes == 0:
+            jit.COMPILING.on_start(None)
+            self.clock.now += 100.0
+            jit.COMPILING.on_end(None)
+        self.clock.now += 1.0
+        self.passes += 1
+        self.visits += 1
+        return 1.0
+
+    def synchronise(self):
+        return 0.0
+
+    def candidates(self):
+        return [np.zeros(1), np.ones(1), np.ones(1)]
+
+    def primal(self, w, n_jobs):
+        self.evaluations += 1
+        self.clock.now += self.evaluation
+        return 1.0 + self.evaluations
+
+    def exact_duals(self):
+        return None
+
+
+def test_a_limit_of_time_is_one_on_work(clock):
+    history = History()
+    result = loop.solve(Slow(clock), loop.Budget(max_time=4.5), history)
+    assert result.n_iter == 5 and history[-1].seconds == pytest.approx(5.0)
+    assert result.message == "Stopped after max_time=4.5 seconds."
+
+
+def test_no_evaluation_follows_one_that_took_up_the_time(clock):
+    run = Slow(clock, evaluation=50.0)
+    result = loop.solve(run, loop.Budget(max_time=30.0), History())  # the first evaluation is due after twenty passes
+    assert run.evaluations == 1 and result.n_iter == 20 and result.certificate.primal == 2.0
+    run = Slow(clock, evaluation=50.0)
+    loop.solve(run, loop.Budget(max_time=3.5), History())  # here the last one is the first
+    assert run.evaluations == 1 and run.passes == 4
+
+
+# ---- within a pass -------------------------------------------------------------------------------------------
+
+
+def test_long_rows_are_visited_few_at_a_time(monkeypatch):
+    assert pace.examples_between(10.0, 1 << 16) == 1 << 16 and pace.examples_between(2.0e9, 1 << 16) == 1
+    rng = np.random.default_rng(0)
+    X, sign = rng.normal(size=(40, 7)), rng.choice([-1.0, 1.0], 40)
+    run = ScalarAscent(ScalarProblem(rows(X, 1.0), Hinge(sign, np.ones(40), np.ones(40))), None, Options(1e-9, 0, np.float64))
+    monkeypatch.setattr(pace, "WORK", 5 * 2 * 8)
+    run.advance(after(3))
+    assert run.visits == 15
+
+
+class Dear(Structure):
+    """A structure whose decoder takes a second, by the clock. (Estimators copy structures, so it is that of the class.)"""
+
+    clock, calls = Clock(), 0
+
+    def size(self, X, y):
+        return 2
+
+    def joint_feature(self, x, y):
+        return np.array([y * x[0], y * x[1]])
+
+    def loss(self, y_true, y):
+        return float(y_true != y)
+
+    def loss_augmented_decode(self, w, x, y_true):
+        Dear.clock.now += 1.0
+        Dear.calls += 1
+        return max((0, 1), key=lambda y: w @ self.joint_feature(x, y) + self.loss(y_true, y))
+
+    def decode(self, w, x):
+        return int(w @ x > 0)
+
+
+@pytest.mark.parametrize("solver", ["dual_coordinate", "frank_wolfe", "online", "bundle", mm.FrankWolfe(steps="plain")])
+def test_dear_oracles_are_asked_one_at_a_time(clock, solver):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 2))
+    Dear.clock, Dear.calls = clock, 0
+    model = mm.StructuredSVM(Dear(), max_time=6.0, tol=1e-9, solver=solver, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="max_time=6"):
+        model.fit(list(X), (X[:, 0] > 0).astype(int))
+    found = model.certificate_
+    assert found.verified and found.dual <= found.primal < np.inf
+    assert Dear.calls <= 6 + 60  # what there was time for, and one full evaluation (the first plane of bundle methods)
+
+
+def test_quadratic_programs_can_be_stopped():
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(60, 20))
+    block = np.arange(60) % 3
+    start = simplex_qp.normalised(rng.random(60), block)
+    found = simplex_qp.solve(A @ A.T, rng.normal(size=60), block, start, 1e-12, after(1))
+    assert np.all(found >= 0.0) and np.allclose(np.bincount(block, found), 1.0, atol=1e-14)
+    exact = simplex_qp.solve(A @ A.T, rng.normal(size=60), block, start, 1e-12)
+    assert not np.allclose(found, exact, atol=1e-3)
+
+
+def test_rows_of_a_kernel_matrix_can_be_left_out():
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    held = Rows(gram_of(function_of("rbf", 0.5, 3, 0.0), X), 8 * 300 * 200)
+    places = held.need(np.arange(100), after(2))
+    assert np.count_nonzero(places >= 0) == 2 * held.step < 100 and np.array_equal(places, held.slot[:100])
+    full = held.need(np.arange(100))
+    assert np.all(full >= 0)
+    np.testing.assert_allclose(held.table[full], np.exp(-0.5 * ((X[:100, None] - X[None]) ** 2).sum(-1)), atol=1e-12)
+
+
+# ---- sources -------------------------------------------------------------------------------------------------
+
+
+def test_what_a_certificate_of_a_source_says_when_time_is_out(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 4))
+    y = (X[:, 0] + rng.normal(size=400) > 0).astype(int)
+    best = mm.SVMClassifier(C=0.1, tol=1e-8).fit(X, y).certificate_.primal
+    for ticks, passes in ((1, 1), (2500, None)):  # looks at the clock: in the first pass, and after some
+        monkeypatch.setattr(time, "perf_counter", Clock(tick=1.0))
+        model = mm.SVMClassifier(C=0.1, tol=1e-13, max_time=float(ticks), random_state=0)
+        with pytest.warns(ConvergenceWarning, match=f"max_time={ticks}"):
+            model.fit(Arrays(X, y, block=50))
+        found = model.certificate_
+        assert found.dual <= best * (1 + 1e-9) and not found.converged and f"max_time={ticks} seconds" in found.message
+        if passes == 1:
+            assert model.n_iter_ == 1 and not found.verified and "was not computed" in found.message
+            assert found.primal == found.gap == found.relative_gap == np.inf and len(model.history_) == 0
+        else:
+            assert model.n_iter_ > 2 and found.verified and "was not computed" not in found.message
+            value = 0.5 * (model.coef_ @ model.coef_.T).item() + 0.5 * float(model.intercept_[0]) ** 2
+            value += 0.1 * np.maximum(0.0, 1.0 - (2 * y - 1) * model.decision_function(X)).sum()
+            assert found.primal == pytest.approx(value, rel=1e-12) and found.gap == found.primal - found.dual

@@ -1,0 +1,75 @@
+"""Certificates speak of the model that is returned: the objective at `coef_` and `intercept_`, by NumPy and in float64."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import maxmargin as mm
+
+SCALING = 37.3  # not a float32 number
+
+
+def data(dtype=np.float32, n=60, d=4, labels=3):
+    rng = np.random.default_rng(0)
+    X = (3.0 * rng.normal(size=(n, d))).astype(dtype)
+    Y = (X @ rng.normal(size=(d, labels)) + rng.normal(size=(n, labels)) > 0.5).astype(int)
+    return X, Y
+
+
+def penalty(model, prior_mean=0.0, prior_scale=1.0):
+    return 0.5 * np.sum(((model.coef_ - prior_mean) / prior_scale) ** 2) + 0.5 * np.sum((model.intercept_ / SCALING) ** 2)
+
+
+def hinges(model, X, Y):
+    scores = np.asarray(X, np.float64) @ np.atleast_2d(model.coef_).T + model.intercept_
+    return np.maximum(0.0, 1.0 - (2 * Y.reshape(len(Y), -1) - 1) * scores).sum()
+
+
+@pytest.mark.parametrize("solver", ["dual_coordinate", "bundle", "online"])
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_float32_data_with_any_intercept_scaling(form, solver):
+    X, Y = data()
+    settings = {"C": 0.1, "tol": 1e-4, "intercept_scaling": SCALING, "solver": solver, "random_state": 0}
+    for model, y in ((mm.SVMClassifier(**settings), Y[:, 0]), (mm.MultilabelSVMClassifier(**settings), Y)):
+        found = model.fit(form(X), y).certificate_
+        value = penalty(model) + 0.1 * hinges(model, X, y)
+        assert found.primal == pytest.approx(value, rel=1e-12) and found.dual <= value * (1 + 1e-14)
+
+
+@pytest.mark.parametrize("solver", ["dual_coordinate", "bundle", "online"])
+def test_signs_hold_exactly(solver):
+    X, Y = data(np.float64)
+    mean, scale = np.array([-0.3, 0.7, 1.1, -1.7]), np.array([0.3, 1.7, 0.1, 0.7])
+    prior = {"positive": True, "prior_mean": mean, "prior_scale": scale, "intercept_scaling": SCALING}
+    model = mm.SVMClassifier(C=0.01, tol=1e-5, solver=solver, random_state=0, **prior).fit(X, Y[:, 0])
+    assert np.all(model.coef_ >= 0.0) and np.any(model.coef_ == 0.0)
+    value = penalty(model, mean, scale) + 0.01 * hinges(model, X, Y[:, 0])
+    assert model.certificate_.primal == pytest.approx(value, rel=1e-12)
+
+
+def test_signs_under_a_full_covariance_hold_exactly():
+    X, Y = data(np.float64)
+    A = np.random.default_rng(1).normal(size=(4, 4))
+    covariance, mean = A @ A.T + 0.1 * np.eye(4), np.array([-0.3, 0.7, 1.1, -1.7])
+    for solver in ("dual_coordinate", "online"):
+        model = mm.SVMClassifier(
+            C=0.01, positive=True, prior_mean=mean, prior_covariance=covariance, intercept_scaling=SCALING, solver=solver
+        ).fit(X, Y[:, 0])
+        assert np.all(model.coef_ >= 0.0) and np.any(model.coef_ == 0.0)
+        off = model.coef_[0] - mean
+        value = 0.5 * off @ np.linalg.solve(covariance, off) + 0.5 * (model.intercept_[0] / SCALING) ** 2
+        assert model.certificate_.primal == pytest.approx(value + 0.01 * hinges(model, X, Y[:, 0]), rel=1e-12)
+
+
+def test_a_latent_certificate_is_nowhere_below_the_objective():
+    rng = np.random.default_rng(0)
+    for seed in range(6):
+        X = rng.normal(size=(14, 2, 3)).astype(np.float32)
+        X[::3, 1] = X[::3, 0]  # the best candidates are not unique
+        model = mm.LatentSVMClassifier(
+            C=10.0 ** rng.integers(-2, 2), tol=1e-3, intercept_scaling=SCALING, random_state=seed
+        ).fit(X, np.arange(14) % 2)
+        scores = np.asarray(X, np.float64) @ model.coef_[0] + model.intercept_[0]
+        losses = np.maximum(0.0, 1.0 - (2 * (np.arange(14) % 2) - 1) * scores.max(axis=1))
+        assert model.outer_history_[-1] == pytest.approx(penalty(model) + model.C * losses.sum(), rel=1e-12)
+        assert model.certificate_.primal >= model.outer_history_[-1]

@@ -1,0 +1,68 @@
+"""Sums over more rows than one piece holds, against NumPy; and iterations that go on in float64 when float32 stalls."""
+
+import numpy as np
+import pytest
+
+import maxmargin as mm
+from maxmargin.data.rows import rows
+from maxmargin.losses.hinge import Hinge
+from maxmargin.problem import CHUNK, BlockProblem, ScalarProblem
+from maxmargin.result import History
+from maxmargin.solvers.ascent import BlockAscent, Options, ScalarAscent
+from maxmargin.solvers.loop import Budget, solve
+
+C = 0.01
+
+
+def losses_of(kind: str, Z: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The loss of each row, from its scores."""
+    if kind == "regression":
+        return np.maximum(0.0, np.abs(y - Z) - 0.1)
+    if kind == "binary":
+        return np.maximum(0.0, 1.0 - y * Z)
+    rest = Z + 1.0
+    rest[np.arange(len(y)), y] -= 1.0
+    return rest.max(axis=1) - Z[np.arange(len(y)), y]
+
+
+@pytest.mark.parametrize("kind", ["binary", "multiclass", "regression"])
+def test_more_rows_than_a_piece(kind):
+    """P at the returned weights, in NumPy, on one thread and on two: every row once."""
+    rng, n = np.random.default_rng(0), 2 * CHUNK + 1234
+    X = rng.normal(size=(n, 4)) * np.linspace(0.5, 3.0, n)[:, None]  # no two pieces weigh the same
+    Z = X @ rng.normal(size=(4, 3)) + rng.normal(size=(n, 3))
+    y = {"binary": np.sign(Z[:, 0]), "multiclass": Z.argmax(axis=1), "regression": Z[:, 0]}[kind]
+    make = mm.SVMRegressor if kind == "regression" else mm.SVMClassifier
+    extra = {"loss": "epsilon_insensitive", "epsilon": 0.1} if kind == "regression" else {}
+    one, two = (make(C=C, tol=1e-3, random_state=0, n_jobs=n_jobs, **extra).fit(X, y) for n_jobs in (1, 2))
+    W, b = np.atleast_2d(one.coef_), np.atleast_1d(one.intercept_)
+    scores = X @ W.T + b if kind == "multiclass" else X @ W[0] + b[0]
+    primal = 0.5 * np.sum(W**2) + 0.5 * np.sum(b**2) + C * losses_of(kind, scores, y).sum()
+    assert one.certificate_.primal == pytest.approx(primal, rel=1e-12)
+    assert two.certificate_ == one.certificate_ and np.array_equal(one.coef_, two.coef_)
+
+
+def stalling_run(kind: str):
+    """A run in float32, though the target is far below what float32 can tell apart."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(120, 4)).astype(np.float32)
+    y = (X[:, 0] + X[:, 1] + rng.normal(size=120) > 0).astype(np.int64)
+    options = Options(1e-10, 0, np.float32)
+    if kind == "rows":
+        return BlockAscent(BlockProblem(rows(X.astype(np.float64), 1.0), y, np.full(120, 0.5), 1.0 - np.eye(2)), None, options)
+    return ScalarAscent(ScalarProblem(rows(X, 1.0), Hinge(2.0 * y - 1.0, np.ones(120), np.full(120, 0.5))), None, options)
+
+
+@pytest.mark.parametrize("kind", ["rows", "scalar"])
+def test_stalled_float32_goes_on_in_float64(kind):
+    run = stalling_run(kind)
+    for _ in range(5):
+        run.advance(lambda: False)
+    before, passes = run.synchronise(), run.passes
+    run.refine()
+    assert run.dtype == run.space.w.dtype == np.float64 and run.passes == passes
+    assert run.dual == pytest.approx(before, rel=1e-12)  # nothing learned is lost
+    run = stalling_run(kind)
+    assert run.dtype == run.space.w.dtype == np.float32
+    result = solve(run, Budget(tol=1e-10, max_iter=3000), History())
+    assert run.dtype == np.float64 and result.certificate.converged
