@@ -64,7 +64,7 @@ def kernel(draw: Draw, report: Report) -> None:
     gamma = draw.one("scale", "auto", 0.5) if kind != "precomputed" and X.var() > 1e-3 else 0.5
     degree, coef0 = int(draw.one(1, 2, 3)), draw.one(0.0, 1.0)
     params = linear.common(draw, d, None, own, priors=False)
-    params |= {"kernel": kind, "gamma": gamma, "degree": degree, "coef0": coef0, "cache_size": draw.one(500.0, 0.001)}
+    params |= {"kernel": kind, "gamma": gamma, "degree": degree, "coef0": coef0, "cache_size": draw.one(500.0, 0.002)}
     params["C"] = draw.power(-3, 3)
     width = {"scale": 1.0 / (d * X.var()) if X.var() > 0 else 1.0, "auto": 1.0 / d}.get(gamma, gamma)
     K = gram(X, X, kind, width, degree, coef0)
