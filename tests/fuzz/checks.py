@@ -52,13 +52,12 @@ def timed(report: Report, max_time: float | None, fits: int = 1):
 
 def certificate(report: Report, found, tol: float, what: str = "") -> bool:
     """The fields agree with each other; whether they are numbers at all."""
-    numbers = (found.primal, found.dual, found.gap, found.relative_gap if found.primal else 0.0)  # no part of zero
-    if not report.expect(np.all(np.isfinite(numbers)), f"{what}certificate is not finite: {found}"):
+    if not report.expect(np.all(np.isfinite((found.primal, found.dual, found.gap))), f"{what}certificate is not finite: {found}"):
         return False
     exact = abs(found.gap - (found.primal - found.dual)) <= 1e-15 * max(abs(found.primal), abs(found.dual))
     report.expect(exact, f"{what}gap {found.gap!r} is not primal {found.primal!r} - dual {found.dual!r}")
-    with np.errstate(over="ignore"):
-        relative = float(np.float64(found.gap) / max(abs(found.primal), np.finfo(float).tiny))
+    with np.errstate(over="ignore"):  # infinite where the primal value is zero and the gap is not
+        relative = np.float64(found.gap) / max(abs(found.primal), np.finfo(float).tiny)
     close = found.relative_gap == relative or abs(found.relative_gap - relative) <= 1e-12 * max(1.0, abs(relative))
     report.expect(close, f"{what}relative_gap {found.relative_gap!r} is not gap / primal = {relative!r}")
     report.expect(not found.converged or found.relative_gap <= tol, f"{what}converged at {found.relative_gap:.3g} > tol={tol:g}")
