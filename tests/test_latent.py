@@ -241,7 +241,6 @@ def changed(i, bag):
         ([], [], "X is empty"),
         (np.zeros((9, 3)), Y0, "one matrix of shape"),
         (sp.csr_array(np.zeros((9, 3))), Y0, "one matrix of shape"),
-        ("abc", Y0, "sequence of bags"),
         (7, Y0, "sequence of bags"),
         (np.zeros((9, 0, 3)), Y0, "Bag 0 of X is empty"),
     ],

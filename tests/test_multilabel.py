@@ -371,7 +371,7 @@ def test_label_correlation_is_that_of_signs():
     np.testing.assert_allclose(R, S.T @ S / known / known[:, None], atol=1e-12)
     np.testing.assert_allclose(np.diag(R), 1.0)
     assert np.linalg.eigvalsh(R).min() >= -1e-12
-    with pytest.raises(ValueError, match="ridge must be >= 0"):
+    with pytest.raises(ValueError, match="ridge must be a number >= 0"):
         mm.label_correlation(Y, ridge=-1.0)
 
 

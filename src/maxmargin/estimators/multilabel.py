@@ -306,9 +306,9 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, InPieces):
         return Last(None, result.w, self.C)
 
     def _checked_pair(self, X, y, mask, reset: bool = True) -> tuple[np.ndarray, Checked]:
+        X = self._read(X, reset=reset, dtype=self._dtypes(), order="C")
         if y is None:
             validate_data(self, X, y)  # says so in scikit-learn's own words
-        X = self._read(X, reset=reset, dtype=self._dtypes(), order="C")
         labels = checked_labels(y, mask)
         check_consistent_length(X, labels.columns.present)
         return X, labels
