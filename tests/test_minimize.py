@@ -220,5 +220,5 @@ def test_bad_arguments(kwargs, message):
 def test_wrong_kinds():
     with pytest.raises(TypeError, match="risk must be a function"):
         mm.minimize(3.0, 2)
-    with pytest.raises(TypeError, match="DualCoordinate has no step for a RiskProblem"):
+    with pytest.raises(TypeError, match=r"DualCoordinate cannot minimise a risk.*Bundle"):
         mm.minimize(good, 3, solver="dual_coordinate")

@@ -50,13 +50,13 @@ def test_a_risk_that_overflows_only_far_away():
 def test_rounding_is_no_accusation():
     """Large terms that cancel: a plane lies above exact values by rounding, and all the numbers beside it are small."""
     rng = np.random.default_rng(0)
-    a = 1e9 * rng.normal(size=30)
+    a = 1e13 * rng.normal(size=30)
 
     def risk(w):
         exact = math.fsum(a * w)
         return np.r_[abs(exact), np.abs(w - 1.0)], np.vstack([np.sign(exact) * a, np.diag(np.sign(w - 1.0))])
 
-    result = mm.minimize(risk, 30, C=1e-3, tol=1e-2, max_iter=60)
+    result = mm.minimize(risk, 30, tol=1e-3, max_iter=40)
     assert result.certificate.dual <= result.certificate.primal
 
 

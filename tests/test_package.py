@@ -8,12 +8,14 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
 import pytest
+from numba.core.caching import IndexDataCacheFile
 
 import maxmargin as mm
 from maxmargin import jit
@@ -239,6 +241,30 @@ def test_what_is_not_stamped_is_not_compiled():
     packages = {path for path in plain if path.name == "__init__.py" and path.parent == PACKAGE}  # `from . import rows` names it
     for path in set(PACKAGE.rglob("*.py")) - plain:
         assert not imported(path) & (plain - packages), path
+
+
+@pytest.mark.compiled
+def test_processes_that_compile_at_once(tmp_path):
+    """Two kernels of one text, saved by two processes that do not see each other's: neither is ever taken for the other."""
+    files = [IndexDataCacheFile(str(tmp_path), "kernel-1.py311", jit.STAMP) for _ in range(2)]
+    for file in files:
+        file.save = partial(jit.save_apart, file)
+    one, two = files
+    write = one._save_index
+
+    def meanwhile(overloads):
+        write(overloads)
+        two._load_index = dict  # it looked before the other wrote
+        two.save("second", "code of the second")
+        del two._load_index
+
+    one._save_index = meanwhile
+    one.save("first", "code of the first")
+    assert one.load("first") in (None, "code of the first")
+    assert one.load("second") in (None, "code of the second")
+    again = IndexDataCacheFile(str(tmp_path), "kernel-1.py311", "another version")
+    jit.save_apart(again, "third", "its code")
+    assert again.load("third") == "its code" and len(list(tmp_path.glob("*.nbc"))) == 1  # what is out of date is gone
 
 
 @pytest.mark.compiled

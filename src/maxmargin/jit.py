@@ -13,7 +13,9 @@ as usual.
 import pickle
 import time
 from collections.abc import Callable
-from functools import singledispatch
+from contextlib import suppress
+from functools import partial, singledispatch
+from glob import escape
 from hashlib import sha256
 from inspect import signature
 from pathlib import Path
@@ -86,6 +88,22 @@ def forgiving(load: Callable) -> Callable:
     return load_index
 
 
+def save_apart(file: Any, key: Any, data: Any) -> None:
+    """Keep a compiled kernel in a file named by what it is. Numba numbers these files: two processes that compile at once
+    may give one number to two kernels, and each then runs the other's code. What the index names is there before it is named."""
+    stem = file._index_name.removesuffix(".nbi")
+    name = f"{stem}.{sha256(STAMP.encode() + file._dump(key)).hexdigest()[:32]}.nbc"
+    file._save_data(name, data)
+    overloads = file._load_index()
+    if not overloads:  # those of another version of the package
+        for path in Path(file._cache_path).glob(f"{escape(stem)}.*.nbc"):
+            if path.name != name:
+                with suppress(OSError):
+                    path.unlink()
+    overloads[key] = name
+    file._save_index(overloads)
+
+
 def compiled(function: Callable, *, cache: bool) -> Callable:
     """`function` compiled by numba; cached on disk when asked for and when a folder for it can be written."""
     if cache:
@@ -97,6 +115,7 @@ def compiled(function: Callable, *, cache: bool) -> Callable:
             file = result._cache._cache_file
             file._source_stamp = STAMP
             file._load_index = forgiving(file._load_index)
+            file.save = partial(save_apart, file)
         return result
     return njit(**OPTIONS)(function)
 

@@ -86,6 +86,13 @@ def projected(value, found):
 
 
 @jitable
+def finite(x):
+    """What `np.isfinite` means. That subtracts x from itself, and where sums may be reordered a sum minus itself is zero, NaN or
+    not."""
+    return abs(x) < np.inf
+
+
+@jitable
 def extent(values, count):
     """The smallest and the largest of values[:count]."""
     low = high = np.float64(values[0])
@@ -263,7 +270,7 @@ def cone(values, count, k, bias, last):
     u = last.shift + last.t + last.cap
     if count < k or top <= 0.0:
         return Level(top, 0.0, 0.0, 0, False)
-    if not np.isfinite(u):
+    if not finite(u):
         largest, u = top_sum(values, count, k)
         if largest <= 0.0:
             return Level(top, 0.0, 0.0, 0, False)

@@ -21,6 +21,9 @@ class Certificate:
         the problem is convex (a kernel may be found not to be positive semidefinite: then the values are those of a stationary
         point and prove nothing)
     message : how the run ended, in a sentence
+
+    Sums of float64 numbers are rounded: at an optimum that is met exactly the dual value may lie above the primal one in the last
+    digit, and is reported as it is.
     """
 
     primal: float
@@ -57,7 +60,8 @@ class Record(NamedTuple):
 
 
 class History(Sequence[Record]):
-    """The exact evaluations of a run, in order. `seconds` counts from the start of the solver."""
+    """The exact evaluations of a run, in order. `seconds` counts from the start of the solver, as `max_time` does: without
+    the time in which kernels are compiled."""
 
     def __init__(self, records: Sequence[Record] = ()):
         self._records = list(records)

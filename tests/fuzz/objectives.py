@@ -206,7 +206,8 @@ class TopK:
         h = 1.0 + self.others(Z) - Z[np.arange(len(Z)), self.label][:, None]
         error = 1.0 + 2.0 * size.max(axis=1)
         if self.smoothing > 0.0:
-            return smoothed(h, self.k, self.beta, self.smoothing), error
+            # Levels of h / smoothing are exact to the rounding of the largest entry, and what they are off by is multiplied by h.
+            return smoothed(h, self.k, self.beta, self.smoothing), error + 4.0 * np.max(h * h, axis=1) / self.smoothing
         falling = np.sort(np.maximum(h, 0.0) if self.beta else h, axis=1)[:, ::-1]
         return np.maximum(falling[:, : self.k].mean(axis=1), 0.0), error
 
@@ -254,12 +255,13 @@ def smoothed(h, k: int, beta: bool, smoothing: float) -> np.ndarray:
         return -np.maximum(a - u[:, None], 0.0).sum(axis=1) / k
 
     top = np.maximum(a.max(axis=1), 0.0) + 1.0
-    u = _bisected(lambda u: clipped(t_of(u), u - t_of(u)).sum(axis=1) > k * (u - t_of(u)), a.min(axis=1) - 1.0, top)
+    ordered = np.sort(a, axis=1)  # any u between the two entries around the k-th will do where k are clipped: the larger
+    u = _bisected(lambda u: clipped(t_of(u), u - t_of(u)).sum(axis=1) > k * (u - t_of(u)), ordered[:, -k], top)
     free, capped = clipped(t_of(u), u - t_of(u)), a > u[:, None]
     rest, count = np.sum(free * ~capped, axis=1), capped.sum(axis=1)
     level = np.divide(rest, k - count, out=np.max(free, axis=1), where=count < k)  # sum / k, of what bisection has found
     free = np.where(capped, level[:, None], free)
-    some = np.sort(a, axis=1)[:, -k:].sum(axis=1) > 0.0
+    some = ordered[:, -k:].sum(axis=1) > 0.0
     inside = free.sum(axis=1) < 1.0 - 1e-7  # so near to the bound both are the same but for the rounding of levels
     return np.where(some, np.where(inside, value(free), bound), 0.0)
 

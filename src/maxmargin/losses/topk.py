@@ -17,7 +17,7 @@ import numpy as np
 
 from .. import lanes
 from ..jit import generic_call, jitable, jitable_call
-from ..levels import UNKNOWN, Level, above, level, projected, top_sum
+from ..levels import UNKNOWN, Level, above, finite, level, projected, top_sum
 from .base import row_extrapolate, row_prefetch, row_repair, row_slope, row_step, row_value
 
 NEVER = -1e30  # the margin of an unused lane: no class is there
@@ -88,7 +88,7 @@ def smoothed(loss, values, count, found):
     for j in range(count):
         Z = projected(values[j], found)
         total += Z * (values[j] - 0.5 * Z)
-    return total / loss.smoothing
+    return 0.0 if total < 0.0 else total / loss.smoothing  # below zero it is rounding: p = 0 is worth that
 
 
 @jitable_call
@@ -267,7 +267,7 @@ def best_row(loss, i, curvature, scores, duals, change, calm):
     if first > 0:
         floor -= SLACK * found.cap
     for attempt in range(LOWER + 2):
-        if attempt > LOWER or not np.isfinite(floor):  # all classes
+        if attempt > LOWER or not finite(floor):  # all classes
             floor = -np.inf
         count = put_more_aside(loss, i, scores, duals, (first, max(floor, 0.5 * NEVER - truth), truth, push))
         total, top = 0.0, 0.0

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import lanes
-from ..levels import UNKNOWN, TopK, above, level, top_sum
+from ..levels import UNKNOWN, TopK, above, finite, level, top_sum
 from .topk import BEYOND, Aside, ceiling, excess, floor_of, parts, register, shape_of, smoothed
 
 
@@ -41,7 +41,7 @@ def _(loss, many, total):
 
 @excess.register(TopKAlpha)
 def _(loss, values, count, floor):
-    many, over = above(values, count, 0.0, floor) if np.isfinite(floor) else (np.float64(count), 0.0)
+    many, over = above(values, count, 0.0, floor) if finite(floor) else (np.float64(count), 0.0)
     if many < loss.k:
         return 0.0 if loss.k * floor + over <= 0.0 else np.nan
     if loss.smoothing == 0.0:

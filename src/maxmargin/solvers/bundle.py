@@ -389,7 +389,7 @@ class Run(loop.Run):
             self.best, self.best_w, self.best_values, self.best_call = value, self.frame.outside(u), values, self.passes
         if self.reach == 0.0:
             length = float(np.linalg.norm(u))
-            self.reach = self.options.max_step * (length if length > 0.0 else np.sqrt(2.0 * max(value, 0.0)) or 1.0)
+            self.reach = self.options.max_step * (length if length > 0.0 else float(np.sqrt(2.0 * max(value, 0.0))) or 1.0)
             self.shortest = self.reach
         if self.adjust and np.isfinite(self.dual):
             self.gamma = max(value - self.dual - self.options.tol * abs(value), 0.0) / self.options.patience

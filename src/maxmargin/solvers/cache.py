@@ -75,7 +75,7 @@ class Cache:
         """Let some examples of a piece go; their duals go to the store."""
         if not out.any():
             return
-        duals = piece.duals()[out]
+        duals = piece.feasible_duals()[out]
         self.store.write(piece.rows[out], duals)
         self.evicted += int(np.count_nonzero(duals.any(axis=1)))
         place = self.pieces.index(piece)

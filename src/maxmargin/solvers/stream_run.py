@@ -204,7 +204,7 @@ class StreamRun(PatientRun):
         self.work([block], stop)
         kept = ~block.zero() | (block.plan.wait == 0)
         changed = ~kept & before
-        self.store.write(block.rows[changed], block.duals()[changed])
+        self.store.write(block.rows[changed], block.feasible_duals()[changed])
         if kept.any():
             self.cache.add(block.chosen(kept))
 

@@ -1,0 +1,74 @@
+"""Places where a small slip of the code would leave every other test content."""
+
+import numpy as np
+import pytest
+
+import maxmargin as mm
+from maxmargin.data.blocks import Arrays
+from maxmargin.estimators.multilabel_kernel import PIECE
+from maxmargin.problem import CHUNK, piecewise
+
+
+@pytest.mark.parametrize("cls", [mm.SVMClassifier, mm.MultilabelSVMClassifier])
+def test_a_score_of_zero_is_the_first_class(cls):
+    """As in LinearSVC, whose classes are told apart by score > 0."""
+    X, y = np.array([[1.0], [-1.0]]), np.array([0, 1])
+    model = cls(fit_intercept=False, random_state=0).fit(X, y if cls is mm.SVMClassifier else y[:, None])
+    assert model.decision_function([[0.0]]).ravel() == [0.0] and model.predict([[0.0]]).ravel() == [0]
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0])
+def test_balanced_weights_are_those_of_the_masses_whatever_their_scale(scale):
+    """With sample_weight / scale at C * scale the problem is the same; all classes weigh less than one sample here."""
+    rng = np.random.default_rng(0)
+    X, y, weight = rng.normal(size=(30, 3)), np.repeat([0, 1, 2], [20, 7, 3]), rng.uniform(0.5, 1.0, 30)
+    model = mm.SVMClassifier(C=0.1 / scale, class_weight="balanced", tol=1e-8, random_state=0).fit(X, y, scale * weight)
+    mass = np.bincount(y, weight)
+    by_hand = mm.SVMClassifier(C=0.1, tol=1e-8, random_state=0).fit(X, y, weight * (weight.sum() / (3 * mass))[y])
+    assert model.certificate_.primal == pytest.approx(by_hand.certificate_.primal, rel=2e-8)
+
+
+def test_guesses_at_equal_scores_begin_with_the_first_class():
+    X, y = np.eye(3), np.array(["a", "b", "c"])
+    model = mm.TopKSVMClassifier(k=2, fit_intercept=False, random_state=0).fit(X, y)
+    assert model.predict_topk([[0.0, 0.0, 0.0]], k=3).tolist() == [["a", "b", "c"]] and model.predict(np.zeros((1, 3))) == ["a"]
+
+
+class Backwards(Arrays):
+    """The last block comes first."""
+
+    def blocks(self, seed=None, **options):
+        return iter(list(super().blocks(seed, **options))[::-1])
+
+
+def test_answers_about_a_source_are_in_the_order_of_its_rows():
+    rng = np.random.default_rng(0)
+    X, y, weight = rng.normal(size=(40, 3)), np.repeat([0, 1], 20), rng.uniform(0.0, 2.0, 40)
+    X[:, 0] += y
+    model = mm.SVMClassifier(random_state=0).fit(X, y)
+    source = Backwards(X, y, weight, block=7)
+    expected = model.predict(X)
+    assert np.array_equal(model.predict(source), expected) and not np.array_equal(expected, expected[::-1])
+    assert model.score(source) == pytest.approx(model.score(X, y, weight), rel=1e-12)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("n", [1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 1])
+def test_pieces_of_a_sum_cover_every_example_once(n, jobs):
+    counted = np.zeros(n, int)
+
+    def piece(start, stop):
+        counted[start:stop] += 1
+        return stop - start
+
+    assert piecewise(piece, n, jobs) == n and np.all(counted == 1)
+
+
+def test_a_kernel_model_answers_for_many_samples_as_for_few():
+    """Scores are computed piece by piece."""
+    rng = np.random.default_rng(0)
+    X, Z = rng.normal(size=(20, 2)), rng.normal(size=(2 * PIECE + 3, 2))
+    model = mm.MultilabelSVMClassifier(kernel="rbf", gamma=1.0, random_state=0).fit(X, (X > 0).astype(int))
+    parts = np.vstack([model.decision_function(Z[k : k + 500]) for k in range(0, len(Z), 500)])
+    np.testing.assert_allclose(model.decision_function(Z), parts, rtol=1e-12, atol=1e-14)
+    np.testing.assert_array_equal(model.predict(Z), parts > 0)
