@@ -55,7 +55,7 @@ class Draw:
 
 def size(draw: Draw, most: int = 60) -> int:
     """Mostly small; a few that cross the 4,096 rows of a chunk."""
-    if draw.chance(0.01) and most >= 60:
+    if draw.chance(0.01) and most >= 60 and not draw.quick:
         return int(draw.rng.integers(4090, 6001))
     return int(draw.one(1, 2, 3, draw.rng.integers(2, 12), draw.rng.integers(5, most + 1), draw.rng.integers(5, most + 1)))
 
