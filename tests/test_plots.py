@@ -7,6 +7,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 import maxmargin as mm
 from maxmargin import plots
@@ -104,7 +105,7 @@ def test_demo(tmp_path, monkeypatch, capsys):
     picture = plt.imread(tmp_path / "demo.png")
     assert picture.shape[0] > 300 and picture.shape[1] > 800
     assert len(np.unique(picture.reshape(-1, picture.shape[2]), axis=0)) > 200  # axes, lines and shades, not an empty sheet
-    [figure] = drawn
+    [figure] = [closed for closed in drawn if isinstance(closed, Figure)]  # matplotlib 3.8 closes "all" when it starts
     assert len(figure.get_axes()) == 1 + 10
     primal, dual = (line.get_ydata() for line in figure.get_axes()[0].lines)
     assert len(primal) > 3 and primal[-1] - dual[-1] <= 1e-4 * primal[-1] and np.all(dual <= primal)
