@@ -77,8 +77,9 @@ def labels(sections: dict[str, str]) -> list[str]:
 
 
 def shortened(cell: str) -> str:
-    sign, number = re.fullmatch(r"(<?)\s*([\d.]+).*", cell).groups()  # type: ignore[union-attr]  # a column of such cells
-    return told(float(number), sign)
+    """A ratio of a table without its verdict, in two digits"""
+    number = cell.removeprefix("<").split()[0]
+    return told(float(number), "<" if cell.startswith("<") else "")
 
 
 def kernels(sections: dict[str, str]) -> list[str]:

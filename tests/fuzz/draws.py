@@ -41,7 +41,7 @@ class Draw:
     def note(self, **named) -> None:
         self.notes.update(named)
 
-    def library(self, name: str) -> Any:
+    def installed(self, name: str) -> Any:
         """The module, or None, counted, where it is not installed."""
         try:
             return importlib.import_module(name)
@@ -184,12 +184,12 @@ def _stored_zeros(X, draw):
 
 
 def _pandas(X, draw):
-    pandas = draw.library("pandas")
+    pandas = draw.installed("pandas")
     return X if pandas is None else pandas.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
 
 
 def _polars(X, draw):
-    polars = draw.library("polars")
+    polars = draw.installed("polars")
     return X if polars is None else polars.DataFrame(X, schema=[f"x{j}" for j in range(X.shape[1])])
 
 

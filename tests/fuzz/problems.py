@@ -41,7 +41,7 @@ def solved(seed: int, number: int, quick: bool = False) -> Outcome:
     try:
         with strict():
             KINDS[kind_of(number)](draw, report)
-    except Exception as error:
+    except Exception as error:  # whatever it is: the problems drawn are valid, so that any exception is a finding
         where = traceback.extract_tb(error.__traceback__)[-1]
         report.findings.append(f"{type(error).__name__}: {error} ({where.filename.rsplit('/', 2)[-1]}:{where.lineno})")
         draw.note(traceback=traceback.format_exc())

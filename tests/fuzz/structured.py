@@ -145,7 +145,7 @@ def tree(draw: Draw):
 def graph(draw: Draw):
     lengths, d, K = sizes(draw)
     X, y = nodes(draw, lengths, d, K)
-    part = 0.6 if draw.library("networkx") else 0.0  # cycles need it
+    part = 0.6 if draw.installed("networkx") else 0.0  # cycles need it
     edges = []
     for x in X:
         every = [(a, b) for b in range(len(x)) for a in range(b)]
