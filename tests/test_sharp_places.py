@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
 from maxmargin.data.blocks import Arrays
+from maxmargin.data.labels import checked_labels
 from maxmargin.estimators.multilabel_kernel import PIECE
 from maxmargin.problem import CHUNK, piecewise
 
@@ -72,3 +74,49 @@ def test_a_kernel_model_answers_for_many_samples_as_for_few():
     parts = np.vstack([model.decision_function(Z[k : k + 500]) for k in range(0, len(Z), 500)])
     np.testing.assert_allclose(model.decision_function(Z), parts, rtol=1e-12, atol=1e-14)
     np.testing.assert_array_equal(model.predict(Z), parts > 0)
+
+
+def test_masses_of_labels_are_sums_and_not_what_is_left_of_the_total():
+    """A label that all heavy samples have: what the others weigh is far below the rounding of the total."""
+    weight, have = np.array([1e12, 1e12 / 3.0, 1e-4, 1e-5]), np.array([[1, 0], [1, 1], [0, 1], [0, 1]])
+    found = checked_labels(have).columns.masses(weight)
+    assert np.allclose(found[0], [1.1e-4, weight[:2].sum()], rtol=1e-15)
+    assert np.allclose(found[1], [1e12, weight[1:].sum()], rtol=1e-15)
+    unknown = checked_labels(np.where(have == 1, np.nan, 0.0)).columns.masses(weight)
+    assert np.allclose(unknown, [[1.1e-4, 0.0], [1e12, 0.0]], rtol=1e-15)
+    assert np.array_equal(checked_labels(np.ones((3, 1))).columns.masses(np.array([0.1, 0.2, 0.3])), [[0.0, 0.1 + 0.2 + 0.3]])
+
+
+def test_weights_and_margins_of_labels_are_taken_as_given():
+    """They differ by 1e12 between samples with and without the label: neither may be rounded to the other's size."""
+    given = {"label_weight": np.array([[3e6, 0.7]]), "cost": np.array([[1e6, 0.3]])}
+    model = mm.MultilabelSVMClassifier(fit_intercept=False, **given).fit([[0.5]], [[1]])
+    w = model.coef_.item()
+    assert model.certificate_.primal == pytest.approx(0.5 * w**2 + 0.7 * max(0.0, 0.3 - 0.5 * w), rel=1e-15)
+
+
+@pytest.mark.parametrize("steps", ["plain", "pairwise", "away"])
+def test_weights_are_those_of_the_duals_where_little_of_a_large_cap_is_used(steps):
+    """The masses of a sample are known to a rounding of 1, and C is 1e9: rows of duals must not be summed in another way."""
+    rng = np.random.default_rng(0)
+    X, y = 1e3 * rng.normal(size=(20, 4)), rng.integers(0, 3, 20)
+    solver = mm.FrankWolfe(steps=steps, sampling="uniform")
+    model = mm.SVMClassifier(C=1e9, fit_intercept=False, solver=solver, keep_duals=True, max_iter=30, random_state=0)
+    with pytest.warns(ConvergenceWarning):
+        model.fit(X, y)
+    size = np.abs(model.dual_coef_).T @ np.abs(X)
+    assert np.all(np.abs(model.dual_coef_.T @ X - model.coef_) <= 1e-14 * size)
+
+
+@pytest.mark.parametrize("cls", [mm.SVMRegressor, mm.MultilabelSVMClassifier])
+def test_a_descent_of_one_sample_gets_away_from_zero(cls):
+    X, y = np.array([[1.0, 2.0]]), np.array([3.0])
+    model = cls(solver=mm.Bundle(init="sgd"), random_state=0).fit(X, y if cls is mm.SVMRegressor else [[1, 0]])
+    at_zero = 2.9 if cls is mm.SVMRegressor else 2.0
+    assert model.certificate_.converged and model.history_[0].primal < 0.9 * at_zero
+
+
+@pytest.mark.parametrize("solver", ["exponentiated_gradient", "partial_linearization"])
+def test_samples_without_features_are_settled_at_once(solver):
+    model = mm.SVMClassifier(solver=solver, fit_intercept=False).fit(np.zeros((6, 2)), [0, 1, 2] * 2)
+    assert model.certificate_.primal == model.certificate_.dual == 6.0 and model.n_iter_ <= 3

@@ -305,8 +305,8 @@ def rebuilt(report: Report, model, objective: Listed, w, samples, what: str) -> 
             off = mass * (here - model.structure_.joint_feature(X[i], output))
             v, size = v + off, size + float(np.abs(off).sum())
             reward += mass * model.structure_.loss(y[i], output)
-        total = sum(mass for _, mass in pairs)
-        most = objective.cap[i]
+        total, most = sum(mass for _, mass in pairs), objective.cap[i]
+        size += 1e-6 * most * float(np.abs(here).sum())  # masses are held as parts of their caps
         report.expect(total <= most * (1 + 1e-9), f"{what}duals of sample {i} sum up to {total!r} > {most!r}")
     v[objective.nonnegative] = np.maximum(v[objective.nonnegative], 0.0)
     report.expect(np.max(np.abs(v - w)) <= 1e-9 * (size + 1e-300), f"{what}w_ is not rebuilt: off by {np.max(np.abs(v - w)):.3g}")

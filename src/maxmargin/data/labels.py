@@ -34,9 +34,16 @@ class LabelColumns:
 
     def masses(self, weight: np.ndarray) -> np.ndarray:
         """(labels, 2): the summed weight of the samples without and with each label, where it is known."""
-        have = _sums(self.present, weight)
-        unknown = 0.0 if self.missing is None else _sums(self.missing, weight)
-        return np.column_stack([np.maximum(weight.sum() - unknown - have, 0.0), have])
+        have, total = _sums(self.present, weight), weight.sum()
+        unknown = np.zeros_like(have) if self.missing is None else _sums(self.missing, weight)
+        without = total - unknown - have
+        for column in np.flatnonzero(without < 0.5 * total):  # what is left of the total may be rounding: add it up itself
+            others = np.ones(self.shape[0], bool)
+            for matrix in (self.present, self.missing):
+                if matrix is not None:
+                    others[_rows(matrix, column)] = False
+            without[column] = weight[others].sum()
+        return np.column_stack([without, have])
 
     def packed(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Bytes (samples, eight labels each) of the labels that are present, and of those that are known."""
@@ -56,8 +63,8 @@ def _rows(matrix: sp.csc_array, column: int) -> np.ndarray:
 
 def _sums(matrix: sp.csc_array, weight: np.ndarray) -> np.ndarray:
     """The summed weight of the rows listed in each column."""
-    sums = np.concatenate([[0.0], np.cumsum(weight[matrix.indices])])
-    return np.diff(sums[matrix.indptr])
+    columns = np.repeat(np.arange(matrix.shape[1]), np.diff(matrix.indptr))
+    return np.bincount(columns, weight[matrix.indices], matrix.shape[1])
 
 
 class Checked(NamedTuple):

@@ -26,8 +26,8 @@ FLAT = 1e-30  # stands for a curvature of zero: the step then ends at a bound
 
 
 class Labels(NamedTuple):
-    """The labels of all examples and their weights. The two rows of `weight` and `margin` are mean and half the difference
-    between a label that is present and one that is absent."""
+    """The labels of all examples and their weights. `weight` and `margin`, none of them negative, have a row for a label that
+    is present and the negative of that for one that is absent: the larger of the two, each times the sign, is the one meant."""
 
     present: np.ndarray  # (examples, bytes)
     known: np.ndarray
@@ -47,10 +47,10 @@ def labels(
     def rows(table: np.ndarray) -> lanes.Table:
         return lanes.table(lanes.pack(table, dtype))
 
-    def halves(pair: np.ndarray) -> lanes.Table:
-        return rows(np.array([pair[:, 1] + pair[:, 0], pair[:, 1] - pair[:, 0]]) / 2.0)
+    def either(pair: np.ndarray) -> lanes.Table:
+        return rows(np.array([pair[:, 1], -pair[:, 0]]))
 
-    return Labels(present, known, cap, rows(2.0 * bits - 1.0), halves(weight), halves(margin), rows(scale[None]))
+    return Labels(present, known, cap, rows(2.0 * bits - 1.0), either(weight), either(margin), rows(scale[None]))
 
 
 @generic
@@ -79,13 +79,20 @@ def lane_best(loss, a, slope, curvature, cap):
 
 
 @jitable
+def meant(table, b, sign):
+    """Of the two rows the one that the signs ask for, as it was given: nothing is rounded."""
+    present, absent = lanes.load(table.lanes, 0, b), lanes.load(table.lanes, 1, b)
+    return lanes.maximum(lanes.multiply(sign, present), lanes.multiply(sign, absent))
+
+
+@jitable
 def asked(part, i, byte, p):
     """Signs, caps and margins of the labels in block p of a byte."""
     b = byte * part.signs.lanes.shape[1] + p
     sign = lanes.load(part.signs.lanes, part.present[i, byte], p)
     known = lanes.load(part.signs.lanes, part.known[i, byte], p)
-    weight = lanes.add(lanes.load(part.weight.lanes, 0, b), lanes.multiply(sign, lanes.load(part.weight.lanes, 1, b)))
-    margin = lanes.add(lanes.load(part.margin.lanes, 0, b), lanes.multiply(sign, lanes.load(part.margin.lanes, 1, b)))
+    weight = meant(part.weight, b, sign)
+    margin = meant(part.margin, b, sign)
     zero = lanes.zeros_like(part.signs.lanes)
     half = lanes.fma(zero, 0.5 * part.cap[i], weight)
     return sign, lanes.add(half, lanes.multiply(half, known)), margin

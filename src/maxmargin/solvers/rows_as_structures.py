@@ -53,7 +53,10 @@ def points(problem: BlockProblem, duals: np.ndarray, kind: str):
 
 
 def with_rows(result: Result, problem: BlockProblem) -> Result:
-    """The result with the duals of the multiclass problem: rows that sum to zero."""
+    """The result with the duals of the multiclass problem: rows that sum to zero, up to the rounding of the masses.
+
+    The entry of the label is what its own mass leaves, as in `passes.combine`, so that the rows give the weights of the result.
+    """
     found, n, K = result.duals, problem.n_examples, problem.n_classes
     p = np.zeros((n, K))
     if isinstance(found, Sets):
@@ -63,7 +66,5 @@ def with_rows(result: Result, problem: BlockProblem) -> Result:
     else:
         assert isinstance(found, Mixtures | TreeMarginals)
         p[:] = found.node.flat[:, :K]
-    rows = -p * problem.cap[:, None]
-    rows[np.arange(n), problem.label] = 0.0
-    rows[np.arange(n), problem.label] = -rows.sum(axis=1)
-    return replace(result, duals=rows)
+    p[np.arange(n), problem.label] -= 1.0
+    return replace(result, duals=-p * problem.cap[:, None])

@@ -38,6 +38,9 @@ def scalar_descent(X, loss, w, order, when):
         i, t = order[k], first + k
         b = slope(loss, i, factor * dot(X, i, w))
         factor *= 1.0 - 1.0 / t
+        if factor == 0.0:  # the first step of one example forgets where it began
+            w[:] = 0.0
+            factor = 1.0
         if b != 0.0:
             add(X, i, n * b / (t * factor), w)
         if factor < SMALL or k == order.size - 1:
@@ -56,6 +59,9 @@ def row_descent(X, loss, W, order, when, scores, duals):
             scores.flat[0, j] *= factor
         row_slope(loss, i, scores, duals)
         factor *= 1.0 - 1.0 / t
+        if factor == 0.0:
+            flat[:] = 0.0
+            factor = 1.0
         for j in range(duals.flat.shape[1]):
             duals.flat[0, j] *= n / (t * factor)
         update(X, i, duals.lanes, 0, W)

@@ -19,6 +19,7 @@ from .structured_run import SAMPLING, Options
 from .working_set import Away, Pairwise, WorkingSets
 
 INTERIOR = 1.0 - 1e-10  # the longest step of partial linearization: no marginal becomes zero
+COLDEST = 1e-100  # of samples whose features are all zero: a loss divided by it is still a number
 METHODS = {"pairwise": Pairwise(), "away": Away()}
 
 
@@ -215,7 +216,7 @@ class ExponentiatedGradient(StructuredSolver):
             temperature = np.empty(problem.n_examples)
             diameters(problem.data, temperature)
             temperature *= problem.cap / 8.0
-            temperature = np.maximum(temperature, np.finfo(float).tiny)
+            temperature = np.maximum(temperature, COLDEST)
             if not self.block:  # all samples move at once
                 temperature *= problem.n_examples
         else:
