@@ -28,7 +28,9 @@ from numba.extending import overload, register_jitable
 
 # Sums may be reordered and fused; NaN and infinity keep their meaning, so that a broken number is never optimised away.
 # Kernels allocate nothing, so no references are counted: a visit to one example would otherwise count two dozen, at 5 ns each.
-OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"reassoc", "contract", "nsz"}, "nogil": True, "_nrt": False}
+# No C function is made of them either.
+OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"reassoc", "contract", "nsz"}, "nogil": True}
+OPTIONS |= {"_nrt": False, "no_cfunc_wrapper": True}
 INLINED = OPTIONS | {"forceinline": True}
 PACKAGE = Path(__file__).parent
 TRUSTED = {__package__.split(".")[0], "numpy", "builtins"}

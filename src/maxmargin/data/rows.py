@@ -41,6 +41,20 @@ class CSR(NamedTuple):
     columns: int
 
 
+class Unlocked:
+    """The memory of a read-only array as that of one that is not: to numba these are two types, and everything would be compiled
+    once more for the other. Kernels do not write to rows."""
+
+    def __init__(self, array: np.ndarray):
+        interface = array.__array_interface__
+        self.__array_interface__ = interface | {"data": (interface["data"][0], False)}
+        self.array = array  # so that its memory stays
+
+
+def unlocked(array: np.ndarray) -> np.ndarray:
+    return array if array.flags.writeable else np.asarray(Unlocked(array))
+
+
 def rows(X, bias: float = 0.0, sparse_below: float = 0.0):
     """The rows of a validated float32 or float64 matrix: views of the user's memory, never a copy of C-ordered or CSR input.
 
@@ -50,8 +64,9 @@ def rows(X, bias: float = 0.0, sparse_below: float = 0.0):
     constant = np.float64(bias)  # whatever X is: the intercept is the bias times a weight, and not its float32 neighbour
     if sp.issparse(X):
         unsigned = np.dtype(f"u{X.indices.dtype.itemsize}")
-        return CSR(X.data, X.indices.view(unsigned), X.indptr.view(unsigned), constant, X.shape[1])
-    X = np.ascontiguousarray(X)
+        data, indices, indptr = unlocked(X.data), unlocked(X.indices), unlocked(X.indptr)
+        return CSR(data, indices.view(unsigned), indptr.view(unsigned), constant, X.shape[1])
+    X = unlocked(np.ascontiguousarray(X))
     if X.size and sparse_below > 0.0:
         indptr = np.zeros(X.shape[0] + 1, np.uint64)
         spare = max(SPARE, X.size // 32)  # how many non-zeros too many the first rows may have before the rest is given up
