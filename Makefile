@@ -4,7 +4,7 @@
 
 PYTHON ?= python3
 # Kernels are compiled in the process that first needs them: a file of tests stays with one.
-PYTEST_ARGS ?= -n 2 --dist loadfile
+PYTEST_ARGS ?= -n 2 --dist loadfile --no-loadscope-reorder
 # Interpreters that the wheel is tried with; those not found are left out, and named.
 PYTHONS ?= 3.11 3.12 3.13
 # Where scikit-learn, SciPy, data frames, files, drawing and graphs meet the library: what another version of them may break.

@@ -26,9 +26,10 @@ def hinges(model, X, Y):
 
 
 @pytest.mark.parametrize("solver", ["dual_coordinate", "bundle", "online"])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_float32_data_with_any_intercept_scaling(solver):
     X, Y = data()
-    settings = {"C": 10.0, "tol": 1e-5, "intercept_scaling": SCALING, "solver": solver, "random_state": 0}
+    settings = {"C": 10.0, "tol": 1e-5, "intercept_scaling": SCALING, "solver": solver, "random_state": 0, "max_iter": 100}
     models = [(mm.SVMClassifier(**settings), X, Y[:, 0]), (mm.SVMClassifier(**settings), sp.csr_array(X), Y[:, 0])]
     if solver == "online":
         models.append((mm.MultilabelSVMClassifier(**settings), X, Y))

@@ -175,7 +175,7 @@ def latent(draw: Draw, report: Report) -> None:
         "solver": solver,
     }  # fmt: skip
     model = mm.LatentSVMClassifier(**params)
-    kind = draw.one("dense", "dense", "csr")
+    kind = "dense" if draw.quick else draw.one("dense", "dense", "csr")
     given = [sp.csr_array(bag) for bag in bags] if kind == "csr" else bags
     draw.note(estimator=model, X=bags, y=names[label], sample_weight=weight, form=kind)
     with checks.timed(report, model.max_time):
