@@ -69,7 +69,7 @@ def bounds(report: Report, found, objective, point, rng, more=(), what: str = ""
     here: Value = objective.at(point)
     if not report.expect(np.isfinite(here.value), f"{what}weights are not feasible or not finite"):
         return None
-    near = RELATIVE * abs(here.value) + 4.0 * here.rounding
+    near = RELATIVE * abs(here.value) + 4.0 * (here.rounding + (objective.blur(point) if hasattr(objective, "blur") else 0.0))
     off = found.primal - here.value
     report.expect(abs(off) <= near, f"{what}primal {found.primal!r} is not the objective {here.value!r}: {off:.3g} > {near:.3g}")
     slack = objective.slack(point)

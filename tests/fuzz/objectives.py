@@ -376,13 +376,24 @@ class Linear:
     def slack(self, point) -> float:
         """What a lower bound, whose duals are not known, may be off by: they are bounded by the slopes here and at the start."""
         W, b = point
-        first = self.start()
-        slopes = np.maximum(*(self.loss.slopes(self.X @ at.T + c) for at, c in (point, first)))
-        cap = self.cap[self.loss.group] if isinstance(self.loss, Grouped) else self.cap
-        masses = cap[:, None] * slopes
+        first, masses = self.start(), self.masses(point)
         terms = np.sum(masses * np.maximum(self.size(W, b), self.size(*first)))
         both = max(float(self.cap @ self.loss.at(self.X @ at.T + c, self.size(at, c))[0]) for at, c in (point, first))
-        return EPS * (len(self.X) + 8) * np.sqrt(self.quadratic.condition) * (float(terms) + both + float(masses.sum()))
+        sizes = float(terms) + both + float(masses.sum())
+        return EPS * (len(self.X) + 8) * np.sqrt(self.quadratic.condition) * sizes + self.blur(point)
+
+    def masses(self, point) -> np.ndarray:
+        """Bounds on the duals: the slopes at this point and at the start."""
+        slopes = np.maximum(*(self.loss.slopes(self.X @ at.T + c) for at, c in (point, self.start())))
+        return (self.cap[self.loss.group] if isinstance(self.loss, Grouped) else self.cap)[:, None] * slopes
+
+    def blur(self, point) -> float:
+        """Where R = B B' is singular: what its rounding makes of sums of duals that R would take to zero, however large."""
+        if not isinstance(self.quadratic, Coupled) or self.quadratic.root.shape[0] == self.quadratic.root.shape[1]:
+            return 0.0
+        masses = self.masses(point)
+        square = np.sum((masses.T @ np.abs(self.X)) ** 2) + self.quadratic.scaling**2 * np.sum(masses.sum(axis=0) ** 2)
+        return EPS * float(np.linalg.norm(self.quadratic.matrix) * square)
 
     def dual(self, duals):
         """The dual value at these duals and its rounding, and the weights they stand for; None where there is no closed form."""
