@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from . import clock
-from .objectives import Value
+from .objectives import Linear, Value
 
 RELATIVE = 1e-9  # what values may differ by beyond the rounding of their terms
 SLACK = 2.0  # seconds beyond max_time: a pass, and a busy machine
@@ -69,7 +69,7 @@ def bounds(report: Report, found, objective, point, rng, more=(), what: str = ""
     here: Value = objective.at(point)
     if not report.expect(np.isfinite(here.value), f"{what}weights are not feasible or not finite"):
         return None
-    near = RELATIVE * abs(here.value) + 4.0 * (here.rounding + (objective.blur(point) if hasattr(objective, "blur") else 0.0))
+    near = RELATIVE * abs(here.value) + 4.0 * (here.rounding + (objective.lost(point) if isinstance(objective, Linear) else 0.0))
     off = found.primal - here.value
     report.expect(abs(off) <= near, f"{what}primal {found.primal!r} is not the objective {here.value!r}: {off:.3g} > {near:.3g}")
     slack = objective.slack(point)

@@ -380,14 +380,14 @@ class Linear:
         terms = np.sum(masses * np.maximum(self.size(W, b), self.size(*first)))
         both = max(float(self.cap @ self.loss.at(self.X @ at.T + c, self.size(at, c))[0]) for at, c in (point, first))
         sizes = float(terms) + both + float(masses.sum())
-        return EPS * (len(self.X) + 8) * np.sqrt(self.quadratic.condition) * sizes + self.blur(point)
+        return EPS * (len(self.X) + 8) * np.sqrt(self.quadratic.condition) * sizes + self.lost(point)
 
     def masses(self, point) -> np.ndarray:
         """Bounds on the duals: the slopes at this point and at the start."""
         slopes = np.maximum(*(self.loss.slopes(self.X @ at.T + c) for at, c in (point, self.start())))
         return (self.cap[self.loss.group] if isinstance(self.loss, Grouped) else self.cap)[:, None] * slopes
 
-    def blur(self, point) -> float:
+    def lost(self, point) -> float:
         """Where R = B B' is singular: what its rounding makes of sums of duals that R would take to zero, however large."""
         if not isinstance(self.quadratic, Coupled) or self.quadratic.root.shape[0] == self.quadratic.root.shape[1]:
             return 0.0
