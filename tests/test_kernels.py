@@ -10,6 +10,7 @@ import subprocess
 import sys
 import warnings
 import weakref
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 import maxmargin as mm
 from maxmargin import lanes
 from maxmargin.data import rows
-from maxmargin.jit import kernel
+from maxmargin.jit import generic_call, kernel
 from maxmargin.solvers.schedule import MANY, RUN, gather, schedule
 
 DTYPES = [np.float32, np.float64]
@@ -358,3 +359,39 @@ def test_a_pass_visits_all_that_are_due_once_in_another_order_each_time(n, run):
     assert min(moved) > 0.9
     plan.due[::2] = 1  # they rest
     np.testing.assert_array_equal(np.sort(plan.order[: gather(plan, 0)]), np.arange(1, n, 2))
+
+
+def test_implementations_have_names_of_their_own():
+    """Compiled functions are linked by file, name and types: no two of a file may have all of them in common."""
+    seen: dict[tuple[str, str], object] = {}
+    for module in [found for name, found in list(sys.modules.items()) if name.startswith("maxmargin.") and found is not None]:
+        for function in list(vars(module).values()):
+            if isinstance(getattr(function, "register", None), partial):
+                for implementation in function.registry.values():
+                    where = implementation.__module__, implementation.__qualname__
+                    assert where[1] != "_" and seen.setdefault(where, implementation) is implementation
+    assert len(seen) > 100
+
+
+@pytest.mark.compiled
+def test_implementations_are_named_after_their_function_and_class():
+    @generic_call
+    def once(thing, i): ...
+
+    @generic_call
+    def twice(thing, i): ...
+
+    @once.register(Stranger)
+    def _(thing, i):
+        return thing.factor * i
+
+    @twice.register(Stranger)
+    def _(thing, i):
+        return 2.0 * thing.factor * i
+
+    @kernel
+    def both(thing):
+        return once(thing, 1) + twice(thing, 1)
+
+    assert both.fresh(Stranger(5.0)) == 15.0
+    assert [f.registry[Stranger].__qualname__ for f in (once, twice)] == ["once_of_Stranger", "twice_of_Stranger"]

@@ -120,3 +120,13 @@ def test_a_descent_of_one_sample_gets_away_from_zero(cls):
 def test_samples_without_features_are_settled_at_once(solver):
     model = mm.SVMClassifier(solver=solver, fit_intercept=False).fit(np.zeros((6, 2)), [0, 1, 2] * 2)
     assert model.certificate_.primal == model.certificate_.dual == 6.0 and model.n_iter_ <= 3
+
+
+def test_a_dual_value_that_little_of_a_large_cap_makes_up_is_a_lower_bound():
+    """Masses of 1e-12 beside one of 1: what many passes leave beyond their sum of one must not be counted as loss."""
+    image = np.array([194880.03867523733, -282685.61853216612, -1.572950747756012, 2.8502491262712085e-05]).reshape(4, 1, 1)
+    structure = mm.structures.Parts([], window=(1, 3), unit=2.0)
+    model = mm.StructuredSVM(structure, C=6.545374059586762, random_state=50, max_iter=2000).fit([image], [[[1, 0]]])
+    w = 2.0 / (image[3, 0, 0] - image[1, 0, 0])  # the loss of the last place is 2: it must win by that
+    found = model.certificate_
+    assert found.converged and found.dual <= 0.5 * w**2 * (1 + 1e-4) and found.primal == pytest.approx(0.5 * w**2, rel=1e-3)

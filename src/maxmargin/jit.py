@@ -47,9 +47,23 @@ def source_stamp() -> str:
 STAMP = source_stamp()
 
 
+def register(name: str, plain: Callable, cls: type, implementation: Callable | None = None) -> Callable:
+    """`singledispatch`'s own, with a name for what is called `_`.
+
+    Compiled functions are linked by name, types and a number that each process counts by itself. Two functions called `_` in one
+    file with the same types may therefore be one to the linker, where a kernel from the cache meets those just compiled.
+    """
+    if implementation is None:
+        return partial(register, name, plain, cls)
+    if implementation.__name__ == "_":
+        implementation.__name__ = implementation.__qualname__ = f"{name}_of_{cls.__name__}"
+    return plain(cls, implementation)
+
+
 def generic(stub: Callable, options: dict[str, Any] = INLINED) -> Any:
     """Make `stub` a function whose implementation is registered per class of the first argument."""
-    function = singledispatch(stub)
+    function: Any = singledispatch(stub)
+    function.register = partial(register, stub.__name__, function.register)
 
     def choose(*args):
         first = args[0]

@@ -411,7 +411,7 @@ class Linear:
         """What W and b, summed from these duals, may be off by relative to one rounding: the sizes of their terms."""
         room = self.cap[self.loss.group] if isinstance(self.loss, Grouped) else self.cap
         mass = np.abs(duals) + 1e-6 * room[:, None]  # some solvers hold them as parts of their caps
-        if isinstance(self.loss, TopK):  # a step finds them as (1 + z - level) / ||x||^2: a rounding of 1 is one of 1 / ||x||^2
+        if isinstance(self.loss, TopK | CrammerSinger):  # found as (1 + z - level) / ||x||^2: a rounding of 1 grows
             square = np.sum(self.X**2, axis=1) + self.quadratic.scaling**2
             mass = mass + 1e-6 * np.divide(1.0, square, out=np.zeros_like(square), where=square > 0.0)[:, None]
         W, _ = self.quadratic.start()

@@ -37,7 +37,7 @@ class LabelColumns:
         have, total = _sums(self.present, weight), weight.sum()
         unknown = np.zeros_like(have) if self.missing is None else _sums(self.missing, weight)
         without = total - unknown - have
-        for column in np.flatnonzero(without < 0.5 * total):  # what is left of the total may be rounding: add it up itself
+        for column in np.flatnonzero(without < 0.5 * total).tolist():  # the rest may be rounding: add it up itself
             others = np.ones(self.shape[0], bool)
             for matrix in (self.present, self.missing):
                 if matrix is not None:

@@ -430,6 +430,14 @@ def within(start: np.ndarray, count: np.ndarray) -> np.ndarray:
     return np.arange(int(count.sum())) + np.repeat(start - starts(count)[:-1], count)
 
 
+def normalise(sets: Sets) -> None:
+    """Masses that sum to one again: rounding, and dust that was dropped, add up over many passes, and the weights of what is
+    missing or too much would be those of no point."""
+    size = sets.sample[:, SIZE]
+    slots, owner = within(sets.sample[:, SLOT], size), np.repeat(np.arange(size.size), size)
+    sets.slots[slots, MASS] /= np.bincount(owner, sets.slots[slots, MASS], size.size)[owner]
+
+
 def grown(old: Sets, size_of: np.ndarray) -> Sets:
     """The same sets with twice the room where there was none left."""
     size, room = old.sample[:, SIZE], old.sample[:, ROOM]
@@ -455,6 +463,10 @@ class WorkingSets(StructuredRun):
 
     def start(self):
         return at_truth(self.problem.data, START)
+
+    def synchronise(self) -> float:
+        normalise(self.points)
+        return super().synchronise()
 
     def make_scratch(self) -> None:
         most = int(self.points.sample[:, ROOM].max(initial=1))
