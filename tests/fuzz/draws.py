@@ -15,11 +15,13 @@ import scipy.sparse as sp
 class Draw:
     """A seeded generator that keeps what it has drawn, so that a finding can be told and repeated.
 
-    `quick` asks for few types and few passes: what the ordinary tests can afford to compile and run.
+    `quick` asks for few types and few passes: what the ordinary tests can afford to compile and run; `dense`, for dense data
+    only, is what the slower kernels ask for then.
     """
 
     rng: np.random.Generator
     quick: bool = False
+    dense: bool = False
     notes: dict[str, Any] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
 
@@ -220,6 +222,8 @@ DENSE = ("C", "F", "strided", "read-only", "memmap", "list", "pandas", "polars")
 
 def form(draw: Draw, X: np.ndarray, names: tuple = ()) -> str:
     """The name of a form that X can be given in without changing a number."""
+    if draw.quick and draw.dense:
+        return draw.one(*DENSE)
     exact32 = bool(np.all(X.astype(np.float32) == X))
     more = tuple(name for name in TYPED if exact32 or "float32" not in name)
     return draw.one(*names) if names else draw.typed(tuple(PLAIN), more * 2)
@@ -234,7 +238,7 @@ def formed(draw: Draw, X: np.ndarray, name: str):
 
 def source(draw: Draw, X: np.ndarray, y: np.ndarray, weight, folder: Path, open_source: Callable):
     """The same samples on disk or as an iterable; y is a vector of numbers, or an indicator matrix."""
-    kind = draw.one("npy", "npz", "svm", "blocks", "sparse blocks")
+    kind = draw.one(*(("npy", "blocks") if draw.quick and draw.dense else ("npy", "npz", "svm", "blocks", "sparse blocks")))
     many = y.ndim == 2
     if many and np.any(~X.any(axis=1) & ~y.any(axis=1)) and kind == "svm":
         kind = "npy"  # such a line of text is blank

@@ -63,6 +63,7 @@ class Task:
 
 def run(draw: Draw, report: Report, make: Callable[[Draw], Task]) -> None:
     """Draw a task and how to go about it, and check what comes of it."""
+    draw.dense = make not in (binary, regression)
     task = make(draw)
     draw.note(estimator=task.estimator, X=task.X, y=task.y, sample_weight=task.weight)
     way = draw.one("fit", "fit", "fit", "path", "warm", "pieces", "source")
