@@ -19,11 +19,11 @@ import numpy as np
 
 import maxmargin as mm
 from maxmargin.data.rows import rows
-from maxmargin.problem import BlockProblem
+from maxmargin.problems.linear import BlockProblem
+from maxmargin.problems.structured import StructuredProblem
 from maxmargin.result import Result
 from maxmargin.solvers.bundle import Bundled
 from maxmargin.solvers.loop import Budget
-from maxmargin.structured import StructuredProblem
 
 from . import curves, sequences
 from .report import Report, columns, figure, read, table

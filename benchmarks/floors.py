@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 
 import maxmargin as mm
-from maxmargin import lanes
 from maxmargin.data import rows
-from maxmargin.jit import kernel
-from maxmargin.structured import StructuredProblem
-from maxmargin.structures.base import new_room, prepare, worst
-from maxmargin.structures.graphs import PLACE
+from maxmargin.jit import kernel, vectors
+from maxmargin.problems.structured import StructuredProblem
+from maxmargin.structures.encoded.contract import new_room, prepare, worst
+from maxmargin.structures.encoded.graphs import PLACE
 
 from .report import figure, table
 from .traces import EACH, begin
@@ -48,37 +47,37 @@ def sum_product_pass(samples, W, weights, belief, joint, inverse):
     """
     X, starts, label, place, cost = samples
     K, pairs = weights
-    blocks, zero = W.shape[1], lanes.zeros_like(W)
-    one, total = lanes.shift(zero, 1.0), 0.0
+    blocks, zero = W.shape[1], vectors.zeros_like(W)
+    one, total = vectors.shift(zero, 1.0), 0.0
     for i in range(starts.size - 1):
         start, size = starts[i], starts[i + 1] - starts[i]
         for p in range(size):
             rows.scores(X, start + p, W, belief.lanes[p : p + 1])
             ends = place[start + p]
             for b in range(blocks):
-                score = lanes.add(lanes.load(belief.lanes, p, b), lanes.load(cost.lanes, label[start + p], b))
+                score = vectors.add(vectors.load(belief.lanes, p, b), vectors.load(cost.lanes, label[start + p], b))
                 for bit in range(2):
                     if ends >> bit & 1:
-                        score = lanes.add(score, lanes.load(W, rows.last_column(X) + 1 + bit, b))
-                lanes.store(belief.lanes, p, b, lanes.fma(zero, inverse, score))
+                        score = vectors.add(score, vectors.load(W, rows.last_column(X) + 1 + bit, b))
+                vectors.store(belief.lanes, p, b, vectors.fma(zero, inverse, score))
         for p in range(size - 1, 0, -1):  # joint = p(node | the one that follows it)
             for b in range(blocks):
-                highest = lanes.shift(zero, -np.inf)
+                highest = vectors.shift(zero, -np.inf)
                 for k in range(K):
-                    mark = lanes.shift(lanes.fma(zero, inverse, lanes.load(W, pairs + k, b)), belief.flat[p, k])
-                    lanes.store(joint.lanes, p * K + k, b, mark)
-                    highest = lanes.maximum(highest, mark)
+                    mark = vectors.shift(vectors.fma(zero, inverse, vectors.load(W, pairs + k, b)), belief.flat[p, k])
+                    vectors.store(joint.lanes, p * K + k, b, mark)
+                    highest = vectors.maximum(highest, mark)
                 mass = zero
                 for k in range(K):
-                    mark = lanes.exp(lanes.subtract(lanes.load(joint.lanes, p * K + k, b), highest))
-                    lanes.store(joint.lanes, p * K + k, b, mark)
-                    mass = lanes.add(mass, mark)
-                share = lanes.divide(one, mass)
+                    mark = vectors.exp(vectors.subtract(vectors.load(joint.lanes, p * K + k, b), highest))
+                    vectors.store(joint.lanes, p * K + k, b, mark)
+                    mass = vectors.add(mass, mark)
+                share = vectors.divide(one, mass)
                 for k in range(K):
-                    mark = lanes.multiply(lanes.load(joint.lanes, p * K + k, b), share)
-                    lanes.store(joint.lanes, p * K + k, b, mark)
-                message = lanes.add(highest, lanes.log(mass))
-                lanes.store(belief.lanes, p - 1, b, lanes.add(lanes.load(belief.lanes, p - 1, b), message))
+                    mark = vectors.multiply(vectors.load(joint.lanes, p * K + k, b), share)
+                    vectors.store(joint.lanes, p * K + k, b, mark)
+                message = vectors.add(highest, vectors.log(mass))
+                vectors.store(belief.lanes, p - 1, b, vectors.add(vectors.load(belief.lanes, p - 1, b), message))
         highest_last, mass_last = belief.flat[0, 0], 0.0
         for k in range(1, K):
             highest_last = max(highest_last, belief.flat[0, k])
@@ -91,10 +90,10 @@ def sum_product_pass(samples, W, weights, belief, joint, inverse):
             for k in range(K):
                 mass = zero
                 for b in range(blocks):
-                    mark = lanes.multiply(lanes.load(joint.lanes, p * K + k, b), lanes.load(belief.lanes, p - 1, b))
-                    lanes.store(joint.lanes, p * K + k, b, mark)
-                    mass = lanes.add(mass, mark)
-                belief.flat[p, k] = lanes.total(mass)
+                    mark = vectors.multiply(vectors.load(joint.lanes, p * K + k, b), vectors.load(belief.lanes, p - 1, b))
+                    vectors.store(joint.lanes, p * K + k, b, mark)
+                    mass = vectors.add(mass, mark)
+                belief.flat[p, k] = vectors.total(mass)
             for k in range(K, belief.flat.shape[1]):
                 belief.flat[p, k] = 0.0
         total += belief.flat[0, 0] + belief.flat[size - 1, 0]
@@ -109,7 +108,7 @@ class SumProduct:
         longest = int(np.max(np.diff(g.start)))
         self.samples = g.X, *(np.ascontiguousarray(array) for array in (g.start, g.label, g.node[:, PLACE])), g.cost
         self.weights = g.labels, g.pairs
-        self.belief, self.joint = (lanes.zeros_table(count, g.labels, np.float64) for count in (longest, longest * g.labels))
+        self.belief, self.joint = (vectors.zeros_table(count, g.labels, np.float64) for count in (longest, longest * g.labels))
 
     def run(self, W: np.ndarray) -> float:
         return sum_product_pass(self.samples, W, self.weights, self.belief, self.joint, 1.0 / TEMPERATURE)

@@ -10,7 +10,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # it ships no types
 
 import maxmargin as mm
-from maxmargin.structured import StructuredProblem
+from maxmargin.problems.structured import StructuredProblem
 
 from . import curves, floors, sequences
 from .objectives import chain_dual, chain_primal

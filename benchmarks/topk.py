@@ -20,9 +20,9 @@ from sklearn.svm import LinearSVC
 import maxmargin as mm
 from maxmargin import projections
 from maxmargin.data.rows import rows
-from maxmargin.levels import Cone
 from maxmargin.losses.topk_alpha import topk_alpha
-from maxmargin.problem import TopKProblem
+from maxmargin.problems.linear import TopKProblem
+from maxmargin.projections.newton import Cone
 from maxmargin.result import History
 from maxmargin.solvers.loop import Budget
 

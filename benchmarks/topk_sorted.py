@@ -6,13 +6,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from maxmargin import lanes
-from maxmargin.jit import jitable, kernel
-from maxmargin.levels import UNKNOWN, Level, TopK, level
+from maxmargin.jit import jitable, kernel, vectors
 from maxmargin.losses.base import row_step
-from maxmargin.losses.topk import ceiling, excess, floor_of, parts, put_more_aside, put_row, put_support_aside, register, shape_of
 from maxmargin.losses.topk_alpha import TopKAlpha, topk_alpha
-from maxmargin.solvers.ascent import BlockAscent, Options
+from maxmargin.losses.topk_steps import (
+    ceiling,
+    excess,
+    floor_of,
+    parts,
+    put_more_aside,
+    put_row,
+    put_support_aside,
+    register,
+    shape_of,
+)
+from maxmargin.projections.newton import UNKNOWN, Level, TopK, level
+from maxmargin.solvers.ascent.linear import BlockAscent, Options
 
 FEW = 16  # pieces of so many entries are sorted by insertion
 
@@ -127,7 +136,7 @@ class SortedAlpha(NamedTuple):
     classes: int
     joint: bool
     loose: float
-    margin: lanes.Table
+    margin: vectors.Table
     aside: Any
     cone: SortedCone
 
@@ -189,7 +198,7 @@ class TwiceAlpha(NamedTuple):
     classes: int
     joint: bool
     loose: float
-    margin: lanes.Table
+    margin: vectors.Table
     aside: Any
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 import maxmargin as mm
+from maxmargin.problems.structured import StructuredProblem
 from maxmargin.solvers import dual_coordinate, loop, resolve
-from maxmargin.solvers.structured_run import Options
-from maxmargin.structured import StructuredProblem
+from maxmargin.solvers.polytope.run import Options
 
 TOL = 1e-3  # the relative gap to certify
 APART = 1.1  # growth of the number of visits between two primal values

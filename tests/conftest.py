@@ -18,6 +18,7 @@ LONG = re.compile(
     "|".join(
         (
             r"test_bundle.py::test_weights_that_must_not_be_negative\[a (chain|star)",
+            r"test_docs.py::test_code_runs_as_printed\[segmentation_and_parts.md",
             r"test_multilabel.py::test_forms_of_features_give_the_same_optimum\[csr float32",
             r"test_online.py::test_a_source_and_memory_have_the_same_optimum\[top-k, beta, smoothed",
             r"test_online.py::test_online_serves_arrays_too\[top-k, beta, smoothed",
@@ -28,6 +29,7 @@ LONG = re.compile(
             r"test_sklearn_checks.py.*(TwoGuesses|BySignature|OfClasses).*-(check_estimator_sparse|check_estimators_dtypes)",
             r"test_sklearn_checks.py.*(TwoGuesses|BySignature|OfClasses).*-check_.*(on_sparse_data|X_dtype=float32)",
             rf"test_structured.py::test_optimum_is_that_of_a_convex_solver\[({SLOWER})-(graph|tree)\]",
+            rf"test_structured.py::test_certificate_is_true\[({SLOWER})-(graph|tree)\]",
             r"test_topk.py::test_formats_in_float32\[csr float32",
         )
     )

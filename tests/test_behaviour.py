@@ -22,7 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
 from maxmargin import callbacks
-from maxmargin.threads import thread_count
+from maxmargin.utils.threads import thread_count
 
 
 def few(kind):

@@ -16,11 +16,9 @@ from test_segmentation import STRUCTURES as SEGMENTATIONS
 from test_segmentation import lines
 
 import maxmargin as mm
-from maxmargin import lanes, multilabel_problem
-from maxmargin.data.labels import checked_labels
+from maxmargin.data.indicators import checked_labels
 from maxmargin.data.rows import rows
-from maxmargin.explicit import ExplicitProblem
-from maxmargin.jit import kernel
+from maxmargin.jit import kernel, vectors
 from maxmargin.losses.base import reward, row_slope, row_value, slope, value
 from maxmargin.losses.crammer_singer import crammer_singer
 from maxmargin.losses.epsilon_insensitive import EpsilonInsensitive
@@ -31,15 +29,17 @@ from maxmargin.losses.squared_epsilon_insensitive import SquaredEpsilonInsensiti
 from maxmargin.losses.squared_hinge import SquaredHinge
 from maxmargin.losses.topk_alpha import topk_alpha
 from maxmargin.losses.topk_beta import topk_beta
-from maxmargin.multilabel_problem import MultilabelProblem
-from maxmargin.problem import BlockProblem, ScalarProblem, TopKProblem
+from maxmargin.problems import multilabel as multilabel_problem
+from maxmargin.problems.explicit import ExplicitProblem
+from maxmargin.problems.linear import BlockProblem, ScalarProblem, TopKProblem
+from maxmargin.problems.multilabel import MultilabelProblem
+from maxmargin.problems.risk import layout_of, risk_of
+from maxmargin.problems.structured import StructuredProblem
 from maxmargin.result import History
-from maxmargin.risks import layout_of, risk_of
-from maxmargin.solvers import simplex_qp
 from maxmargin.solvers.loop import Budget
-from maxmargin.solvers.planes import Planes, most_planes
-from maxmargin.solvers.sgd import descended
-from maxmargin.structured import StructuredProblem
+from maxmargin.solvers.planes import simplex_qp
+from maxmargin.solvers.planes.collected import Planes, most_planes
+from maxmargin.solvers.planes.descent import descended
 from maxmargin.structures import Chain, Multiclass, Structure
 
 VARIANTS = {
@@ -108,8 +108,8 @@ def test_slopes_of_rows(K):
         makers += [form(label, cap, K, k, smoothing, np.float64) for k in (1, 2, K - 1) for smoothing in (0.0, 0.4)]
     for loss in makers:
         given, other = 2.0 * rng.normal(size=(2, n, K))
-        room, answers = lanes.zeros_table(1, K, np.float64), np.empty((n, 3))
-        found, duals = lanes.zeros_table(1, K, np.float64), np.empty((n, lanes.zeros_table(1, K, np.float64).flat.shape[1]))
+        room, answers = vectors.zeros_table(1, K, np.float64), np.empty((n, 3))
+        found, duals = vectors.zeros_table(1, K, np.float64), np.empty((n, vectors.zeros_table(1, K, np.float64).flat.shape[1]))
         row_slopes.fresh(loss, given, room, found, answers, duals)
         assert not np.any(duals[:, K:])  # no class is there
         duals, there = duals[:, :K].copy(), np.empty((n, 3))

@@ -105,7 +105,7 @@ def test_certificate_of_float32(task, layout):
 @pytest.mark.parametrize("task", ["squared_hinge", "crammer_singer"])
 def test_certificate_under_covariance_and_signs(task):
     """The duals of the half-spaces are not kept, so the dual value is bounded here by that of the best ones."""
-    rng = np.random.default_rng(seed_of("fence", task))
+    rng = np.random.default_rng(seed_of("half_spaces", task))
     X = features(rng, 24, 3)
     y = target_for(task, rng, X, 3)
     model = estimator_for(task, tol=1e-4, **prior(rng, "mean+covariance", 3), **signs("positive", 3)).fit(X, y)

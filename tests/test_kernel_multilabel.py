@@ -14,12 +14,12 @@ from sklearn.svm import LinearSVC
 
 import maxmargin as mm
 from maxmargin import DualCoordinate
-from maxmargin.kernel_problem import KernelMultilabelProblem, Point
-from maxmargin.kernels import FunctionGram, Rows, checked_square, cross, function_of, gamma_of, gram_of, squared_norms
+from maxmargin.data.gram import FunctionGram, Rows, checked_square, cross, function_of, gamma_of, gram_of, squared_norms
 from maxmargin.losses.hinge import Hinge
 from maxmargin.losses.squared_hinge import SquaredHinge
+from maxmargin.problems.kernel import KernelMultilabelProblem, Point
 from maxmargin.result import History
-from maxmargin.solvers.kernel_ascent import KernelAscent, batches
+from maxmargin.solvers.ascent.kernel import KernelAscent, batches
 from maxmargin.solvers.loop import Budget
 
 LOSSES = {"hinge": Hinge, "squared_hinge": SquaredHinge}
@@ -169,7 +169,7 @@ def test_memory_for_a_tenth_of_the_matrix():
 
 
 def _options(tol):
-    from maxmargin.solvers.ascent import Options
+    from maxmargin.solvers.ascent.linear import Options
 
     return Options(tol, 0, np.float64, False, False)
 

@@ -20,10 +20,9 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
-from maxmargin import lanes
 from maxmargin.data import rows
-from maxmargin.jit import generic_call, kernel
-from maxmargin.solvers.schedule import MANY, RUN, gather, schedule
+from maxmargin.jit import generic_call, kernel, vectors
+from maxmargin.solvers.ascent.schedule import MANY, RUN, gather, schedule
 
 DTYPES = [np.float32, np.float64]
 WAYS = [pytest.param("fresh", marks=pytest.mark.compiled), "plain"]
@@ -38,39 +37,39 @@ def near(dtype) -> dict:
 
 
 @kernel
-def every_lane_function(a, b, x, vectors, scalars):
-    """Each function of lanes.py on the vectors a[0, j] and b[0, j]."""
+def every_lane_function(a, b, x, out, scalars):
+    """Each function of vectors.py on the vectors a[0, j] and b[0, j]."""
     for j in range(a.shape[1]):
-        u, v = lanes.load(a, 0, j), lanes.load(b, 0, j)
-        lanes.store(vectors, 0, j, lanes.zeros_like(a))
-        lanes.store(vectors, 1, j, u)
-        lanes.store(vectors, 2, j, lanes.fma(u, x, v))
-        lanes.store(vectors, 3, j, lanes.add(u, v))
-        lanes.store(vectors, 4, j, lanes.subtract(u, v))
-        lanes.store(vectors, 5, j, lanes.multiply(u, v))
-        lanes.store(vectors, 6, j, lanes.shift(u, x))
-        lanes.store(vectors, 7, j, lanes.maximum(u, v))
-        lanes.store(vectors, 8, j, lanes.where_negative(u, v))
-        scalars[j, 0], scalars[j, 1], scalars[j, 2] = lanes.total(u), lanes.largest(u), lanes.magnitude(u)
-        lanes.prefetch(a, j)
-    scalars[0, 3] = lanes.magnitude_row(a, 0)
+        u, v = vectors.load(a, 0, j), vectors.load(b, 0, j)
+        vectors.store(out, 0, j, vectors.zeros_like(a))
+        vectors.store(out, 1, j, u)
+        vectors.store(out, 2, j, vectors.fma(u, x, v))
+        vectors.store(out, 3, j, vectors.add(u, v))
+        vectors.store(out, 4, j, vectors.subtract(u, v))
+        vectors.store(out, 5, j, vectors.multiply(u, v))
+        vectors.store(out, 6, j, vectors.shift(u, x))
+        vectors.store(out, 7, j, vectors.maximum(u, v))
+        vectors.store(out, 8, j, vectors.where_negative(u, v))
+        scalars[j, 0], scalars[j, 1], scalars[j, 2] = vectors.total(u), vectors.largest(u), vectors.magnitude(u)
+        vectors.prefetch(a, j)
+    scalars[0, 3] = vectors.magnitude_row(a, 0)
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_vectors(dtype, way):
     rng = np.random.default_rng(0)
-    a, b = (lanes.pack(rng.integers(-9, 9, (1, 40)) / 4.0 + 1e-3 * rng.normal(size=(1, 40)), dtype) for _ in range(2))
+    a, b = (vectors.pack(rng.integers(-9, 9, (1, 40)) / 4.0 + 1e-3 * rng.normal(size=(1, 40)), dtype) for _ in range(2))
     a[0, 0, :3], b[0, 0, 2], x = (0.0, -0.0, 2.0), 2.0, 0.3
-    vectors, scalars = np.full((9, *a.shape[1:]), np.nan, dtype), np.full((a.shape[1], 4), np.nan)
-    getattr(every_lane_function, way)(a, b, x, vectors, scalars)
+    out, scalars = np.full((9, *a.shape[1:]), np.nan, dtype), np.full((a.shape[1], 4), np.nan)
+    getattr(every_lane_function, way)(a, b, x, out, scalars)
     u, v, x = a[0].astype(float), b[0].astype(float), float(dtype(x))
     expected = [0 * u, u, u + x * v, u + v, u - v, u * v, u + x, np.maximum(u, v), np.where(u < 0, v, 0.0)]
-    assert vectors.dtype == dtype
-    for found, wanted in zip(vectors, expected):
+    assert out.dtype == dtype
+    for found, wanted in zip(out, expected):
         assert np.allclose(found, wanted, **near(dtype))
     for exact in (0, 1, 7, 8):  # no arithmetic in these
-        assert np.array_equal(vectors[exact], expected[exact].astype(dtype))
+        assert np.array_equal(out[exact], expected[exact].astype(dtype))
     assert np.allclose(scalars[:, 0], u.sum(axis=1), **near(dtype))
     assert np.array_equal(scalars[:, 1], u.max(axis=1)) and np.array_equal(scalars[:, 2], np.abs(u).max(axis=1))
     assert scalars[0, 3] == np.abs(u).max()
@@ -79,7 +78,7 @@ def test_vectors(dtype, way):
 @kernel
 def pick_rows(array, index, out):
     for k in range(index.size):
-        lanes.store(out, k, 1, lanes.load(array, index[k], 0))
+        vectors.store(out, k, 1, vectors.load(array, index[k], 0))
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -99,16 +98,16 @@ def test_lane_arrays(classes, dtype):
     """Packing and unpacking, conversion to the other dtype, alignment."""
     rng = np.random.default_rng(classes)
     table = rng.integers(-99, 99, (6, classes)).astype(float)
-    packed = lanes.pack(table, dtype, fill=-7.0)
-    assert packed.shape == (6, lanes.blocks(classes, dtype), lanes.width(dtype)) and packed.dtype == dtype
-    assert np.array_equal(lanes.unpack(packed, classes), table)
+    packed = vectors.pack(table, dtype, fill=-7.0)
+    assert packed.shape == (6, vectors.blocks(classes, dtype), vectors.width(dtype)) and packed.dtype == dtype
+    assert np.array_equal(vectors.unpack(packed, classes), table)
     assert np.all(packed.reshape(6, -1)[:, classes:] == -7.0)
     assert packed.ctypes.data % 64 == 0
-    other = lanes.convert(packed, np.float64 if dtype == np.float32 else np.float32)
+    other = vectors.convert(packed, np.float64 if dtype == np.float32 else np.float32)
     assert other.dtype != dtype and other.ctypes.data % 64 == 0 and not np.shares_memory(other, packed)
-    assert np.array_equal(lanes.unpack(other, classes), table)
-    assert np.array_equal(lanes.to_classes(lanes.from_classes(table.T, dtype), classes), table.T)
-    both = lanes.zeros_table(6, classes, dtype)
+    assert np.array_equal(vectors.unpack(other, classes), table)
+    assert np.array_equal(vectors.to_classes(vectors.from_classes(table.T, dtype), classes), table.T)
+    both = vectors.zeros_table(6, classes, dtype)
     both.lanes[2, 0, 1] = 5.0
     assert both.flat[2, 1] == 5.0 and np.count_nonzero(both.flat) == 1
 
@@ -117,10 +116,10 @@ def test_lane_arrays(classes, dtype):
 
 
 @kernel
-def every_row_function(X, t, w, prior, vectors):
+def every_row_function(X, t, w, prior, out):
     """dot and add, plain, scaled and clipped: adds t_i x_i for all i."""
     variance, lower = prior
-    dots, added, scaled, v, clipped = vectors
+    dots, added, scaled, v, clipped = out
     for i in range(t.size):
         rows.prefetch(X, i)
         dots[i] = rows.dot(X, i, w)
@@ -224,18 +223,18 @@ def test_a_row_of_scores_per_example(K, name, way):
     W, variance, changes = rng.normal(size=(8, K)), rng.uniform(0.5, 2.0, (8, K)), rng.normal(size=(9, K))
     changes[2] = 0.0
     lower = np.where(np.arange(8)[:, None] % 2, 0.0, -np.inf) + np.zeros(K)
-    packed = {key: lanes.pack(table, dtype) for key, table in {"W": W, "variance": variance, "lower": lower}.items()}
-    added, V = (lanes.convert(packed["W"], dtype) for _ in range(2))
-    clipped, change = np.maximum(V, packed["lower"]), lanes.table(lanes.pack(changes, dtype))
+    packed = {key: vectors.pack(table, dtype) for key, table in {"W": W, "variance": variance, "lower": lower}.items()}
+    added, V = (vectors.convert(packed["W"], dtype) for _ in range(2))
+    clipped, change = np.maximum(V, packed["lower"]), vectors.table(vectors.pack(changes, dtype))
     scores = np.zeros((9, change.flat.shape[1]), dtype)
-    tables = scores, lanes.zeros_table(1, K, dtype), lanes.zeros_table(1, K, dtype), added, V, clipped
+    tables = scores, vectors.zeros_table(1, K, dtype), vectors.zeros_table(1, K, dtype), added, V, clipped
     getattr(every_block_function, way)(X, change, packed["W"], (packed["variance"], packed["lower"]), tables)
-    W, variance, lower = (lanes.unpack(packed[key], K).astype(float) for key in ("W", "variance", "lower"))
-    move = full.T @ lanes.unpack(change.lanes, K)
+    W, variance, lower = (vectors.unpack(packed[key], K).astype(float) for key in ("W", "variance", "lower"))
+    move = full.T @ vectors.unpack(change.lanes, K)
     assert np.allclose(scores[:, :K], full @ W, **near(dtype)) and not np.any(scores[:, K:])
-    assert np.allclose(lanes.unpack(added, K), W + move, **near(dtype))
-    assert np.allclose(lanes.unpack(V, K), W + variance * move, **near(dtype))
-    assert np.array_equal(lanes.unpack(clipped, K), np.maximum(lanes.unpack(V, K), lower))
+    assert np.allclose(vectors.unpack(added, K), W + move, **near(dtype))
+    assert np.allclose(vectors.unpack(V, K), W + variance * move, **near(dtype))
+    assert np.array_equal(vectors.unpack(clipped, K), np.maximum(vectors.unpack(V, K), lower))
 
 
 def test_rows_are_views_of_the_users_memory():

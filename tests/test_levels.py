@@ -10,14 +10,14 @@ import pytest
 import sorting
 
 import maxmargin as mm
-from maxmargin import lanes, projections
-from maxmargin.jit import PLAIN, kernel
-from maxmargin.levels import ROUNDS, UNKNOWN, Box, Cone, Knapsack, Level, TopK, finite, top_sum
+from maxmargin import projections
+from maxmargin.jit import PLAIN, kernel, vectors
 from maxmargin.losses.base import row_slope
 from maxmargin.losses.crammer_singer import crammer_singer, threshold
-from maxmargin.losses.topk import ceiling
 from maxmargin.losses.topk_alpha import topk_alpha
+from maxmargin.losses.topk_steps import ceiling
 from maxmargin.projections import find
+from maxmargin.projections.newton import ROUNDS, UNKNOWN, Box, Cone, Knapsack, Level, TopK, finite, top_sum
 
 KINDS = ["simplex", "capped", "cone", "topk", "box"]
 EPS = float(np.finfo(np.float64).eps)
@@ -313,11 +313,11 @@ def test_broken_scores_end_too():
     for broken in ([3], [0, 4], range(5)):
         row = np.arange(5.0)[None]
         row[0, list(broken)] = np.nan
-        scores = lanes.table(lanes.pack(row, np.float64, fill=-1e30))
+        scores = vectors.table(vectors.pack(row, np.float64, fill=-1e30))
         ended(lambda scores=scores: root(scores, 1.0, 0.5))
         ended(lambda scores=scores: root(scores, np.nan, np.nan))
         loss = crammer_singer(np.zeros(1, np.int64), np.ones(1), 1.0 - np.eye(5), np.float64)
-        ended(lambda loss=loss, scores=scores: sloped(loss, scores, lanes.zeros_table(1, 5, np.float64)))
+        ended(lambda loss=loss, scores=scores: sloped(loss, scores, vectors.zeros_table(1, 5, np.float64)))
 
 
 # ---- fits ------------------------------------------------------------------------------------------------

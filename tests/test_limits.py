@@ -8,14 +8,15 @@ from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
 from maxmargin import jit
-from maxmargin.data.blocks import Arrays
+from maxmargin.data.gram import Rows, function_of, gram_of
 from maxmargin.data.rows import rows
-from maxmargin.kernels import Rows, function_of, gram_of
+from maxmargin.data.sources.memory import Arrays
 from maxmargin.losses.hinge import Hinge
-from maxmargin.problem import ScalarProblem
+from maxmargin.problems.linear import ScalarProblem
 from maxmargin.result import History
-from maxmargin.solvers import loop, pace, simplex_qp
-from maxmargin.solvers.ascent import Options, ScalarAscent
+from maxmargin.solvers import loop, pace
+from maxmargin.solvers.ascent.linear import Options, ScalarAscent
+from maxmargin.solvers.planes import simplex_qp
 from maxmargin.structures import Structure
 
 

@@ -6,8 +6,7 @@ import pytest
 from reference import Multiclass, quadratic
 from scipy.optimize import minimize_scalar
 
-from maxmargin import lanes
-from maxmargin.jit import kernel
+from maxmargin.jit import kernel, vectors
 from maxmargin.losses.base import clip, reward, row_extrapolate, row_repair, row_step, row_value, step, value
 from maxmargin.losses.crammer_singer import crammer_singer
 from maxmargin.losses.epsilon_insensitive import EpsilonInsensitive
@@ -176,12 +175,12 @@ def repair_rows(loss, duals, out, result, rewards):
 
 
 @kernel
-def visit_walls(walls, curvature, given, duals, scratch, shares, changes):
+def visit_walls(side_duals, curvature, given, duals, scratch, shares, changes):
     scores, change = scratch
     for i in range(given.shape[0]):
         for j in range(given.shape[1]):
             scores.flat[0, j] = given[i, j]
-        shares[i] = row_step(walls, i, curvature[i], scores, duals, change, 0.0)[0]
+        shares[i] = row_step(side_duals, i, curvature[i], scores, duals, change, 0.0)[0]
         for j in range(given.shape[1]):
             changes[i, j] = change.flat[0, j]
 
@@ -238,8 +237,8 @@ def test_row_step_is_the_best_row(K, dtype):
     rng = np.random.default_rng(K)
     label, cost, cap, q, z, old = random_rows(rng, K, dtype)
     n, eps = len(label), float(np.finfo(dtype).eps)
-    loss, table = crammer_singer(label, cap, cost, dtype), lanes.table(lanes.pack(old, dtype))
-    scratch = lanes.zeros_table(1, K, dtype), lanes.zeros_table(1, K, dtype), -np.inf
+    loss, table = crammer_singer(label, cap, cost, dtype), vectors.table(vectors.pack(old, dtype))
+    scratch = vectors.zeros_table(1, K, dtype), vectors.zeros_table(1, K, dtype), -np.inf
     answers, changes = np.empty((n, 4)), np.empty((n, K))
     visit_rows.fresh(loss, q, z.astype(dtype), table, scratch, answers, changes)
     new, before = masses(table.flat[:, :K].astype(float), label), masses(table.flat[:, :K].astype(float) - changes, label)
@@ -282,8 +281,8 @@ def test_row_step_leaves_calm_rows_alone():
     """A share of the gap up to `calm`: nothing moves, and the share is still reported."""
     rng = np.random.default_rng(5)
     label, cost, cap, q, z, old = random_rows(rng, 5, np.float64, 48)
-    loss, table = crammer_singer(label, cap, cost, np.float64), lanes.table(lanes.pack(old, np.float64))
-    scratch = lanes.zeros_table(1, 5, np.float64), lanes.zeros_table(1, 5, np.float64), np.inf
+    loss, table = crammer_singer(label, cap, cost, np.float64), vectors.table(vectors.pack(old, np.float64))
+    scratch = vectors.zeros_table(1, 5, np.float64), vectors.zeros_table(1, 5, np.float64), np.inf
     answers, changes = np.empty((48, 4)), np.empty((48, 5))
     visit_rows.fresh(loss, q, z, table, scratch, answers, changes)
     assert np.array_equal(table.flat[:, :5], old) and not np.any(answers[:, 2:])
@@ -297,11 +296,11 @@ def test_row_extrapolate_stays_feasible(K, dtype):
     rng = np.random.default_rng(K)
     label, cost, cap, _, _, now = random_rows(rng, K, dtype, 200)
     before = now * rng.choice([0.0, 0.5, 1.0, 1.5], (200, 1)) + np.roll(now, 7, axis=0) * (np.roll(label, 7) == label)[:, None]
-    duals, old = (lanes.table(lanes.pack(rows, dtype)) for rows in (now, before))
+    duals, old = (vectors.table(vectors.pack(rows, dtype)) for rows in (now, before))
     now, before = (table.flat[:, :K].astype(float) for table in (duals, old))
     answers, lacking, t = np.empty((200, 2)), np.empty((200, K)), 0.9
     loss = crammer_singer(label, cap, cost, dtype)
-    extrapolate_rows.fresh(loss, duals, old, t, lanes.zeros_table(1, K, dtype), lacking, answers)
+    extrapolate_rows.fresh(loss, duals, old, t, vectors.zeros_table(1, K, dtype), lacking, answers)
     new, eps, short = duals.flat[:, :K].astype(float), float(np.finfo(dtype).eps), answers[:, 0] == 1.0
     assert np.array_equal(old.flat[:, :K], now)
     assert 10 < short.sum() < 190
@@ -327,8 +326,8 @@ def test_row_repair_is_feasible(K, dtype):
     problem = Multiclass(np.zeros((n, 1)), label, cap, quadratic(K, 1), cost)
     loss = crammer_singer(label, cap, cost, np.float64)
     for duals in (good, good * (1.0 + 1e-6), rng.normal(size=(n, K)) * cap[:, None]):
-        table, result, rewards = lanes.table(lanes.pack(duals, dtype)), np.empty((n, K)), np.empty(n)
-        repair_rows.fresh(loss, table, lanes.zeros_table(1, K, np.float64), result, rewards)
+        table, result, rewards = vectors.table(vectors.pack(duals, dtype)), np.empty((n, K)), np.empty(n)
+        repair_rows.fresh(loss, table, vectors.zeros_table(1, K, np.float64), result, rewards)
         assert problem.infeasibility(result) <= 0.0
         assert np.allclose(rewards, -np.sum(cost[label] * result, axis=1), rtol=1e-12, atol=0.0)
         stored = masses(table.flat[:, :K].astype(float), label)
@@ -341,7 +340,7 @@ def test_row_of_walls():
     rng = np.random.default_rng(6)
     n, K, dtype = 30, 6, np.float64
     z, old, q = rng.normal(size=(n, K)), rng.uniform(0.0, 1.0, (n, K)) * rng.integers(0, 2, (n, K)), rng.uniform(0.5, 2.0, n)
-    table, scratch = lanes.table(lanes.pack(old, dtype)), (lanes.zeros_table(1, K, dtype), lanes.zeros_table(1, K, dtype))
+    table, scratch = vectors.table(vectors.pack(old, dtype)), (vectors.zeros_table(1, K, dtype), vectors.zeros_table(1, K, dtype))
     shares, changes = np.empty(n), np.empty((n, K))
     visit_walls.fresh(NonNegativeRow(n), q, z, table, scratch, shares, changes)
     assert np.allclose(table.flat[:, :K], np.maximum(old - z / q[:, None], 0.0), rtol=1e-14, atol=1e-15)

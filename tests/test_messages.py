@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import maxmargin as mm
-from maxmargin.data.pieces import Block
+from maxmargin.data.sources.blocks import Block
 from maxmargin.estimators.advice import still_falling, unfinished
 from maxmargin.result import Certificate
 from maxmargin.structures import Chain, Graph, Multiclass, Segmentation

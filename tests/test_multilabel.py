@@ -19,8 +19,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 import maxmargin as mm
-from maxmargin import multilabel_problem
-from maxmargin.data.labels import checked_labels
+from maxmargin.data.indicators import checked_labels
+from maxmargin.problems import multilabel as multilabel_problem
 
 
 def data(n=30, d=4, labels=3, seed=0, sparse=False):

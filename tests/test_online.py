@@ -17,9 +17,9 @@ from sklearn.datasets import dump_svmlight_file
 from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
-from maxmargin.data.blocks import Arrays
-from maxmargin.data.dual_store import PAGE, DualStore
-from maxmargin.data.pieces import Block
+from maxmargin.data.sources.blocks import Block
+from maxmargin.data.sources.memory import Arrays
+from maxmargin.solvers.streams.dual_store import PAGE, DualStore
 
 TINY = mm.OnlineDual(cache_size=0.02)  # megabytes: duals go to a file, and most support vectors leave the cache
 
@@ -50,8 +50,8 @@ ESTIMATORS = {
     "costs": (mm.SVMClassifier(C=0.05, cost=[[0, 2, 1], [1, 0, 1], [3, 1, 0]], class_weight="balanced"), 3),
     "multiclass": (mm.SVMClassifier(C=0.05), 5),
     "signs": (mm.SVMClassifier(C=0.05, positive=True, prior_mean=0.1, prior_scale=0.5), 3),
-    "fence": (mm.SVMClassifier(C=0.05, positive=True, prior_covariance=np.eye(8) + 0.3), 2),
-    "fence of classes": (mm.SVMClassifier(C=0.05, positive=True, prior_covariance=np.eye(8) + 0.3), 3),
+    "half_spaces": (mm.SVMClassifier(C=0.05, positive=True, prior_covariance=np.eye(8) + 0.3), 2),
+    "half_spaces of classes": (mm.SVMClassifier(C=0.05, positive=True, prior_covariance=np.eye(8) + 0.3), 3),
     "regression": (mm.SVMRegressor(C=0.05), 0),
     "squared regression": (mm.SVMRegressor(C=0.05, loss="squared_epsilon_insensitive", epsilon=0.0), 0),
     "top-k": (mm.TopKSVMClassifier(C=0.05, k=2), 5),

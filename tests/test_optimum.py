@@ -17,7 +17,7 @@ from sklearn.base import clone
 import maxmargin as mm
 from maxmargin.data.rows import rows
 from maxmargin.losses.hinge import Hinge
-from maxmargin.problem import BlockProblem, ScalarProblem
+from maxmargin.problems.linear import BlockProblem, ScalarProblem
 from maxmargin.result import History
 from maxmargin.solvers.loop import Budget
 

@@ -6,7 +6,7 @@ from reference import reference
 from sklearn.base import clone
 
 import maxmargin as mm
-from maxmargin.solvers.stream_run import MEGABYTE
+from maxmargin.solvers.streams.run import MEGABYTE
 
 SMALL = 0.001  # megabytes: room for a dozen of the rows below, so that many support vectors are frozen
 D, TOL = 4, 1e-6

@@ -14,8 +14,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
 from maxmargin import datasets
-from maxmargin.structures import Parts, Structure, base, check_structure
-from maxmargin.structures.grids import Room, follow, new_line
+from maxmargin.structures import Parts, Structure, check_structure
+from maxmargin.structures.encoded import contract
+from maxmargin.structures.encoded.grids import Room, follow, new_line
 
 STRUCTURES = {
     "two parts": (Parts([(0, 1)], window=3), [(3, 4), (4, 2), (1, 5)], 2),
@@ -107,33 +108,33 @@ def test_functions_that_solvers_are_made_of(sparse):
         rng, dim = np.random.default_rng(1), structure.size(X, y)
         stored = [(sp.csr_array(x.reshape(-1, x.shape[2])), x.shape[:2]) for x in X] if sparse else X
         data, w = structure.encode(stored, y), rng.normal(size=dim)
-        W, room = structure.unflatten(w), base.new_room(data)
+        W, room = structure.unflatten(w), contract.new_room(data)
         np.testing.assert_array_equal(structure.flatten(W), w)
-        assert W.shape == base.weight_shape(data)
+        assert W.shape == contract.weight_shape(data)
         bound = np.zeros(dim)
         bound[structure.nonnegative()] = 1.0
-        np.testing.assert_array_equal(np.flatnonzero(structure.unflatten(bound)), np.sort(base.nonnegative(data)))
+        np.testing.assert_array_equal(np.flatnonzero(structure.unflatten(bound)), np.sort(contract.nonnegative(data)))
         for i in (1, 0):
             cells = X[i].shape[0] * X[i].shape[1]
             codes = [rng.integers(0, cells, structure.n_parts_).astype(np.int32) for _ in range(2)]
-            two = [base.output_of(data, structure, i, code) for code in codes]
+            two = [contract.output_of(data, structure, i, code) for code in codes]
             phi, loss = [structure.joint_feature(X[i], each) for each in two], [structure.loss(y[i], each) for each in two]
-            base.prepare(data, i, W, room)
+            contract.prepare(data, i, W, room)
             for code, feature, value in zip(codes, phi, loss, strict=True):
-                assert base.score_of(data, i, room, code) == pytest.approx(w @ feature)
-                assert base.loss_of(data, i, code) == pytest.approx(value)
-            base.against(data, i, room, codes[0])
-            assert base.inner(data, i, room, codes[1]) == pytest.approx(phi[0] @ phi[1])
-            assert base.inner(data, i, room, codes[0]) == pytest.approx(phi[0] @ phi[0])
-            base.clear(data, i, room)
-            base.tally(data, i, 0.5, codes[0], room)
-            base.tally(data, i, -0.75, codes[1], room)
+                assert contract.score_of(data, i, room, code) == pytest.approx(w @ feature)
+                assert contract.loss_of(data, i, code) == pytest.approx(value)
+            contract.against(data, i, room, codes[0])
+            assert contract.inner(data, i, room, codes[1]) == pytest.approx(phi[0] @ phi[1])
+            assert contract.inner(data, i, room, codes[0]) == pytest.approx(phi[0] @ phi[0])
+            contract.clear(data, i, room)
+            contract.tally(data, i, 0.5, codes[0], room)
+            contract.tally(data, i, -0.75, codes[1], room)
             change = 0.5 * phi[0] - 0.75 * phi[1]
-            gain, square = base.measure(data, i, room)
+            gain, square = contract.measure(data, i, room)
             assert gain == pytest.approx(w @ change + 0.5 * loss[0] - 0.75 * loss[1])
             assert square == pytest.approx(change @ change)
             moved = W.copy()
-            base.push(data, i, 2.0, room, moved)
+            contract.push(data, i, 2.0, room, moved)
             np.testing.assert_allclose(structure.flatten(moved), w + 2.0 * change, atol=1e-12)
 
 

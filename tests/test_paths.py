@@ -5,8 +5,10 @@ import pytest
 from sklearn.base import clone
 
 import maxmargin as mm
-from maxmargin import multilabel_problem, problem
-from maxmargin.estimators import base, multilabel
+from maxmargin.estimators import linear as base
+from maxmargin.estimators import multilabel
+from maxmargin.problems import linear as problem
+from maxmargin.problems import multilabel as multilabel_problem
 from maxmargin.structures import Chain
 
 rng = np.random.default_rng(0)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from maxmargin import projections
 from maxmargin.jit import kernel
-from maxmargin.levels import UNKNOWN, Box, Cone, Knapsack, Level, TopK, top_sum
 from maxmargin.projections import find
+from maxmargin.projections.newton import UNKNOWN, Box, Cone, Knapsack, Level, TopK, top_sum
 
 KINDS = ["simplex", "capped", "cone", "topk", "box"]
 

@@ -13,7 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
 from maxmargin import datasets
-from maxmargin.structures import Segmentation, base, check_structure
+from maxmargin.structures import Segmentation, check_structure
+from maxmargin.structures.encoded import contract
 
 STRUCTURES = {
     "fixed widths": Segmentation([1, 2, 3]),
@@ -105,36 +106,36 @@ def test_functions_that_solvers_are_made_of(kind):
         dim = structure.size(X, y)
         rng, data = np.random.default_rng(1), structure.encode([kind(x) for x in X], y)
         w = rng.normal(size=dim)
-        W, room = structure.unflatten(w), base.new_room(data)
+        W, room = structure.unflatten(w), contract.new_room(data)
         np.testing.assert_array_equal(structure.flatten(W), w)
-        assert W.shape == base.weight_shape(data), name
+        assert W.shape == contract.weight_shape(data), name
         for i in (2, 0, 1):
             cuts = structure.every_output(X[i], y[i], 10_000)
             two = [cuts[k] for k in rng.integers(len(cuts), size=2)]
             codes = [structure._code(structure._segments(cut, 0)) for cut in two]
             phi = [structure.joint_feature(X[i], cut) for cut in two]
             loss = [structure.loss(y[i], cut) for cut in two]
-            base.prepare(data, i, W, room)
+            contract.prepare(data, i, W, room)
             for code, feature, value, cut in zip(codes, phi, loss, two, strict=True):
-                assert base.score_of(data, i, room, code) == pytest.approx(w @ feature)
-                assert base.loss_of(data, i, code) == pytest.approx(value)
-                assert base.output_of(data, structure, i, code) == cut
-            base.against(data, i, room, codes[0])
-            assert base.inner(data, i, room, codes[1]) == pytest.approx(phi[0] @ phi[1])
-            assert base.inner(data, i, room, codes[0]) == pytest.approx(phi[0] @ phi[0])
-            base.clear(data, i, room)
-            base.tally(data, i, 0.5, codes[0], room)
-            base.tally(data, i, -0.75, codes[1], room)
+                assert contract.score_of(data, i, room, code) == pytest.approx(w @ feature)
+                assert contract.loss_of(data, i, code) == pytest.approx(value)
+                assert contract.output_of(data, structure, i, code) == cut
+            contract.against(data, i, room, codes[0])
+            assert contract.inner(data, i, room, codes[1]) == pytest.approx(phi[0] @ phi[1])
+            assert contract.inner(data, i, room, codes[0]) == pytest.approx(phi[0] @ phi[0])
+            contract.clear(data, i, room)
+            contract.tally(data, i, 0.5, codes[0], room)
+            contract.tally(data, i, -0.75, codes[1], room)
             change = 0.5 * phi[0] - 0.75 * phi[1]
-            gain, square = base.measure(data, i, room)
+            gain, square = contract.measure(data, i, room)
             assert gain == pytest.approx(w @ change + 0.5 * loss[0] - 0.75 * loss[1])
             assert square == pytest.approx(change @ change)
             moved = W.copy()
-            base.push(data, i, 2.0, room, moved)
+            contract.push(data, i, 2.0, room, moved)
             np.testing.assert_allclose(structure.flatten(moved), w + 2.0 * change, atol=1e-12)
             features = np.array([structure.joint_feature(X[i], cut) for cut in cuts])
             farthest = np.square(features[:, None] - features[None]).sum(axis=2).max()
-            assert base.diameter(data, i) >= farthest
+            assert contract.diameter(data, i) >= farthest
 
 
 # ---- solvers ------------------------------------------------------------------------------------------------------------

@@ -5,10 +5,10 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
-from maxmargin.data.blocks import Arrays
-from maxmargin.data.labels import checked_labels
+from maxmargin.data.indicators import checked_labels
+from maxmargin.data.sources.memory import Arrays
 from maxmargin.estimators.multilabel_kernel import PIECE
-from maxmargin.problem import CHUNK, piecewise
+from maxmargin.problems.linear import CHUNK, piecewise
 
 
 @pytest.mark.parametrize("cls", [mm.SVMClassifier, mm.MultilabelSVMClassifier])

@@ -21,10 +21,11 @@ import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 import maxmargin as mm
-from maxmargin.data import block_cache, pieces
-from maxmargin.data.sources import Block, FileSource
-from maxmargin.data.text import reread
-from maxmargin.threads import read_ahead
+from maxmargin.data.sources import blocks as pieces
+from maxmargin.data.sources import text_cache as block_cache
+from maxmargin.data.sources.base import Block, FileSource
+from maxmargin.data.sources.text import reread
+from maxmargin.utils.threads import read_ahead
 
 rng = np.random.default_rng(0)
 N, D = 200, 12
@@ -704,7 +705,7 @@ def caches(folder):
 @pytest.fixture
 def parsed_bytes(monkeypatch):
     """Counts the bytes that the parser sees."""
-    from maxmargin.data import text
+    from maxmargin.data.sources import text
 
     seen = []
     real = text.parsed

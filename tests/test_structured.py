@@ -14,9 +14,9 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
 
 import maxmargin as mm
-from maxmargin.solvers.linearization import Linearization
-from maxmargin.solvers.structured_run import Options
-from maxmargin.structured import StructuredProblem
+from maxmargin.problems.structured import StructuredProblem
+from maxmargin.solvers.polytope.linearization import Linearization
+from maxmargin.solvers.polytope.run import Options
 from maxmargin.structures import Chain, Graph, Multiclass, Structure, Tree
 
 SQUARE = [(0, 1), (1, 2), (3, 2), (3, 0), (0, 2)]  # tree-width 2

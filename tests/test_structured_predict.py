@@ -9,7 +9,7 @@ import pytest
 import maxmargin as mm
 from maxmargin.structures import Chain, Multiclass, labelling
 from maxmargin.structures.chain import _path
-from maxmargin.structures.rooted import chained, rooted
+from maxmargin.structures.encoded.rooted import chained, rooted
 
 rng = np.random.default_rng(0)
 X = [rng.normal(size=(n, 3)) for n in (4, 5, 1, 7, 6, 4)]

@@ -17,24 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from maxmargin import lanes
 from maxmargin.data import rows
-from maxmargin.jit import kernel
-from maxmargin.structures import (
-    Chain,
-    Graph,
-    Multiclass,
-    Structure,
-    StructureError,
-    Tree,
-    base,
-    check_structure,
-    labelling,
-    passes,
-)
-from maxmargin.structures.forest import Forest
+from maxmargin.jit import kernel, vectors
+from maxmargin.structures import Chain, Graph, Multiclass, Structure, StructureError, Tree, check_structure, labelling
+from maxmargin.structures.encoded import contract
+from maxmargin.structures.encoded import sweeps as passes
+from maxmargin.structures.encoded.forest import Forest
+from maxmargin.structures.encoded.junction import Junction, separators
 from maxmargin.structures.graph import elimination_order
-from maxmargin.structures.junction import Junction, separators
 
 TRIANGLE_WITH_TAIL = [(0, 1), (2, 1), (0, 2), (3, 2), (3, 4)]
 SQUARE = [(0, 1), (1, 2), (3, 2), (3, 0)]
@@ -219,7 +209,7 @@ def test_expect_is_linear(found):
 def test_weights_survive_the_layout(found):
     given, _ = found
     packed = given.structure.unflatten(given.w)
-    assert packed.shape == base.weight_shape(given.structure.encode(given.X, given.y))
+    assert packed.shape == contract.weight_shape(given.structure.encode(given.X, given.y))
     np.testing.assert_array_equal(given.structure.flatten(packed), given.w)
 
 
@@ -233,51 +223,51 @@ STEPS = ["multiclass with costs", "chain", "tree with types of edges", "graphs o
 def test_codes(name):
     s, X, Y, w, _ = CASES[name]()
     data = s.encode(X, Y)
-    room, W = base.new_room(data), s.unflatten(w)
+    room, W = contract.new_room(data), s.unflatten(w)
     rng = np.random.default_rng(0)
-    assert base.n_samples(data) == len(X)
+    assert contract.n_samples(data) == len(X)
     for i, (x, y) in enumerate(zip(X, Y, strict=True)):
-        size = base.length(data, i)
+        size = contract.length(data, i)
         truth = np.empty(size, np.int32)
-        base.truth(data, i, truth)
+        contract.truth(data, i, truth)
         order = data.graphs.order[data.graphs.start[i] : data.graphs.start[i + 1]]
         np.testing.assert_array_equal(truth, np.atleast_1d(y)[order])
         codes = rng.integers(0, len(s.labels_), (2, size))
         outputs = np.empty_like(codes)
         outputs[:, order] = codes
         f, g = (s.joint_feature(x, output[0] if isinstance(s, Multiclass) else output) for output in outputs)
-        base.prepare(data, i, W, room)
-        assert base.score_of(data, i, room, codes[0]) == pytest.approx(w @ f)
-        assert base.loss_of(data, i, codes[0]) == pytest.approx(
+        contract.prepare(data, i, W, room)
+        assert contract.score_of(data, i, room, codes[0]) == pytest.approx(w @ f)
+        assert contract.loss_of(data, i, codes[0]) == pytest.approx(
             s.loss(y, outputs[0][0] if isinstance(s, Multiclass) else outputs[0])
         )
-        base.against(data, i, room, codes[1])
-        assert base.inner(data, i, room, codes[0]) == pytest.approx(f @ g)
-        base.clear(data, i, room)
-        base.tally(data, i, 2.0, codes[0], room)
-        base.tally(data, i, -0.5, codes[1], room)
-        assert base.measure(data, i, room)[1] == pytest.approx(np.sum((2 * f - 0.5 * g) ** 2))
-        gain = 2 * (w @ f + base.loss_of(data, i, codes[0])) - 0.5 * (w @ g + base.loss_of(data, i, codes[1]))
-        assert base.measure(data, i, room)[0] == pytest.approx(gain)
+        contract.against(data, i, room, codes[1])
+        assert contract.inner(data, i, room, codes[0]) == pytest.approx(f @ g)
+        contract.clear(data, i, room)
+        contract.tally(data, i, 2.0, codes[0], room)
+        contract.tally(data, i, -0.5, codes[1], room)
+        assert contract.measure(data, i, room)[1] == pytest.approx(np.sum((2 * f - 0.5 * g) ** 2))
+        gain = 2 * (w @ f + contract.loss_of(data, i, codes[0])) - 0.5 * (w @ g + contract.loss_of(data, i, codes[1]))
+        assert contract.measure(data, i, room)[0] == pytest.approx(gain)
         change = np.zeros_like(W)
-        base.push(data, i, 3.0, room, change)
+        contract.push(data, i, 3.0, room, change)
         np.testing.assert_allclose(s.flatten(change), 3 * (2 * f - 0.5 * g), atol=1e-12)
 
 
 def expectation(s, data, points, i):
     """phi and loss of the point of sample i, through the difference."""
-    room, W = base.new_room(data), np.zeros(base.weight_shape(data))
-    base.clear(data, i, room)
-    base.withdraw(points, data, i, room)
-    base.push(data, i, -1.0, room, W)
-    return s.flatten(W), base.expected_loss(points, data, i)
+    room, W = contract.new_room(data), np.zeros(contract.weight_shape(data))
+    contract.clear(data, i, room)
+    contract.withdraw(points, data, i, room)
+    contract.push(data, i, -1.0, room, W)
+    return s.flatten(W), contract.expected_loss(points, data, i)
 
 
 @pytest.mark.parametrize("name", STEPS)
 def test_a_step_of_partial_linearization(name):
     s, X, Y, w, _ = CASES[name]()
     data, spread, temperature, gamma = s.encode(X, Y), 0.1, 0.7, 0.3
-    points, room, W = base.interior(data, spread), base.new_room(data), s.unflatten(w)
+    points, room, W = contract.interior(data, spread), contract.new_room(data), s.unflatten(w)
     K = len(s.labels_)
     for i, (x, y) in enumerate(zip(X, Y, strict=True)):
         node = np.full((np.size(y), K), spread)
@@ -286,20 +276,20 @@ def test_a_step_of_partial_linearization(name):
         begin = expectation(s, data, points, i)
         for ours, meant in zip(begin, s.expect(x, y, {"node": node, "edge": edge}), strict=True):
             np.testing.assert_allclose(ours, meant, atol=1e-12)
-        base.prepare(data, i, W, room)
-        base.direct(points, data, i, room, temperature)
+        contract.prepare(data, i, W, room)
+        contract.direct(points, data, i, room, temperature)
         single = s.encode([x], [y])
-        start = base.marginals_of(single, base.interior(single, spread))
+        start = contract.marginals_of(single, contract.interior(single, spread))
         target = s.expect(x, y, s.marginals(w, x, y, temperature, base=start))
         moved = target[0] - begin[0]
-        assert base.measure(data, i, room)[0] == pytest.approx(w @ moved + target[1] - begin[1])
-        assert base.measure(data, i, room)[1] == pytest.approx(moved @ moved)
-        base.step_towards(points, data, i, gamma, room)
+        assert contract.measure(data, i, room)[0] == pytest.approx(w @ moved + target[1] - begin[1])
+        assert contract.measure(data, i, room)[1] == pytest.approx(moved @ moved)
+        contract.step_towards(points, data, i, gamma, room)
         after = expectation(s, data, points, i)
         np.testing.assert_allclose(after[0], begin[0] + gamma * moved, atol=1e-12)
         assert after[1] == pytest.approx((1 - gamma) * begin[1] + gamma * target[1])
         change = np.zeros_like(W)
-        base.push(data, i, 2.0, room, change)
+        contract.push(data, i, 2.0, room, change)
         np.testing.assert_allclose(s.flatten(change), 2 * moved, atol=1e-12)
 
 
@@ -307,17 +297,17 @@ def test_a_step_of_partial_linearization(name):
 def test_a_step_of_frank_wolfe(name):
     s, X, Y, w, _ = CASES[name]()
     data = s.encode(X, Y)
-    points, room, W = base.vertices(data), base.new_room(data), s.unflatten(w)
+    points, room, W = contract.vertices(data), contract.new_room(data), s.unflatten(w)
     for i, (x, y) in enumerate(zip(X, Y, strict=True)):
         feature, loss = expectation(s, data, points, i)
         np.testing.assert_allclose(feature, s.joint_feature(x, y), atol=1e-12)
         assert loss == 0.0
-        base.prepare(data, i, W, room)
-        base.direct(points, data, i, room, 0.0)
+        contract.prepare(data, i, W, room)
+        contract.direct(points, data, i, room, 0.0)
         worst = s.loss_augmented_decode(w, x, y)
         value = w @ (s.joint_feature(x, worst) - feature) + s.loss(y, worst)
-        assert base.measure(data, i, room)[0] == pytest.approx(value)
-        base.step_towards(points, data, i, 0.25, room)
+        assert contract.measure(data, i, room)[0] == pytest.approx(value)
+        contract.step_towards(points, data, i, 0.25, room)
         after = expectation(s, data, points, i)
         np.testing.assert_allclose(after[0], 0.75 * feature + 0.25 * s.joint_feature(x, worst), atol=1e-12)
         assert after[1] == pytest.approx(0.25 * s.loss(y, worst))
@@ -688,32 +678,32 @@ def test_the_check_of_bad_arguments():
 def test_unused_lanes_of_the_weights_stay_next_to_zero():
     s, X, Y, w, _ = CASES["graphs of several shapes and types"]()
     data = s.encode(X, Y)
-    points, room, W = base.interior(data, 0.1), base.new_room(data), s.unflatten(w)
+    points, room, W = contract.interior(data, 0.1), contract.new_room(data), s.unflatten(w)
     for i in range(len(X)):
-        base.prepare(data, i, W, room)
-        base.direct(points, data, i, room, 0.1)
-        base.push(data, i, 1.0, room, W)
+        contract.prepare(data, i, W, room)
+        contract.direct(points, data, i, room, 0.1)
+        contract.push(data, i, 1.0, room, W)
     table = W.reshape(W.shape[0], -1)
     assert np.abs(table[:, len(s.labels_) :]).max() < 1e-290
-    assert lanes.unpack(W, len(s.labels_)).any()
+    assert vectors.unpack(W, len(s.labels_)).any()
 
 
 @kernel
 def exponentials(a, out):
     for j in range(a.shape[1]):
-        lanes.store(out, 0, j, lanes.exp(lanes.load(a, 0, j)))
+        vectors.store(out, 0, j, vectors.exp(vectors.load(a, 0, j)))
 
 
 @kernel
 def logarithms(a, out):
     for j in range(a.shape[1]):
-        lanes.store(out, 0, j, lanes.log(lanes.load(a, 0, j)))
+        vectors.store(out, 0, j, vectors.log(vectors.load(a, 0, j)))
 
 
 @kernel
 def quotients(a, b, out):
     for j in range(a.shape[1]):
-        lanes.store(out, 0, j, lanes.divide(lanes.load(a, 0, j), lanes.load(b, 0, j)))
+        vectors.store(out, 0, j, vectors.divide(vectors.load(a, 0, j), vectors.load(b, 0, j)))
 
 
 WAYS = [pytest.param("fresh", marks=pytest.mark.compiled), "plain"]
@@ -721,10 +711,10 @@ WAYS = [pytest.param("fresh", marks=pytest.mark.compiled), "plain"]
 
 def through(function, *arrays):
     """The function on vectors of these numbers."""
-    packed = [lanes.pack(np.asarray(array, np.float64)[None], np.float64, fill=1.0) for array in arrays]
+    packed = [vectors.pack(np.asarray(array, np.float64)[None], np.float64, fill=1.0) for array in arrays]
     out = np.zeros_like(packed[0])
     function(*packed, out)
-    return lanes.unpack(out, len(arrays[0]))[0]
+    return vectors.unpack(out, len(arrays[0]))[0]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -739,7 +729,7 @@ def test_exponential(way):
 @pytest.mark.parametrize("way", WAYS)
 def test_logarithm(way):
     x = np.concatenate([np.logspace(-307, 307, 4001), np.linspace(0.5, 2, 1001), [np.finfo(float).tiny, 1.0, np.nextafter(1, 2)]])
-    # Nine digits are what `lanes.log` promises: only directions are made of it, and what is gained along them is measured.
+    # Nine digits are what `vectors.log` promises: only directions are made of it, and what is gained along them is measured.
     np.testing.assert_allclose(through(getattr(logarithms, way), x), np.log(x), rtol=3e-9, atol=1e-18)
     assert through(getattr(logarithms, way), np.ones(3)).tolist() == [0.0] * 3
 

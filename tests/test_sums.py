@@ -6,9 +6,9 @@ import pytest
 import maxmargin as mm
 from maxmargin.data.rows import rows
 from maxmargin.losses.hinge import Hinge
-from maxmargin.problem import CHUNK, BlockProblem, ScalarProblem
+from maxmargin.problems.linear import CHUNK, BlockProblem, ScalarProblem
 from maxmargin.result import History
-from maxmargin.solvers.ascent import BlockAscent, Options, ScalarAscent
+from maxmargin.solvers.ascent.linear import BlockAscent, Options, ScalarAscent
 from maxmargin.solvers.loop import Budget, solve
 
 C = 0.01

@@ -12,10 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
-from maxmargin.data import svmlight
-from maxmargin.data.pieces import WIDEST
-from maxmargin.data.svmlight import LARGE, TextError, line_and_column, parsed, tables
-from maxmargin.data.text import cut
+from maxmargin.data.sources import svmlight
+from maxmargin.data.sources.blocks import WIDEST
+from maxmargin.data.sources.svmlight import LARGE, TextError, line_and_column, parsed, tables
+from maxmargin.data.sources.text import cut
 
 NUMBER = rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 BLANKS = b" \t\r\v\f"

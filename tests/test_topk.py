@@ -13,8 +13,7 @@ from test_losses import extrapolate_rows, masses, random_rows, repair_rows
 from test_optimum import check, features, labels, prior, seed_of, shaped, signs, weights
 
 import maxmargin as mm
-from maxmargin import lanes
-from maxmargin.jit import kernel
+from maxmargin.jit import kernel, vectors
 from maxmargin.losses.base import row_step, row_value
 from maxmargin.losses.topk_alpha import topk_alpha
 from maxmargin.losses.topk_beta import topk_beta
@@ -80,8 +79,8 @@ def test_row_step_is_the_best_row(name, dtype):
     for K, k, smoothing in [(3, 2, 0.0), (5, 1, 0.7), (9, 3, 0.0), (9, 8, 0.0), (17, 5, 0.3), (40, 5, 0.0), (40, 20, 0.0)]:
         label, cap, q, z, old = rows_for(name, np.random.default_rng(K + k), K, k, dtype)
         n = len(label)
-        loss, table = FORMS[name](label, cap, K, k, smoothing, dtype), lanes.table(lanes.pack(old, dtype))
-        scratch = lanes.zeros_table(1, K, dtype), lanes.zeros_table(1, K, dtype), -np.inf
+        loss, table = FORMS[name](label, cap, K, k, smoothing, dtype), vectors.table(vectors.pack(old, dtype))
+        scratch = vectors.zeros_table(1, K, dtype), vectors.zeros_table(1, K, dtype), -np.inf
         answers, changes = np.empty((n, 4)), np.empty((n, K))
         visit_rows.fresh(loss, q, z.astype(dtype), table, scratch, answers, changes)
         new = masses(table.flat[:, :K].astype(float), label)
@@ -119,8 +118,8 @@ def test_calm_rows_extrapolated_rows_and_repaired_rows(name):
     rng = np.random.default_rng(7)
     label, cap, q, z, now = rows_for(name, rng, K, k, dtype)
     n = len(label)
-    loss, table = FORMS[name](label, cap, K, k, 0.2, dtype), lanes.table(lanes.pack(now, dtype))
-    scratch = lanes.zeros_table(1, K, dtype), lanes.zeros_table(1, K, dtype), np.inf
+    loss, table = FORMS[name](label, cap, K, k, 0.2, dtype), vectors.table(vectors.pack(now, dtype))
+    scratch = vectors.zeros_table(1, K, dtype), vectors.zeros_table(1, K, dtype), np.inf
     answers, changes = np.empty((n, 4)), np.empty((n, K))
     visit_rows.fresh(loss, q, z, table, scratch, answers, changes)
     assert np.array_equal(table.flat[:, :K], now) and not np.any(answers[:, 2:])
@@ -128,9 +127,9 @@ def test_calm_rows_extrapolated_rows_and_repaired_rows(name):
 
     problem = TopK(np.zeros((n, 1)), label, cap, quadratic(K, 1), k, name == "topk_beta", 0.2)
     before = now * rng.choice([0.0, 0.5, 1.0, 1.5], (n, 1)) + np.roll(now, 7, axis=0) * (np.roll(label, 7) == label)[:, None]
-    duals, old, t = lanes.table(lanes.pack(now, dtype)), lanes.table(lanes.pack(before, dtype)), 0.9
+    duals, old, t = vectors.table(vectors.pack(now, dtype)), vectors.table(vectors.pack(before, dtype)), 0.9
     moved, lacking = np.empty((n, 2)), np.empty((n, K))
-    extrapolate_rows.fresh(loss, duals, old, t, lanes.zeros_table(1, K, dtype), lacking, moved)
+    extrapolate_rows.fresh(loss, duals, old, t, vectors.zeros_table(1, K, dtype), lacking, moved)
     new, short = duals.flat[:, :K].copy(), moved[:, 0] == 1.0
     target = now + t * (now - before)
     assert np.array_equal(old.flat[:, :K], now) and 10 < short.sum() < n - 10
@@ -145,8 +144,8 @@ def test_calm_rows_extrapolated_rows_and_repaired_rows(name):
             assert not short[i]
 
     for given in (now, now * (1.0 + 1e-6), rng.normal(size=(n, K)) * cap[:, None]):
-        table, result, rewards = lanes.table(lanes.pack(given, dtype)), np.empty((n, K)), np.empty(n)
-        repair_rows.fresh(loss, table, lanes.zeros_table(1, K, dtype), result, rewards)
+        table, result, rewards = vectors.table(vectors.pack(given, dtype)), np.empty((n, K)), np.empty(n)
+        repair_rows.fresh(loss, table, vectors.zeros_table(1, K, dtype), result, rewards)
         assert problem.infeasibility(result) <= 0.0
         assert rewards.sum() == pytest.approx(problem.reward(result), rel=1e-12)
     assert np.allclose(result[cap == 0.0], 0.0)

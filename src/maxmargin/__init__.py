@@ -2,8 +2,9 @@
 
 from . import datasets, projections, structures
 from .callbacks import Progress
-from .data.blocks import Samples
-from .data.sources import Source, SourceChangedError, open_source
+from .data.sources.base import Source, SourceChangedError
+from .data.sources.memory import Samples
+from .data.sources.opening import open_source
 from .estimators.classifier import SVMClassifier
 from .estimators.latent import LatentSVMClassifier
 from .estimators.latent_structured import LatentStructuredSVM
@@ -12,11 +13,10 @@ from .estimators.regressor import SVMRegressor
 from .estimators.structured import StructuredSVM
 from .estimators.topk import TopKSVMClassifier
 from .estimators.zero_shot import ZeroShotClassifier
-from .explicit import ExplicitProblem
-from .label_prior import label_correlation, prior_from_signatures
-from .minimize import minimize
+from .problems.explicit import ExplicitProblem
+from .regularizers.label_prior import label_correlation, prior_from_signatures
 from .result import Certificate, History, Record, Result
-from .solve import solve
+from .solve import minimize, solve
 from .solvers import Bundle, DualCoordinate, ExponentiatedGradient, FrankWolfe, OnlineDual, PartialLinearization
 from .structures import LatentStructure, Structure, StructureError, check_structure
 

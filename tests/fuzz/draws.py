@@ -15,13 +15,13 @@ import scipy.sparse as sp
 class Draw:
     """A seeded generator that keeps what it has drawn, so that a finding can be told and repeated.
 
-    `quick` asks for few types and few passes: what the ordinary tests can afford to compile and run; `dense`, for dense data
-    only, is what the slower kernels ask for then.
+    `quick` asks for few types and few passes: what the ordinary tests can afford to compile and run; `dense` then
+    stands for dense data and no priors, where kernels compile for longer.
     """
 
     rng: np.random.Generator
     quick: bool = False
-    dense: bool = False
+    dense: bool = True
     notes: dict[str, Any] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
 

@@ -217,7 +217,7 @@ def common(draw: Draw, d: int, K: int | None, own: dict, priors: bool = True) ->
         "random_state": int(rng.integers(100)),
         "n_jobs": draw.one(None, None, 2),
     }
-    if priors and draw.chance(0.3):
+    if priors and draw.chance(0.3) and not (draw.quick and draw.dense):
         shape = draw.one((d,), (K, d)) if K else (d,)
         kind = draw.one("positive", "mask", "mean", "scale", "both", "covariance", "all")
         if kind in ("positive", "mask", "all"):
@@ -247,9 +247,9 @@ def prior_of(params: dict, K: int, d: int) -> Prior:
 def solvers_for(params: dict, more: tuple = ()) -> tuple:
     """The solvers that serve these parameters, by the guide."""
     plain = not any(name in params for name in ("positive", "prior_mean", "prior_scale", "prior_covariance"))
-    fence = "prior_covariance" in params and np.any(params.get("positive", False))
+    sides = "prior_covariance" in params and np.any(params.get("positive", False))
     found = (*SOLVERS, *MORE, *(more if plain else ()))
-    return tuple(s for s in found if not (is_bundle(s) and (params["keep_duals"] or fence)) and not (fence and is_online(s)))
+    return tuple(s for s in found if not (is_bundle(s) and (params["keep_duals"] or sides)) and not (sides and is_online(s)))
 
 
 def is_bundle(solver) -> bool:
@@ -389,8 +389,8 @@ def restricted(objective: Linear, seen) -> Linear:
 
 def from_source(draw: Draw, report: Report, task: Task) -> None:
     solver = draw.typed(("auto", "online"), tuple(s for s in MORE if is_online(s)))
-    fence = not any(is_online(s) for s in task.solvers) and not task.many
-    if fence or (task.many and np.any(np.isnan(task.y))):  # neither of these has a source
+    half_spaces = not any(is_online(s) for s in task.solvers) and not task.many
+    if half_spaces or (task.many and np.any(np.isnan(task.y))):  # neither of these has a source
         return fit(draw, report, task)
     model = task.recoded(task.estimator).set_params(solver=solver)
     if task.many:

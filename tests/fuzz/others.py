@@ -202,6 +202,7 @@ def latent(draw: Draw, report: Report) -> None:
 
 def explicit(draw: Draw, report: Report) -> None:
     rng, n, d = draw.rng, size(draw), int(draw.rng.integers(1, 13))
+    draw.dense = False
     X = matrix(draw, n, d)
     margins = draw.one(np.ones(n), rng.normal(size=n), rng.integers(-1, 3, n).astype(float))
     groups = draw.one(None, rng.integers(0, max(1, n // 3), n))
@@ -212,8 +213,8 @@ def explicit(draw: Draw, report: Report) -> None:
     cap = shared["C"] * (np.ones(len(names)) if weight is None else weight)
     quadratic = linear.prior_of(shared | {"fit_intercept": False}, 1, d)
     objective = Linear(X, cap, Grouped(group, margins, len(names)), quadratic)
-    fence = "prior_covariance" in prior and np.any(prior.get("positive", False))
-    solver = "auto" if fence else draw.one("auto", "dual_coordinate", mm.DualCoordinate(average=False), "bundle")
+    half_spaces = "prior_covariance" in prior and np.any(prior.get("positive", False))
+    solver = "auto" if half_spaces else draw.one("auto", "dual_coordinate", mm.DualCoordinate(average=False), "bundle")
     name = form(draw, X)
     draw.note(X=X, margins=margins, groups=groups, weights=weight, prior=prior, solver=solver, form=name, shared=shared)
     options = {name: shared[name] for name in ("C", "tol", "max_iter", "max_time")} | {"solver": solver}

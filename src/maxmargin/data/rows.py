@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from .. import lanes
-from ..jit import generic, jitable, kernel
+from ..jit import generic, jitable, kernel, vectors
 
 SPARE = 1 << 16
 
@@ -173,8 +172,8 @@ def _(X):
 @prefetch.register(Dense)
 def _(X, i):
     width = X.values.shape[1]
-    for k in range(i * width, (i + 1) * width, lanes.LINE // 8):
-        lanes.prefetch(X.values, k)
+    for k in range(i * width, (i + 1) * width, vectors.LINE // 8):
+        vectors.prefetch(X.values, k)
 
 
 @prefetch_index.register(Dense)
@@ -210,14 +209,14 @@ def _(X):
 @prefetch_index.register(Indexed)
 def _(X, i):
     for k in range(np.int64(X.indptr[i]), np.int64(X.indptr[i + 1]), 16):
-        lanes.prefetch(X.columns, k)
+        vectors.prefetch(X.columns, k)
 
 
 @prefetch.register(Indexed)
 def _(X, i):
     row = i * X.values.shape[1]
     for k in range(X.indptr[i], X.indptr[i + 1]):
-        lanes.prefetch(X.values, row + np.int64(X.columns[k]))
+        vectors.prefetch(X.values, row + np.int64(X.columns[k]))
 
 
 @first.register(CSR)
@@ -247,14 +246,14 @@ def _(X):
 
 @prefetch.register(CSR)
 def _(X, i):
-    for k in range(np.int64(X.indptr[i]), np.int64(X.indptr[i + 1]), lanes.LINE // 8):
-        lanes.prefetch(X.values, k)
+    for k in range(np.int64(X.indptr[i]), np.int64(X.indptr[i + 1]), vectors.LINE // 8):
+        vectors.prefetch(X.values, k)
 
 
 @prefetch_index.register(CSR)
 def _(X, i):
     for k in range(np.int64(X.indptr[i]), np.int64(X.indptr[i + 1]), 8):
-        lanes.prefetch(X.indices, k)
+        vectors.prefetch(X.indices, k)
 
 
 # ---- one example against a weight vector -----------------------------------------------------------------
@@ -318,46 +317,46 @@ def scores(X, i, W, out):
     and no sum waits for itself"""
     b, blocks = 0, W.shape[1]
     while blocks - b >= 6:
-        one, two, three = lanes.zeros_like(W), lanes.zeros_like(W), lanes.zeros_like(W)
-        four, five, six = lanes.zeros_like(W), lanes.zeros_like(W), lanes.zeros_like(W)
+        one, two, three = vectors.zeros_like(W), vectors.zeros_like(W), vectors.zeros_like(W)
+        four, five, six = vectors.zeros_like(W), vectors.zeros_like(W), vectors.zeros_like(W)
         for k in range(first(X, i), last(X, i)):
             x, j = value(X, i, k), column(X, i, k)
-            one = lanes.fma(one, x, lanes.load(W, j, b))
-            two = lanes.fma(two, x, lanes.load(W, j, b + 1))
-            three = lanes.fma(three, x, lanes.load(W, j, b + 2))
-            four = lanes.fma(four, x, lanes.load(W, j, b + 3))
-            five = lanes.fma(five, x, lanes.load(W, j, b + 4))
-            six = lanes.fma(six, x, lanes.load(W, j, b + 5))
+            one = vectors.fma(one, x, vectors.load(W, j, b))
+            two = vectors.fma(two, x, vectors.load(W, j, b + 1))
+            three = vectors.fma(three, x, vectors.load(W, j, b + 2))
+            four = vectors.fma(four, x, vectors.load(W, j, b + 3))
+            five = vectors.fma(five, x, vectors.load(W, j, b + 4))
+            six = vectors.fma(six, x, vectors.load(W, j, b + 5))
         x, j = X.bias, last_column(X)
-        lanes.store(out, 0, b, lanes.fma(one, x, lanes.load(W, j, b)))
-        lanes.store(out, 0, b + 1, lanes.fma(two, x, lanes.load(W, j, b + 1)))
-        lanes.store(out, 0, b + 2, lanes.fma(three, x, lanes.load(W, j, b + 2)))
-        lanes.store(out, 0, b + 3, lanes.fma(four, x, lanes.load(W, j, b + 3)))
-        lanes.store(out, 0, b + 4, lanes.fma(five, x, lanes.load(W, j, b + 4)))
-        lanes.store(out, 0, b + 5, lanes.fma(six, x, lanes.load(W, j, b + 5)))
+        vectors.store(out, 0, b, vectors.fma(one, x, vectors.load(W, j, b)))
+        vectors.store(out, 0, b + 1, vectors.fma(two, x, vectors.load(W, j, b + 1)))
+        vectors.store(out, 0, b + 2, vectors.fma(three, x, vectors.load(W, j, b + 2)))
+        vectors.store(out, 0, b + 3, vectors.fma(four, x, vectors.load(W, j, b + 3)))
+        vectors.store(out, 0, b + 4, vectors.fma(five, x, vectors.load(W, j, b + 4)))
+        vectors.store(out, 0, b + 5, vectors.fma(six, x, vectors.load(W, j, b + 5)))
         b += 6
     while blocks - b > 4 or blocks - b == 3:
-        one, two, three = lanes.zeros_like(W), lanes.zeros_like(W), lanes.zeros_like(W)
+        one, two, three = vectors.zeros_like(W), vectors.zeros_like(W), vectors.zeros_like(W)
         for k in range(first(X, i), last(X, i)):
             x, j = value(X, i, k), column(X, i, k)
-            one = lanes.fma(one, x, lanes.load(W, j, b))
-            two = lanes.fma(two, x, lanes.load(W, j, b + 1))
-            three = lanes.fma(three, x, lanes.load(W, j, b + 2))
+            one = vectors.fma(one, x, vectors.load(W, j, b))
+            two = vectors.fma(two, x, vectors.load(W, j, b + 1))
+            three = vectors.fma(three, x, vectors.load(W, j, b + 2))
         x, j = X.bias, last_column(X)
-        lanes.store(out, 0, b, lanes.fma(one, x, lanes.load(W, j, b)))
-        lanes.store(out, 0, b + 1, lanes.fma(two, x, lanes.load(W, j, b + 1)))
-        lanes.store(out, 0, b + 2, lanes.fma(three, x, lanes.load(W, j, b + 2)))
+        vectors.store(out, 0, b, vectors.fma(one, x, vectors.load(W, j, b)))
+        vectors.store(out, 0, b + 1, vectors.fma(two, x, vectors.load(W, j, b + 1)))
+        vectors.store(out, 0, b + 2, vectors.fma(three, x, vectors.load(W, j, b + 2)))
         b += 3
     while b < blocks:
         c = min(b + 1, blocks - 1)  # the same block twice where only one is left
-        one, two = lanes.zeros_like(W), lanes.zeros_like(W)
+        one, two = vectors.zeros_like(W), vectors.zeros_like(W)
         for k in range(first(X, i), last(X, i)):
             x, j = value(X, i, k), column(X, i, k)
-            one = lanes.fma(one, x, lanes.load(W, j, b))
-            two = lanes.fma(two, x, lanes.load(W, j, c))
+            one = vectors.fma(one, x, vectors.load(W, j, b))
+            two = vectors.fma(two, x, vectors.load(W, j, c))
         x, j = X.bias, last_column(X)
-        lanes.store(out, 0, b, lanes.fma(one, x, lanes.load(W, j, b)))
-        lanes.store(out, 0, c, lanes.fma(two, x, lanes.load(W, j, c)))
+        vectors.store(out, 0, b, vectors.fma(one, x, vectors.load(W, j, b)))
+        vectors.store(out, 0, c, vectors.fma(two, x, vectors.load(W, j, c)))
         b += 2
 
 
@@ -365,13 +364,13 @@ def scores(X, i, W, out):
 def update(X, i, change, row, W):
     """W[j, b, :] += x_ij change[row, b, :], for the blocks of classes that change"""
     for b in range(W.shape[1]):
-        step = lanes.load(change, row, b)
-        if lanes.magnitude(step) > 0:
+        step = vectors.load(change, row, b)
+        if vectors.magnitude(step) > 0:
             for k in range(first(X, i), last(X, i)):
                 j = column(X, i, k)
-                lanes.store(W, j, b, lanes.fma(lanes.load(W, j, b), value(X, i, k), step))
+                vectors.store(W, j, b, vectors.fma(vectors.load(W, j, b), value(X, i, k), step))
             j = last_column(X)
-            lanes.store(W, j, b, lanes.fma(lanes.load(W, j, b), X.bias, step))
+            vectors.store(W, j, b, vectors.fma(vectors.load(W, j, b), X.bias, step))
 
 
 @jitable
@@ -379,27 +378,27 @@ def update_all(X, i, change, row, W):
     """As `update`, for a row of which every block changes: four at a time"""
     b, blocks = 0, W.shape[1]
     while blocks - b >= 4:
-        one, two = lanes.load(change, row, b), lanes.load(change, row, b + 1)
-        three, four = lanes.load(change, row, b + 2), lanes.load(change, row, b + 3)
+        one, two = vectors.load(change, row, b), vectors.load(change, row, b + 1)
+        three, four = vectors.load(change, row, b + 2), vectors.load(change, row, b + 3)
         for k in range(first(X, i), last(X, i)):
             x, j = value(X, i, k), column(X, i, k)
-            lanes.store(W, j, b, lanes.fma(lanes.load(W, j, b), x, one))
-            lanes.store(W, j, b + 1, lanes.fma(lanes.load(W, j, b + 1), x, two))
-            lanes.store(W, j, b + 2, lanes.fma(lanes.load(W, j, b + 2), x, three))
-            lanes.store(W, j, b + 3, lanes.fma(lanes.load(W, j, b + 3), x, four))
+            vectors.store(W, j, b, vectors.fma(vectors.load(W, j, b), x, one))
+            vectors.store(W, j, b + 1, vectors.fma(vectors.load(W, j, b + 1), x, two))
+            vectors.store(W, j, b + 2, vectors.fma(vectors.load(W, j, b + 2), x, three))
+            vectors.store(W, j, b + 3, vectors.fma(vectors.load(W, j, b + 3), x, four))
         x, j = X.bias, last_column(X)
-        lanes.store(W, j, b, lanes.fma(lanes.load(W, j, b), x, one))
-        lanes.store(W, j, b + 1, lanes.fma(lanes.load(W, j, b + 1), x, two))
-        lanes.store(W, j, b + 2, lanes.fma(lanes.load(W, j, b + 2), x, three))
-        lanes.store(W, j, b + 3, lanes.fma(lanes.load(W, j, b + 3), x, four))
+        vectors.store(W, j, b, vectors.fma(vectors.load(W, j, b), x, one))
+        vectors.store(W, j, b + 1, vectors.fma(vectors.load(W, j, b + 1), x, two))
+        vectors.store(W, j, b + 2, vectors.fma(vectors.load(W, j, b + 2), x, three))
+        vectors.store(W, j, b + 3, vectors.fma(vectors.load(W, j, b + 3), x, four))
         b += 4
     while b < blocks:
-        one = lanes.load(change, row, b)
+        one = vectors.load(change, row, b)
         for k in range(first(X, i), last(X, i)):
             j = column(X, i, k)
-            lanes.store(W, j, b, lanes.fma(lanes.load(W, j, b), value(X, i, k), one))
+            vectors.store(W, j, b, vectors.fma(vectors.load(W, j, b), value(X, i, k), one))
         j = last_column(X)
-        lanes.store(W, j, b, lanes.fma(lanes.load(W, j, b), X.bias, one))
+        vectors.store(W, j, b, vectors.fma(vectors.load(W, j, b), X.bias, one))
         b += 1
 
 
@@ -407,17 +406,17 @@ def update_all(X, i, change, row, W):
 def update_clipped(X, i, change, variance, lower, V, W):
     """V[j, b, :] += x_ij variance[j, b, :] change[0, b, :] and W = max(V, lower) there"""
     for b in range(W.shape[1]):
-        step = lanes.load(change, 0, b)
-        if lanes.magnitude(step) > 0:
+        step = vectors.load(change, 0, b)
+        if vectors.magnitude(step) > 0:
             for k in range(first(X, i), last(X, i)):
                 j = column(X, i, k)
-                moved = lanes.fma(lanes.load(V, j, b), value(X, i, k), lanes.multiply(step, lanes.load(variance, j, b)))
-                lanes.store(V, j, b, moved)
-                lanes.store(W, j, b, lanes.maximum(moved, lanes.load(lower, j, b)))
+                moved = vectors.fma(vectors.load(V, j, b), value(X, i, k), vectors.multiply(step, vectors.load(variance, j, b)))
+                vectors.store(V, j, b, moved)
+                vectors.store(W, j, b, vectors.maximum(moved, vectors.load(lower, j, b)))
             j = last_column(X)
-            moved = lanes.fma(lanes.load(V, j, b), X.bias, lanes.multiply(step, lanes.load(variance, j, b)))
-            lanes.store(V, j, b, moved)
-            lanes.store(W, j, b, lanes.maximum(moved, lanes.load(lower, j, b)))
+            moved = vectors.fma(vectors.load(V, j, b), X.bias, vectors.multiply(step, vectors.load(variance, j, b)))
+            vectors.store(V, j, b, moved)
+            vectors.store(W, j, b, vectors.maximum(moved, vectors.load(lower, j, b)))
 
 
 @jitable
@@ -432,4 +431,4 @@ def prefetch_row(table, i):
     """Ask for row i of a lane array, two blocks to a line. Steps are literals here: otherwise the compiler has to divide."""
     width = table.shape[2]
     for b in range(0, table.shape[1], 2):
-        lanes.prefetch(table, (i * table.shape[1] + b) * width)
+        vectors.prefetch(table, (i * table.shape[1] + b) * width)

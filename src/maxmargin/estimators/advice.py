@@ -3,11 +3,11 @@
 import numpy as np
 
 from ..data.rows import CSR, Dense, Indexed
+from ..problems.blocked import StreamProblem
+from ..problems.structured import SampleStream
 from ..result import Certificate
 from ..solvers.bundle import Bundle
-from ..stream import StreamProblem
-from ..structured import SampleStream
-from ..structures.custom import Custom
+from ..structures.encoded.python import Custom
 
 UNEVEN = 1e3  # columns that differ in size by this factor are what slows a solver down
 FAR = 0.5  # a relative gap from which on the model may be hardly better than none

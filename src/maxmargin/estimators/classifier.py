@@ -7,13 +7,13 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from ..data.given import cost_rows
-from ..data.validate import numbers
+from ..data.matrices import numbers
+from ..data.mistakes import cost_rows
 from ..losses.hinge import Hinge
 from ..losses.squared_hinge import SquaredHinge
-from ..problem import BlockProblem, ScalarProblem
-from .base import LinearSVM
-from .streaming import Scored, blockwise
+from ..problems.linear import BlockProblem, ScalarProblem
+from .by_block import Scored, blockwise
+from .linear import LinearSVM
 
 LOSSES = {"hinge": Hinge, "squared_hinge": SquaredHinge}
 
@@ -198,13 +198,13 @@ class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
     def _block_classes(self, target):
         return None if len(self.classes_) == 2 else len(self.classes_)
 
-    def _problem(self, data, target, weight, regularizer, fence):
+    def _problem(self, data, target, weight, regularizer, half_spaces):
         label, cost, factors = target
         cap = self.C * weight * factors[label]
         if len(self.classes_) == 2:
             sign = np.where(label == 1, 1.0, -1.0)
-            return ScalarProblem(data, LOSSES[self.loss](sign, cost[label, 1 - label], cap), regularizer, fence)
-        return BlockProblem(data, label, cap, cost, regularizer, fence)
+            return ScalarProblem(data, LOSSES[self.loss](sign, cost[label, 1 - label], cap), regularizer, half_spaces)
+        return BlockProblem(data, label, cap, cost, regularizer, half_spaces)
 
     def _shaped(self, coef, intercept):
         return np.atleast_2d(coef), np.atleast_1d(intercept)

@@ -9,18 +9,18 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from .. import lanes
 from ..data import bags
-from ..data.given import check_target, uneven
+from ..data.mistakes import check_target, uneven
 from ..data.rows import rows
-from ..latent import BagProblem
+from ..jit import vectors
+from ..problems.latent import BagProblem
 from ..solvers.convex_concave import LatentResult
-from ..structures.bags import Bags, BinaryBags, coefficients
-from ..structures.base import new_room
-from .base import SPARSE_BELOW
+from ..structures.encoded.bags import Bags, BinaryBags, coefficients
+from ..structures.encoded.contract import new_room
+from .base import checked_dtype, checked_weight, same_count
 from .classifier import class_factors, cost_matrix
-from .common import checked_dtype, checked_weight, same_count
 from .latent_base import LatentModel, Real
+from .linear import SPARSE_BELOW
 
 INITS = ("mean", "random", "first")
 SIGNED = ([0, 1], [-1, 1])  # labels of which the second is meant; False and True equal 0 and 1
@@ -275,7 +275,7 @@ class LatentSVMClassifier(ClassifierMixin, LatentModel):
 
     def _keep(self, result: LatentResult) -> None:
         two = len(self.classes_) == 2
-        weights = result.w[None, :] if two else lanes.to_classes(result.w, len(self.classes_))
+        weights = result.w[None, :] if two else vectors.to_classes(result.w, len(self.classes_))
         scaling = float(self.intercept_scaling) if self.fit_intercept else 0.0
         self.coef_, self.intercept_ = np.ascontiguousarray(weights[:, :-1]), weights[:, -1] * scaling
         self.n_oracle_calls_ = result.oracle_calls

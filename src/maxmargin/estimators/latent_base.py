@@ -12,13 +12,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..callbacks import with_callbacks
-from ..data.given import check_opened
-from ..latent import LatentProblem
+from ..data.mistakes import check_opened
+from ..problems.latent import LatentProblem
 from ..result import Result
 from ..solvers import NAMES, resolve
 from ..solvers.convex_concave import ConvexConcave, Last, LatentResult
 from .advice import still_falling
-from .common import READ, Certified
+from .base import READ, Certified
 
 NOTHING = 1e-6  # a quadratic term below this part of the objective is that of no weights, and rounding
 Make = Callable[[float], LatentProblem]

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..latent import LatentStructuredProblem
+from ..problems.latent import LatentStructuredProblem
 from ..solvers.convex_concave import LatentResult
-from ..solvers.points import dual_coefficients
+from ..solvers.polytope.points import dual_coefficients
 from ..structures.base import fresh
 from ..structures.latent import LatentStructure
-from ..threads import thread_count
-from .common import checked_dtype, checked_weight, count, same_count
+from ..utils.threads import thread_count
+from .base import checked_dtype, checked_weight, count, same_count
 from .latent_base import LatentModel
 
 INITS = ("zero", "random")

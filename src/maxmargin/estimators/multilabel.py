@@ -10,28 +10,28 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from ..callbacks import with_callbacks
-from ..data.blocks import is_source
-from ..data.labels import Checked, checked_labels
+from ..data.gram import gram_of
+from ..data.indicators import Checked, checked_labels
+from ..data.matrices import numbers
 from ..data.rows import rows
-from ..data.validate import numbers
-from ..kernel_problem import KernelMultilabelProblem
-from ..kernels import gram_of
-from ..label_prior import checked_prior
+from ..data.sources.memory import is_source
 from ..losses.multilabel_hinge import MultilabelHinge
 from ..losses.multilabel_squared_hinge import MultilabelSquaredHinge
-from ..multilabel_problem import MultilabelProblem
-from ..problem import SameRows
+from ..problems.blocked import StreamProblem
+from ..problems.kernel import KernelMultilabelProblem
+from ..problems.linear import SameRows
+from ..problems.multilabel import MultilabelProblem
+from ..problems.risk import Risk, risk_of
+from ..regularizers.label_prior import checked_prior
 from ..result import Result
-from ..risks import Risk, risk_of
 from ..solvers import OnlineDual, resolve
-from ..stream import StreamProblem
-from ..threads import thread_count
-from .base import SPARSE_BELOW, Last, LinearModel, Prepared
+from ..utils.threads import thread_count
+from .by_block import Scored, blockwise, check_source, keep_names, reading_solver
 from .frames import validate_data
+from .linear import SPARSE_BELOW, Last, LinearModel, Prepared
 from .multilabel_kernel import KERNELS, keep_kernel, kernel_function, kernel_problem, started
-from .multilabel_pieces import InPieces
+from .multilabel_partial_fit import InPieces
 from .multilabel_stream import arrays, masses, reader, stream
-from .streaming import Scored, blockwise, check_source, keep_names, reading_solver
 
 LOSSES = {"hinge": MultilabelHinge, "squared_hinge": MultilabelSquaredHinge}
 PIECE = 4096  # rows that are predicted at a time where labels are sparse

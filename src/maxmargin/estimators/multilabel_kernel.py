@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..data.labels import LabelColumns
-from ..kernel_problem import KernelMultilabelProblem
-from ..kernels import MEGABYTE, Gram, cross, function_of, gamma_of, squared_norms
+from ..data.gram import MEGABYTE, Gram, cross, function_of, gamma_of, squared_norms
+from ..data.indicators import LabelColumns
 from ..losses.hinge import Hinge
 from ..losses.squared_hinge import SquaredHinge
+from ..problems.kernel import KernelMultilabelProblem
 from ..result import Result
-from .base import Last
+from .linear import Last
 
 KERNELS = {"linear", "rbf", "poly", "sigmoid", "precomputed"}
 LOSSES = {"hinge": Hinge, "squared_hinge": SquaredHinge}

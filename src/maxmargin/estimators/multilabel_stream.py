@@ -5,15 +5,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..data.blocks import Arrays
-from ..data.labels import LabelColumns
-from ..data.pieces import Block
+from ..data.indicators import LabelColumns
 from ..data.rows import rows
-from ..multilabel_problem import LabelGroup
-from ..problem import norms
-from ..regularizer import Coupling, Regularizer
-from ..stream import Examples, StreamProblem
-from .streaming import check_finite
+from ..data.sources.blocks import Block
+from ..data.sources.memory import Arrays
+from ..problems.blocked import Examples, StreamProblem
+from ..problems.linear import norms
+from ..problems.multilabel import LabelGroup
+from ..regularizers.gaussian import Coupling, Regularizer
+from .by_block import check_finite
 
 
 def packed(columns: LabelColumns) -> np.ndarray:

@@ -6,12 +6,12 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..data.validate import numbers
+from ..data.matrices import numbers
 from ..losses.epsilon_insensitive import EpsilonInsensitive
 from ..losses.squared_epsilon_insensitive import SquaredEpsilonInsensitive
-from ..problem import ScalarProblem
-from .base import LinearSVM
-from .streaming import Scored, blockwise
+from ..problems.linear import ScalarProblem
+from .by_block import Scored, blockwise
+from .linear import LinearSVM
 
 LOSSES = {"epsilon_insensitive": EpsilonInsensitive, "squared_epsilon_insensitive": SquaredEpsilonInsensitive}
 
@@ -121,9 +121,9 @@ warm_start, keep_duals, random_state, n_jobs, verbose, dtype
     def _block_classes(self, target):
         return None
 
-    def _problem(self, data, target, weight, regularizer, fence):
+    def _problem(self, data, target, weight, regularizer, half_spaces):
         loss = LOSSES[self.loss](target, float(self.epsilon), self.C * weight)
-        return ScalarProblem(data, loss, regularizer, fence)
+        return ScalarProblem(data, loss, regularizer, half_spaces)
 
     def _shaped(self, coef, intercept):
         return coef, np.atleast_1d(intercept)

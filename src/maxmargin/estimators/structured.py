@@ -10,21 +10,21 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..callbacks import with_callbacks
-from ..data.blocks import is_source
-from ..data.given import check_opened
-from ..data.validate import numbers
+from ..data.matrices import numbers
+from ..data.mistakes import check_opened
+from ..data.sources.memory import is_source
+from ..problems.risk import Layout, Risk, risk_of
+from ..problems.structured import SampleStream, StructuredProblem
 from ..result import Result
-from ..risks import Layout, Risk, risk_of
 from ..solvers import NAMES, Bundle, resolve
 from ..solvers.bundle import Bundled
-from ..solvers.points import dual_coefficients, fits
-from ..structured import SampleStream, StructuredProblem
+from ..solvers.polytope.points import dual_coefficients, fits
 from ..structures.base import Structure, fresh
-from ..structures.custom import Custom
+from ..structures.encoded.python import Custom
 from ..structures.latent import LatentStructure
-from ..threads import thread_count
-from .common import READ, Certified, checked_dtype, checked_weight, count, same_count
-from .streaming import check_source, reading_solver
+from ..utils.threads import thread_count
+from .base import READ, Certified, checked_dtype, checked_weight, count, same_count
+from .by_block import check_source, reading_solver
 
 
 class Last(NamedTuple):

@@ -9,10 +9,10 @@ from sklearn.utils.validation import _check_sample_weight, column_or_1d
 
 from ..losses.topk_alpha import topk_alpha
 from ..losses.topk_beta import topk_beta
-from ..problem import BlockProblem, TopKProblem
-from .base import LinearSVM
+from ..problems.linear import BlockProblem, TopKProblem
+from .by_block import blockwise
 from .classifier import SVMClassifier
-from .streaming import blockwise
+from .linear import LinearSVM
 
 FORMS = {"topk_alpha": topk_alpha, "topk_beta": topk_beta}
 
@@ -171,7 +171,7 @@ class TopKSVMClassifier(SVMClassifier):
     def _block_classes(self, target):
         return len(self.classes_)
 
-    def _problem(self, data, target, weight, regularizer, fence):
+    def _problem(self, data, target, weight, regularizer, half_spaces):
         label, factors = target
         cap, count = self.C * weight * factors[label], len(self.classes_)
         if self.k >= count:  # here, not with the target: a path over k has one target
@@ -180,9 +180,9 @@ class TopKSVMClassifier(SVMClassifier):
                 "classes (a fold of a cross-validation may have fewer classes than the whole)."
             )
         if self.k == 1 and self.smoothing == 0.0:
-            return BlockProblem(data, label, cap, 1.0 - np.eye(count), regularizer, fence)
+            return BlockProblem(data, label, cap, 1.0 - np.eye(count), regularizer, half_spaces)
         form, smoothing = FORMS[self.loss], float(self.smoothing)
-        return TopKProblem(data, label, cap, count, int(self.k), form, smoothing, regularizer, fence)
+        return TopKProblem(data, label, cap, count, int(self.k), form, smoothing, regularizer, half_spaces)
 
 
 def _check_k(k) -> None:

@@ -7,8 +7,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted
 
-from ..data.given import uneven
-from ..label_prior import checked_probabilities, checked_signatures, prior_from_signatures
+from ..data.mistakes import uneven
+from ..regularizers.label_prior import checked_probabilities, checked_signatures, prior_from_signatures
 
 
 class ZeroShotClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import lanes
-from ..jit import jitable
+from ..jit import jitable, vectors
 from .base import row_extrapolate, row_prefetch, row_repair, row_slope, row_step, row_value
 
 NEVER = -1e30  # the cost of an unused lane: no class is there
@@ -24,36 +23,36 @@ NEVER = -1e30  # the cost of an unused lane: no class is there
 class CrammerSinger(NamedTuple):
     label: np.ndarray
     cap: np.ndarray
-    cost: lanes.Table  # (classes, classes), in the dtype of the scores it is added to
+    cost: vectors.Table  # (classes, classes), in the dtype of the scores it is added to
     classes: int
     shortest: float  # room below this part of the violation is lost in rounding
 
 
 def crammer_singer(label: np.ndarray, cap: np.ndarray, cost: np.ndarray, dtype) -> CrammerSinger:
     """The loss for iterations (or a certificate) in this dtype; `cost` is (classes, classes)."""
-    packed = lanes.table(lanes.pack(cost, dtype, fill=NEVER))
+    packed = vectors.table(vectors.pack(cost, dtype, fill=NEVER))
     return CrammerSinger(label.astype(np.int32), cap, packed, cost.shape[0], 1e4 * float(np.finfo(dtype).eps))
 
 
 @row_value.register(CrammerSinger)
 def _(loss, i, scores):
     y = loss.label[i]
-    top = lanes.add(lanes.load(scores.lanes, 0, 0), lanes.load(loss.cost.lanes, y, 0))
+    top = vectors.add(vectors.load(scores.lanes, 0, 0), vectors.load(loss.cost.lanes, y, 0))
     for b in range(1, scores.lanes.shape[1]):
-        top = lanes.maximum(top, lanes.add(lanes.load(scores.lanes, 0, b), lanes.load(loss.cost.lanes, y, b)))
-    return loss.cap[i] * np.float64(lanes.largest(top) - scores.flat[0, y])
+        top = vectors.maximum(top, vectors.add(vectors.load(scores.lanes, 0, b), vectors.load(loss.cost.lanes, y, b)))
+    return loss.cap[i] * np.float64(vectors.largest(top) - scores.flat[0, y])
 
 
 @row_slope.register(CrammerSinger)
 def _(loss, i, scores, duals):
-    y, cap, zero = loss.label[i], loss.cap[i], lanes.zeros_like(duals.lanes)
-    top = lanes.shift(zero, scores.flat[0, y])
+    y, cap, zero = loss.label[i], loss.cap[i], vectors.zeros_like(duals.lanes)
+    top = vectors.shift(zero, scores.flat[0, y])
     for b in range(scores.lanes.shape[1]):
-        h = lanes.add(lanes.load(scores.lanes, 0, b), lanes.load(loss.cost.lanes, y, b))
-        top = lanes.maximum(top, h)
-        lanes.store(scores.lanes, 0, b, h)
-        lanes.store(duals.lanes, 0, b, zero)
-    best, truth = lanes.largest(top), scores.flat[0, y]
+        h = vectors.add(vectors.load(scores.lanes, 0, b), vectors.load(loss.cost.lanes, y, b))
+        top = vectors.maximum(top, h)
+        vectors.store(scores.lanes, 0, b, h)
+        vectors.store(duals.lanes, 0, b, zero)
+    best, truth = vectors.largest(top), scores.flat[0, y]
     if not best > truth or cap == 0.0:
         return 0.0, 0.0
     j = 0
@@ -65,52 +64,52 @@ def _(loss, i, scores, duals):
 
 @row_prefetch.register(CrammerSinger)
 def _(loss, i):
-    lanes.prefetch(loss.label, i)
-    lanes.prefetch(loss.cap, i)
+    vectors.prefetch(loss.label, i)
+    vectors.prefetch(loss.cap, i)
 
 
 @row_step.register(CrammerSinger)
 def _(loss, i, curvature, scores, duals, change, calm):
     y, cap, cost = loss.label[i], loss.cap[i], loss.cost.lanes
-    blocks, zero = scores.lanes.shape[1], lanes.zeros_like(scores.lanes)
+    blocks, zero = scores.lanes.shape[1], vectors.zeros_like(scores.lanes)
     truth, held = scores.flat[0, y], duals.flat[i, y]
     constant = curvature * held - truth
 
     # h, B, the two sums that give the share of the gap, and B summed over the old support: one pass over the lanes.
-    top, linear, highest = lanes.shift(zero, truth), zero, zero
-    one, support, mass = lanes.shift(zero, 1.0), zero, zero
+    top, linear, highest = vectors.shift(zero, truth), zero, zero
+    one, support, mass = vectors.shift(zero, 1.0), zero, zero
     for b in range(blocks):
-        dual = lanes.load(duals.lanes, i, b)
-        h = lanes.add(lanes.load(scores.lanes, 0, b), lanes.load(cost, y, b))
-        top = lanes.maximum(top, h)
-        linear = lanes.add(linear, lanes.multiply(h, dual))
-        h = lanes.fma(lanes.shift(h, constant), -curvature, dual)
-        highest = lanes.maximum(highest, h)
-        support = lanes.add(support, lanes.where_negative(dual, one))
-        mass = lanes.add(mass, lanes.where_negative(dual, h))
-        lanes.store(scores.lanes, 0, b, h)
-    share = cap * np.float64(lanes.largest(top) - truth) + np.float64(lanes.total(linear))
+        dual = vectors.load(duals.lanes, i, b)
+        h = vectors.add(vectors.load(scores.lanes, 0, b), vectors.load(cost, y, b))
+        top = vectors.maximum(top, h)
+        linear = vectors.add(linear, vectors.multiply(h, dual))
+        h = vectors.fma(vectors.shift(h, constant), -curvature, dual)
+        highest = vectors.maximum(highest, h)
+        support = vectors.add(support, vectors.where_negative(dual, one))
+        mass = vectors.add(mass, vectors.where_negative(dual, h))
+        vectors.store(scores.lanes, 0, b, h)
+    share = cap * np.float64(vectors.largest(top) - truth) + np.float64(vectors.total(linear))
     if share <= calm:
         return share, False, 0.0
 
     scores.flat[0, y] = NEVER
-    best, room = np.float64(lanes.largest(highest)), curvature * cap
+    best, room = np.float64(vectors.largest(highest)), curvature * cap
     short = room <= loss.shortest * best  # moving this example moves its scores by less than rounding does
     t = max(best, 0.0)
     if best > 0.0 and not short:
-        start = level(np.float64(lanes.total(support)), np.float64(lanes.total(mass)), room)
+        start = level(np.float64(vectors.total(support)), np.float64(vectors.total(mass)), room)
         t = threshold(scores, room, max(level(1.0, best, room), start))
 
     mass, reward, scale = zero, zero, -1.0 / curvature if curvature > 0.0 else 0.0
     for b in range(blocks):
-        dual, B = lanes.load(duals.lanes, i, b), lanes.load(scores.lanes, 0, b)
-        new = lanes.fma(zero, scale, lanes.maximum(lanes.shift(B, -t), zero))
-        difference = lanes.subtract(new, dual)
-        mass = lanes.add(mass, new)
-        reward = lanes.add(reward, lanes.multiply(difference, lanes.load(cost, y, b)))
-        lanes.store(duals.lanes, i, b, new)
-        lanes.store(change.lanes, 0, b, difference)
-    now, gain = -np.float64(lanes.total(mass)), -np.float64(lanes.total(reward))
+        dual, B = vectors.load(duals.lanes, i, b), vectors.load(scores.lanes, 0, b)
+        new = vectors.fma(zero, scale, vectors.maximum(vectors.shift(B, -t), zero))
+        difference = vectors.subtract(new, dual)
+        mass = vectors.add(mass, new)
+        reward = vectors.add(reward, vectors.multiply(difference, vectors.load(cost, y, b)))
+        vectors.store(duals.lanes, i, b, new)
+        vectors.store(change.lanes, 0, b, difference)
+    now, gain = -np.float64(vectors.total(mass)), -np.float64(vectors.total(reward))
     if short:  # all mass to a class of the largest violation
         for j in range(loss.classes):
             if scores.flat[0, j] == best and j != y:
@@ -132,16 +131,16 @@ def level(count, total, room):
 @jitable
 def threshold(scores, room, t):
     """The root t by Newton's method, from a point on its left."""
-    zero = lanes.zeros_like(scores.lanes)
-    one = lanes.shift(zero, 1.0)
+    zero = vectors.zeros_like(scores.lanes)
+    one = vectors.shift(zero, 1.0)
     for _ in range(scores.flat.shape[1]):  # each leaves out a class at least, or is the last
-        at, total, count = lanes.shift(zero, t), zero, zero
+        at, total, count = vectors.shift(zero, t), zero, zero
         for b in range(scores.lanes.shape[1]):
-            B = lanes.load(scores.lanes, 0, b)
-            below = lanes.subtract(at, B)
-            total = lanes.add(total, lanes.where_negative(below, B))
-            count = lanes.add(count, lanes.where_negative(below, one))
-        new = level(np.float64(lanes.total(count)), np.float64(lanes.total(total)), room)
+            B = vectors.load(scores.lanes, 0, b)
+            below = vectors.subtract(at, B)
+            total = vectors.add(total, vectors.where_negative(below, B))
+            count = vectors.add(count, vectors.where_negative(below, one))
+        new = level(np.float64(vectors.total(count)), np.float64(vectors.total(total)), room)
         if not new > t:
             break
         t = new
@@ -151,38 +150,38 @@ def threshold(scores, room, t):
 @row_extrapolate.register(CrammerSinger)
 def _(loss, i, duals, before, t, change):
     y, cap, cost = loss.label[i], loss.cap[i], loss.cost.lanes
-    blocks, zero = duals.lanes.shape[1], lanes.zeros_like(cost)
+    blocks, zero = duals.lanes.shape[1], vectors.zeros_like(cost)
     held = duals.flat[i, y]
     wanted = held + t * (held - before.flat[i, y])
 
     beyond, mass, slope = zero, zero, zero
     for b in range(blocks):
-        dual, old = lanes.load(duals.lanes, i, b), lanes.load(before.lanes, i, b)
-        difference = lanes.subtract(dual, old)
-        target = lanes.fma(dual, t, difference)
-        beyond = lanes.maximum(beyond, lanes.where_negative(old, target))  # only what was negative can become positive
-        mass = lanes.add(mass, lanes.where_negative(target, target))
-        slope = lanes.add(slope, lanes.multiply(difference, lanes.load(cost, y, b)))
-        lanes.store(change.lanes, 0, b, target)
-    if lanes.largest(beyond) <= 0 and wanted <= cap:
+        dual, old = vectors.load(duals.lanes, i, b), vectors.load(before.lanes, i, b)
+        difference = vectors.subtract(dual, old)
+        target = vectors.fma(dual, t, difference)
+        beyond = vectors.maximum(beyond, vectors.where_negative(old, target))  # only what was negative can become positive
+        mass = vectors.add(mass, vectors.where_negative(target, target))
+        slope = vectors.add(slope, vectors.multiply(difference, vectors.load(cost, y, b)))
+        vectors.store(change.lanes, 0, b, target)
+    if vectors.largest(beyond) <= 0 and wanted <= cap:
         for b in range(blocks):
-            lanes.store(before.lanes, i, b, lanes.load(duals.lanes, i, b))
-            lanes.store(duals.lanes, i, b, lanes.load(change.lanes, 0, b))
-        return False, -t * np.float64(lanes.total(slope))
+            vectors.store(before.lanes, i, b, vectors.load(duals.lanes, i, b))
+            vectors.store(duals.lanes, i, b, vectors.load(change.lanes, 0, b))
+        return False, -t * np.float64(vectors.total(slope))
 
     # Duals that would change their sign stop at zero, then the row is scaled down to its cap.
-    total = min(wanted, 0.0) - np.float64(lanes.total(mass))
+    total = min(wanted, 0.0) - np.float64(vectors.total(mass))
     shrink, reward = cap / total if total > cap else 1.0, zero
     for b in range(blocks):
-        dual, target = lanes.load(duals.lanes, i, b), lanes.load(change.lanes, 0, b)
-        new = lanes.fma(zero, shrink, lanes.where_negative(target, target))
-        reward = lanes.add(reward, lanes.multiply(lanes.subtract(new, dual), lanes.load(cost, y, b)))
-        lanes.store(before.lanes, i, b, dual)
-        lanes.store(duals.lanes, i, b, new)
-        lanes.store(change.lanes, 0, b, lanes.subtract(new, target))
+        dual, target = vectors.load(duals.lanes, i, b), vectors.load(change.lanes, 0, b)
+        new = vectors.fma(zero, shrink, vectors.where_negative(target, target))
+        reward = vectors.add(reward, vectors.multiply(vectors.subtract(new, dual), vectors.load(cost, y, b)))
+        vectors.store(before.lanes, i, b, dual)
+        vectors.store(duals.lanes, i, b, new)
+        vectors.store(change.lanes, 0, b, vectors.subtract(new, target))
     duals.flat[i, y] = total * shrink
     change.flat[0, y] = total * shrink - wanted
-    return True, -np.float64(lanes.total(reward))
+    return True, -np.float64(vectors.total(reward))
 
 
 @row_repair.register(CrammerSinger)

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from .. import lanes
-from .multilabel import FLAT, Labels, lane_best, lane_clip, lane_cost, lane_slope, lane_value, serve
+from ..jit import vectors
+from .multilabel_steps import FLAT, Labels, lane_best, lane_clip, lane_cost, lane_slope, lane_value, serve
 
 
 class MultilabelHinge(NamedTuple):
@@ -17,29 +17,29 @@ class MultilabelHinge(NamedTuple):
 
 @lane_value.register(MultilabelHinge)
 def _(loss, slope, cap):
-    return lanes.multiply(cap, lanes.maximum(slope, lanes.zeros_like(loss.labels.signs.lanes)))
+    return vectors.multiply(cap, vectors.maximum(slope, vectors.zeros_like(loss.labels.signs.lanes)))
 
 
 @lane_cost.register(MultilabelHinge)
 def _(loss, a, cap):
-    return lanes.zeros_like(loss.labels.signs.lanes)
+    return vectors.zeros_like(loss.labels.signs.lanes)
 
 
 @lane_slope.register(MultilabelHinge)
 def _(loss, slope, cap):
-    return lanes.where_negative(lanes.subtract(lanes.zeros_like(loss.labels.signs.lanes), slope), cap)
+    return vectors.where_negative(vectors.subtract(vectors.zeros_like(loss.labels.signs.lanes), slope), cap)
 
 
 @lane_clip.register(MultilabelHinge)
 def _(loss, a, cap):
-    return lanes.minimum(lanes.maximum(a, lanes.zeros_like(loss.labels.signs.lanes)), cap)
+    return vectors.minimum(vectors.maximum(a, vectors.zeros_like(loss.labels.signs.lanes)), cap)
 
 
 @lane_best.register(MultilabelHinge)
 def _(loss, a, slope, curvature, cap):
-    zero = lanes.zeros_like(loss.labels.signs.lanes)
-    step = lanes.divide(slope, lanes.maximum(curvature, lanes.shift(zero, FLAT)))
-    return lanes.minimum(lanes.maximum(lanes.add(a, step), zero), cap)
+    zero = vectors.zeros_like(loss.labels.signs.lanes)
+    step = vectors.divide(slope, vectors.maximum(curvature, vectors.shift(zero, FLAT)))
+    return vectors.minimum(vectors.maximum(vectors.add(a, step), zero), cap)
 
 
 serve(MultilabelHinge)

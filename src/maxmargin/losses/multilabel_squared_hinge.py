@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from .. import lanes
-from .multilabel import FLAT, Labels, lane_best, lane_clip, lane_cost, lane_slope, lane_value, serve
+from ..jit import vectors
+from .multilabel_steps import FLAT, Labels, lane_best, lane_clip, lane_cost, lane_slope, lane_value, serve
 
 
 class MultilabelSquaredHinge(NamedTuple):
@@ -17,37 +17,37 @@ class MultilabelSquaredHinge(NamedTuple):
 
 @lane_value.register(MultilabelSquaredHinge)
 def _(loss, slope, cap):
-    violation = lanes.maximum(slope, lanes.zeros_like(loss.labels.signs.lanes))
-    return lanes.multiply(cap, lanes.multiply(violation, violation))
+    violation = vectors.maximum(slope, vectors.zeros_like(loss.labels.signs.lanes))
+    return vectors.multiply(cap, vectors.multiply(violation, violation))
 
 
 @lane_cost.register(MultilabelSquaredHinge)
 def _(loss, a, cap):
-    zero = lanes.zeros_like(loss.labels.signs.lanes)
-    quarter = lanes.fma(zero, 4.0, cap)
-    return lanes.divide(lanes.multiply(a, a), lanes.maximum(quarter, lanes.shift(zero, FLAT)))
+    zero = vectors.zeros_like(loss.labels.signs.lanes)
+    quarter = vectors.fma(zero, 4.0, cap)
+    return vectors.divide(vectors.multiply(a, a), vectors.maximum(quarter, vectors.shift(zero, FLAT)))
 
 
 @lane_slope.register(MultilabelSquaredHinge)
 def _(loss, slope, cap):
-    zero = lanes.zeros_like(loss.labels.signs.lanes)
-    return lanes.multiply(lanes.fma(zero, 2.0, cap), lanes.maximum(slope, zero))
+    zero = vectors.zeros_like(loss.labels.signs.lanes)
+    return vectors.multiply(vectors.fma(zero, 2.0, cap), vectors.maximum(slope, zero))
 
 
 @lane_clip.register(MultilabelSquaredHinge)
 def _(loss, a, cap):
-    zero = lanes.zeros_like(loss.labels.signs.lanes)
-    none = lanes.subtract(zero, cap)  # negative where the label takes part
-    return lanes.where_negative(none, lanes.maximum(a, zero))
+    zero = vectors.zeros_like(loss.labels.signs.lanes)
+    none = vectors.subtract(zero, cap)  # negative where the label takes part
+    return vectors.where_negative(none, vectors.maximum(a, zero))
 
 
 @lane_best.register(MultilabelSquaredHinge)
 def _(loss, a, slope, curvature, cap):
     # (slope + q a) / (q + 1 / (2 cap)), written so that a cap of zero gives zero
-    zero = lanes.zeros_like(loss.labels.signs.lanes)
-    twice = lanes.fma(zero, 2.0, cap)
-    target = lanes.maximum(lanes.add(slope, lanes.multiply(curvature, a)), zero)
-    return lanes.divide(lanes.multiply(twice, target), lanes.shift(lanes.multiply(twice, curvature), 1.0))
+    zero = vectors.zeros_like(loss.labels.signs.lanes)
+    twice = vectors.fma(zero, 2.0, cap)
+    target = vectors.maximum(vectors.add(slope, vectors.multiply(curvature, a)), zero)
+    return vectors.divide(vectors.multiply(twice, target), vectors.shift(vectors.multiply(twice, curvature), 1.0))
 
 
 serve(MultilabelSquaredHinge)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import lanes
+from ..jit import vectors
 from .base import clip, reward, row_step, step, value
 
 
@@ -42,12 +42,12 @@ def _(loss, i, score, dual, curvature):
 
 @row_step.register(NonNegativeRow)
 def _(loss, i, curvature, scores, duals, change, calm):
-    zero, linear = lanes.zeros_like(scores.lanes), lanes.zeros_like(scores.lanes)
+    zero, linear = vectors.zeros_like(scores.lanes), vectors.zeros_like(scores.lanes)
     for b in range(scores.lanes.shape[1]):
-        held, score = lanes.load(duals.lanes, i, b), lanes.load(scores.lanes, 0, b)
-        linear = lanes.add(linear, lanes.multiply(held, score))
-        new = lanes.maximum(lanes.fma(held, -1.0 / curvature, score), zero)
-        difference = lanes.subtract(new, held)
-        lanes.store(duals.lanes, i, b, new)
-        lanes.store(change.lanes, 0, b, difference)
-    return np.float64(lanes.total(linear)), True, 0.0
+        held, score = vectors.load(duals.lanes, i, b), vectors.load(scores.lanes, 0, b)
+        linear = vectors.add(linear, vectors.multiply(held, score))
+        new = vectors.maximum(vectors.fma(held, -1.0 / curvature, score), zero)
+        difference = vectors.subtract(new, held)
+        vectors.store(duals.lanes, i, b, new)
+        vectors.store(change.lanes, 0, b, difference)
+    return np.float64(vectors.total(linear)), True, 0.0

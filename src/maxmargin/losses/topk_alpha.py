@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import lanes
-from ..levels import UNKNOWN, TopK, above, finite, level, top_sum
-from .topk import BEYOND, Aside, ceiling, excess, floor_of, parts, register, shape_of, smoothed
+from ..jit import vectors
+from ..projections.newton import UNKNOWN, TopK, above, finite, level, top_sum
+from .topk_steps import BEYOND, Aside, ceiling, excess, floor_of, parts, register, shape_of, smoothed
 
 
 class TopKAlpha(NamedTuple):
@@ -20,7 +20,7 @@ class TopKAlpha(NamedTuple):
     classes: int
     joint: bool
     loose: float
-    margin: lanes.Table
+    margin: vectors.Table
     aside: Aside
 
 

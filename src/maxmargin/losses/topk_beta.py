@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import lanes
-from ..levels import UNKNOWN, Box, above, level, top_sum
-from .topk import Aside, ceiling, excess, floor_of, parts, register, shape_of, smoothed
+from ..jit import vectors
+from ..projections.newton import UNKNOWN, Box, above, level, top_sum
+from .topk_steps import Aside, ceiling, excess, floor_of, parts, register, shape_of, smoothed
 
 
 class TopKBeta(NamedTuple):
@@ -20,7 +20,7 @@ class TopKBeta(NamedTuple):
     classes: int
     joint: bool
     loose: float
-    margin: lanes.Table
+    margin: vectors.Table
     aside: Aside
 
 

@@ -1,10 +1,13 @@
 """Solvers. A new solver is one new file and one line in `NAMES`; `loop` is the one outer loop."""
 
-from . import kernel_ascent, working_set  # noqa: F401 - let DualCoordinate serve kernels and structures
+from .ascent import kernel  # noqa: F401 - lets DualCoordinate serve kernels
 from .bundle import Bundle
 from .dual_coordinate import DualCoordinate
+from .exponentiated_gradient import ExponentiatedGradient
+from .frank_wolfe import FrankWolfe
 from .online import OnlineDual
-from .structured_solvers import ExponentiatedGradient, FrankWolfe, PartialLinearization
+from .partial_linearization import PartialLinearization
+from .polytope import working_set  # noqa: F401 - lets it serve structures
 
 NAMES = {
     "auto": DualCoordinate,

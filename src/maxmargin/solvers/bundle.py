@@ -16,18 +16,18 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from ..explicit import GroupedProblem
 from ..jit import clock
-from ..kernel_problem import KernelMultilabelProblem
-from ..multilabel_problem import MultilabelProblem
+from ..problems.explicit import GroupedProblem
+from ..problems.kernel import KernelMultilabelProblem
+from ..problems.multilabel import MultilabelProblem
+from ..problems.risk import Cut, Layout, Risk, layout_of, risk_of
 from ..result import History, Result
-from ..risks import Cut, Layout, Risk, layout_of, risk_of
 from . import loop
-from .frame import Frame, frame_of
 from .label_groups import solve_groups
 from .pace import never
-from .planes import AGGREGATE, Planes, most_planes
-from .sgd import descended, serves
+from .planes.collected import AGGREGATE, Planes, most_planes
+from .planes.coordinates import Coordinates, coordinates_of
+from .planes.descent import descended, serves
 
 FIRST = 2.0**-6  # the smallest alpha but zero; the quadratic term itself has 1/2
 LARGEST = 2.0**60
@@ -129,7 +129,7 @@ class Bundle(BaseEstimator):
             return None
         if isinstance(problem, KernelMultilabelProblem):
             return "Bundle serves no kernels: its planes are vectors of weights. Use solver='dual_coordinate'."
-        if getattr(problem, "fence", None) is not None:
+        if getattr(problem, "half_spaces", None) is not None:
             return "Bundle does not serve sign constraints under a full prior covariance; use solver='dual_coordinate'."
         if risk_of(problem) is None:
             return f"Bundle knows no subgradient of a {type(problem).__name__}."
@@ -270,7 +270,7 @@ class Run(loop.Run):
     ):
         """`start` may be None where an earlier run left something."""
         self.problem, self.risk, self.layout, self.options = problem, risk, layout, options
-        self.frame: Frame = frame_of(problem, layout)
+        self.frame: Coordinates = coordinates_of(problem, layout)
         self.planes: Planes | None = None
         self.passes = self.visits = 0
         self.qp_seconds = self.oracle_seconds = 0.0

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..latent import LatentProblem
+from ..problems.latent import LatentProblem
+from ..problems.structured import StructuredProblem
 from ..result import Certificate, History, Record, Result, relative
-from ..structured import StructuredProblem
-from ..structures.base import follow
+from ..structures.encoded.contract import follow
 from .loop import Budget, Interrupt
-from .points import fits
+from .polytope.points import fits
 
 LOOSE = 0.1  # the relative gap of the first step
 PART = 0.1  # of what a step gained: the gap of the next

@@ -6,12 +6,12 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from ..data import rows
-from ..explicit import GroupedProblem
-from ..multilabel_problem import MultilabelProblem
-from ..problem import RowProblem, ScalarProblem
+from ..problems.explicit import GroupedProblem
+from ..problems.linear import RowProblem, ScalarProblem
+from ..problems.multilabel import MultilabelProblem
 from ..result import History, Result
-from .ascent import BlockAscent, Options, ScalarAscent
-from .explicit_ascent import ExplicitAscent
+from .ascent.explicit import ExplicitAscent
+from .ascent.linear import BlockAscent, Options, ScalarAscent
 from .label_groups import solve_groups
 from .loop import Budget, solve
 
@@ -94,10 +94,10 @@ def _(problem: GroupedProblem, duals, tol, seed, dtype, momentum, average):
 
 def _working_dtype(problem, cap: np.ndarray, tol: float, wanted):
     """`wanted`, or float64 where the numbers or the target are beyond what float32 can tell apart, or where there is a
-    fence."""
+    half_spaces."""
     sizes = np.concatenate([problem.curvature, cap])
     sizes = sizes[sizes > 0]
     fits = sizes.size == 0 or (sizes.min() >= SAFE[0] and sizes.max() <= SAFE[1])
     # How far a score can move by its own dual: what rounding must be well below.
     moves = np.median(problem.curvature * cap) >= 1e-2
-    return wanted if fits and moves and tol >= COARSE and problem.fence is None else np.float64
+    return wanted if fits and moves and tol >= COARSE and problem.half_spaces is None else np.float64

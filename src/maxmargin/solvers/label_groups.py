@@ -13,9 +13,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..jit import clock
-from ..multilabel_problem import MultilabelProblem
+from ..problems.multilabel import MultilabelProblem
 from ..result import Certificate, History, Record, Result, relative
-from ..threads import in_threads
+from ..utils.threads import in_threads
 from .loop import Budget, Interrupt
 
 

@@ -4,7 +4,7 @@ A run offers `advance` (one pass, returning a cheap estimate of the gap), `accel
 value), `candidates` (weights to take the primal value at), `primal`, `wake` and `refine`. An exact evaluation mostly costs
 two passes, so it is made only when the estimate says that the target is reached (Ramanan 2013, section 2), and now and then
 for the history. How far the estimate is off is learned from each evaluation. A run whose passes end with exact values says
-so (`exact`) and is evaluated after each of them. A `patient` run has exact values only when it says so.
+so (`exact`) and is evaluated after each of them. A `late` run has exact values only when it says so.
 """
 
 import signal
@@ -59,7 +59,7 @@ class Run:
     """What runs have in common: nothing to do, unless they say so."""
 
     exact = False
-    patient = False
+    late = False
 
     def accelerate(self) -> None:
         """Between passes."""
@@ -71,7 +71,7 @@ class Run:
         """Iterate in higher precision: there is no progress any more."""
 
     def conclude(self, stop: Callable[[], bool]) -> None:
-        """No pass will follow; a patient run may still make its values exact."""
+        """No pass will follow; a late run may still make its values exact."""
 
     def doubt(self) -> str | None:
         """A sentence, where the values of this run prove nothing."""
@@ -167,7 +167,7 @@ def solve(run, budget: Budget, history: History) -> Result:
             if message and not out_of_time():
                 run.conclude(out_of_time)
             wanted = message or promising or since >= max(rule[0], rule[1] * total)
-            if run.exact or (wanted and not run.patient):
+            if run.exact or (wanted and not run.late):
                 best.evaluate(run, budget, out_of_time, last=bool(message))
                 message = message or budget.why(interrupt.pressed)  # no second evaluation after one that took up the time
                 if message or relative(best.primal, best.dual) <= budget.tol:
@@ -180,7 +180,7 @@ def solve(run, budget: Budget, history: History) -> Result:
                 if promising and gap > 2.0 * estimate:  # what rests, hides a part of the gap
                     run.wake()
                 visits_then = run.visits
-            if message:  # a patient run that was stopped
+            if message:  # a late run that was stopped
                 break
             run.accelerate()
     converged = bool(relative(best.primal, best.dual) <= budget.tol)

@@ -4,15 +4,15 @@ from numbers import Real
 
 from sklearn.base import BaseEstimator
 
-from ..data.options import truth
+from ..data.sources.options import truth
+from ..problems.blocked import StreamProblem
+from ..problems.structured import SampleStream, StructuredProblem
 from ..result import History, Result
-from ..stream import StreamProblem
-from ..structured import SampleStream, StructuredProblem
 from . import loop
-from .cache import PRUNING
-from .stream_run import Options, StreamRun
-from .structured_online import OnlineSets, SampleRun
-from .structured_run import Options as StructuredOptions
+from .polytope.run import Options as StructuredOptions
+from .streams.cache import PRUNING
+from .streams.run import Options, StreamRun
+from .streams.structured import OnlineSets, SampleRun
 
 
 class OnlineDual(BaseEstimator):

@@ -4,9 +4,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from .forest import Forest
+from .encoded.forest import Forest
+from .encoded.rooted import chained, forest
 from .labelling import Labelling, Layout
-from .rooted import chained, forest
 
 
 class Chain(Labelling):

@@ -4,9 +4,9 @@ from abc import abstractmethod
 
 import numpy as np
 
-from .graphs import Graphs
+from .encoded.graphs import Graphs
+from .encoded.rooted import forest
 from .labelling import Labelling, Layout
-from .rooted import forest
 
 
 class Edged(Labelling):

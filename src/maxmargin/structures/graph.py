@@ -7,10 +7,10 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from .edges import Edged
-from .forest import PARENT
-from .junction import Plan, eliminated, junction, plan_of, separators
+from .encoded.forest import PARENT
+from .encoded.junction import Plan, eliminated, junction, plan_of, separators
+from .encoded.rooted import rooted
 from .labelling import Layout, is_count
-from .rooted import rooted
 
 FILL_UP_TO = 600  # nodes; beyond, the ordering by fill is not tried: it takes seconds
 

@@ -9,15 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from .. import lanes
-from ..data.given import cost_rows, trouble, uneven
-from ..data.options import truth
+from ..data.matrices import checked_matrix
+from ..data.mistakes import cost_rows, trouble, uneven
 from ..data.rows import rows, shape, squared_norms
-from ..data.validate import checked_matrix
-from ..threads import in_threads, pieces
-from .base import Structure, interior, marginals_of, new_room, points_of
-from .graphs import NEVER, Graphs, node_grams
-from .passes import one_direction, worst_all
+from ..data.sources.options import truth
+from ..jit import vectors
+from ..utils.threads import in_threads, pieces
+from .base import Structure
+from .encoded.contract import interior, marginals_of, new_room, points_of
+from .encoded.graphs import NEVER, Graphs, node_grams
+from .encoded.sweeps import one_direction, worst_all
 
 SPARSE_BELOW = 0.6  # dense features with a smaller part of non-zeros than this are read by an index of them
 
@@ -191,7 +192,7 @@ class Labelling(Structure):
         matrix = matrix if self.dtype_ is None else matrix.astype(self.dtype_, copy=False)
         table = rows(matrix, float(self.bias), SPARSE_BELOW)
         gram, gram_start = inner_products(table, start, place) if products else no_products(table, start)
-        cost = lanes.table(lanes.pack(np.vstack([self.cost_, np.zeros((1, K))]), np.float64, fill=NEVER))
+        cost = vectors.table(vectors.pack(np.vstack([self.cost_, np.zeros((1, K))]), np.float64, fill=NEVER))
         scale = 1.0 / sizes if self.normalize_loss else np.ones(sizes.size)
         counts = (K, self.n_kinds_, self.n_features_ + 1 + 2 * int(self.first_last_bias))
         sample = np.stack([start, edges, gram_start], axis=1)
@@ -203,7 +204,7 @@ class Labelling(Structure):
     def flatten(self, W: np.ndarray) -> np.ndarray:
         """`w_`: unary (K, features), then bias (K), first (K) and last (K) where there are, then pairs (kinds, K, K)."""
         K, d = len(self.labels_), self.n_features_
-        table = lanes.unpack(W, K)
+        table = vectors.unpack(W, K)
         parts = [table[:d].T]
         if self.bias:
             parts.append(table[d])
@@ -220,7 +221,7 @@ class Labelling(Structure):
         rest = w[K * d :].reshape(-1, K)
         if not self.bias:
             rest = np.vstack([np.zeros((1, K)), rest])
-        return lanes.pack(np.vstack([w[: K * d].reshape(K, d).T, rest]), np.float64)
+        return vectors.pack(np.vstack([w[: K * d].reshape(K, d).T, rest]), np.float64)
 
     # ---- one sample at a time -----------------------------------------------------------------------------
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from .base import Structure, _needed, follow, has_marginals
-from .custom import Custom, CustomMarginals, CustomMixtures, Known, dot
+from .base import Structure, _needed, has_marginals
+from .encoded.contract import follow
+from .encoded.python import Custom, CustomMarginals, CustomMixtures, Known, dot
 
 SLACK = 1e-6  # by how much, relatively, rounding may make a choice look worse than it is
 

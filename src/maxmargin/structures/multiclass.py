@@ -3,9 +3,9 @@
 import numpy as np
 import scipy.sparse as sp
 
-from ..data.validate import checked_matrix
+from ..data.matrices import checked_matrix
+from .encoded.rooted import alone
 from .labelling import Labelling, _distinct, _label_array, check_finite, floating, numeric
-from .rooted import alone
 
 
 class Multiclass(Labelling):

@@ -6,15 +6,16 @@ from numbers import Integral, Real
 import numpy as np
 import scipy.sparse as sp
 
-from .. import lanes
+from ..data.matrices import checked_matrix
 from ..data.rows import rows
-from ..data.validate import checked_matrix
-from ..threads import in_threads, pieces
-from .base import Structure, new_room, output_of, weight_shape
+from ..jit import vectors
+from ..utils.threads import in_threads, pieces
+from .base import Structure
 from .edges import check_edges, edge_arrays
-from .grids import BENDS, Grids
+from .encoded.contract import new_room, output_of, weight_shape
+from .encoded.grids import BENDS, Grids
+from .encoded.sweeps import worst_all
 from .labelling import SPARSE_BELOW, check_finite, check_lists, floating, is_count, numeric, starts
-from .passes import worst_all
 
 
 class Parts(Structure):
@@ -224,7 +225,7 @@ class Parts(Structure):
     def flatten(self, W: np.ndarray) -> np.ndarray:
         """`w_`: templates (parts, rows, columns, features), then for the parts from 1 on the weights of the edge to the parent:
         linear in rows and columns, quadratic in rows and columns."""
-        table, count = lanes.unpack(W, self.n_parts_), self._template()
+        table, count = vectors.unpack(W, self.n_parts_), self._template()
         return np.concatenate([table[:count].T.ravel(), table[count:, 1:].T.ravel()])
 
     def unflatten(self, w: np.ndarray) -> np.ndarray:
@@ -235,7 +236,7 @@ class Parts(Structure):
         table = np.zeros((count + BENDS, P))
         table[:count] = w[: P * count].reshape(P, count).T
         table[count:, 1:] = w[P * count :].reshape(P - 1, BENDS).T
-        return lanes.pack(table, np.float64)
+        return vectors.pack(table, np.float64)
 
     # ---- one sample at a time -----------------------------------------------------------------------------
 

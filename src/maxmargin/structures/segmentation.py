@@ -6,11 +6,14 @@ from numbers import Integral
 import numpy as np
 import scipy.sparse as sp
 
-from .. import lanes
-from ..data.options import truth
 from ..data.rows import rows
-from ..threads import in_threads, pieces
-from .base import Structure, interior, marginals_of, new_room, points_of, weight_shape
+from ..data.sources.options import truth
+from ..jit import vectors
+from ..utils.threads import in_threads, pieces
+from .base import Structure
+from .encoded.contract import interior, marginals_of, new_room, points_of, weight_shape
+from .encoded.segments import Segments
+from .encoded.sweeps import one_direction, worst_all
 from .labelling import (
     SPARSE_BELOW,
     _label_array,
@@ -23,8 +26,6 @@ from .labelling import (
     stacked,
     starts,
 )
-from .passes import one_direction, worst_all
-from .segments import Segments
 
 
 class Segmentation(Structure):
@@ -225,7 +226,7 @@ class Segmentation(Structure):
     def flatten(self, W: np.ndarray) -> np.ndarray:
         """`w_`: templates (columns of all labels, features), then biases (pieces), then transitions (K, K)."""
         count = self._count() - self.n_columns_ * self.n_features_
-        templates = lanes.unpack(W, self.n_columns_)[: self.n_features_].T
+        templates = vectors.unpack(W, self.n_columns_)[: self.n_features_].T
         return np.concatenate([templates.ravel(), W[self.n_features_ + 1 :].ravel()[:count]])
 
     def unflatten(self, w: np.ndarray) -> np.ndarray:
@@ -234,9 +235,9 @@ class Segmentation(Structure):
         if w.shape != (self._count(),):
             raise ValueError(f"w must be a vector of {self._count()} weights; got an array of shape {w.shape}.")
         templates, tail = np.split(w, [self.n_columns_ * d])
-        packed = lanes.pack(templates.reshape(self.n_columns_, d).T, np.float64)
+        packed = vectors.pack(templates.reshape(self.n_columns_, d).T, np.float64)
         wide = packed.shape[1] * packed.shape[2]
-        W = lanes.aligned((d + 1 - (-tail.size // wide), *packed.shape[1:]), np.float64)
+        W = vectors.aligned((d + 1 - (-tail.size // wide), *packed.shape[1:]), np.float64)
         W[:d] = packed
         W[d + 1 :].reshape(-1)[: tail.size] = tail
         return W

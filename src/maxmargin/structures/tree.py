@@ -1,7 +1,7 @@
 """Trees and forests: every node has a label, nodes joined by an edge depend on each other."""
 
 from .edges import Edged
-from .rooted import rooted
+from .encoded.rooted import rooted
 
 
 class Tree(Edged):

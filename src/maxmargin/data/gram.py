@@ -1,0 +1,464 @@
+"""Kernel functions, and the rows of a kernel matrix: computed in blocks, kept as long as memory allows, always in float64.
+
+    linear  <x, z>                          rbf      exp(-gamma ||x - z||^2)
+    poly    (gamma <x, z> + coef0)^degree   sigmoid  tanh(gamma <x, z> + coef0)
+
+The built-in kernels are functions of an inner product and two squared norms. Inner products of dense rows are matrix products of
+small pieces, which are converted to float64 piece by piece: a float32 X is neither copied as a whole nor trusted with sums. Inner
+products of sparse rows go through the columns, so that only pairs of non-zeros cost anything.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..jit import generic, kernel, vectors
+from .matrices import check_norms
+
+PIECE = 512  # columns of a piece: it stays in the cache of a core from the product to the last operation on it
+STRIP = 32  # rows that are written at a time where columns are copied into them: each lies in a page of memory of its own
+BLOCK = 128  # rows computed at a time
+FEW = 16  # samples that a user's function is asked for at a time where only the diagonal is wanted
+SPARSE_BELOW = 0.15  # dense data with fewer non-zeros than this are cheaper through their columns
+MEGABYTE = 1 << 20
+SYMMETRIC = 1e-8  # difference between K and its transpose, relative to the largest entry, that passes for rounding
+
+
+class Linear(NamedTuple):
+    """<x, z>"""
+
+    definite: bool = True
+
+
+class RBF(NamedTuple):
+    """exp(-gamma ||x - z||^2)"""
+
+    gamma: float
+    definite: bool = True
+
+
+class Poly(NamedTuple):
+    """(gamma <x, z> + coef0)^degree; `definite`: whether every matrix of it is positive semidefinite"""
+
+    gamma: float
+    degree: int
+    coef0: float
+    definite: bool
+
+
+class Sigmoid(NamedTuple):
+    """tanh(gamma <x, z> + coef0)"""
+
+    gamma: float
+    coef0: float
+    definite: bool = False
+
+
+@generic
+def apply(function, products, left, right):
+    """Turn inner products, a lane array, into values of the kernel; `left` and `right` hold the squared norms."""
+
+
+@apply.register(Linear)
+def _(function, products, left, right):
+    pass
+
+
+@apply.register(RBF)
+def _(function, products, left, right):
+    zero = vectors.zeros_like(products)
+    for i in range(products.shape[0]):
+        for b in range(products.shape[1]):
+            distance = vectors.shift(vectors.fma(vectors.load(right, 0, b), -2.0, vectors.load(products, i, b)), left[i])
+            exponent = vectors.fma(zero, -function.gamma, vectors.maximum(distance, zero))
+            vectors.store(products, i, b, vectors.exp(exponent))
+
+
+@apply.register(Poly)
+def _(function, products, left, right):
+    for i in range(products.shape[0]):
+        for b in range(products.shape[1]):
+            for k in range(products.shape[2]):
+                base = function.gamma * products[i, b, k] + function.coef0
+                power = 1.0
+                for _ in range(function.degree):
+                    power *= base
+                products[i, b, k] = power
+
+
+@apply.register(Sigmoid)
+def _(function, products, left, right):
+    for i in range(products.shape[0]):
+        for b in range(products.shape[1]):
+            for k in range(products.shape[2]):
+                products[i, b, k] = np.tanh(function.gamma * products[i, b, k] + function.coef0)
+
+
+@kernel
+def finish(function, products, left, right):
+    apply(function, products, left, right)
+
+
+@kernel
+def sparse_products(rows, wanted, columns, out):
+    """out[k, j] = <row wanted[k], x_j> for CSR rows and all x by their columns"""
+    data, indices, indptr = rows
+    values, samples, starts = columns
+    for k in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            out[k, j] = 0.0
+        for p in range(indptr[wanted[k]], indptr[wanted[k] + 1]):
+            x, c = np.float64(data[p]), indices[p]
+            for r in range(starts[c], starts[c + 1]):
+                out[k, samples[r]] += x * np.float64(values[r])
+
+
+def unsigned(matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Data, indices and pointers as kernels read them: numba leaves out its test for negative indices."""
+    kind = np.dtype(f"u{matrix.indices.dtype.itemsize}")
+    return matrix.data, matrix.indices.view(kind), matrix.indptr.view(kind)
+
+
+def listed(X: np.ndarray):
+    """Dense data by their non-zeros, if these are few; else as they are."""
+    there = (X != 0).reshape(-1)
+    if np.count_nonzero(there) >= SPARSE_BELOW * X.size:
+        return X
+    places = np.flatnonzero(there)
+    starts = np.searchsorted(places, np.arange(X.shape[0] + 1) * X.shape[1])
+    return sp.csr_matrix((X[there.reshape(X.shape)], places % X.shape[1], starts), X.shape)
+
+
+def squared_norms(X) -> np.ndarray:
+    """In float64, without a copy of X."""
+    if sp.issparse(X):
+        squares = X.data.astype(np.float64) ** 2
+        return np.bincount(np.repeat(np.arange(X.shape[0]), np.diff(X.indptr)), squares, minlength=X.shape[0])
+    return np.einsum("ij,ij->i", X, X, dtype=np.float64)
+
+
+class Gram(ABC):
+    """A kernel matrix whose parts can be asked for. `definite`: known to be positive semidefinite by its formula."""
+
+    n: int
+    definite: bool
+
+    @abstractmethod
+    def block(self, wanted: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """K[wanted, others], in float64; a few wanted rows at a time, `others` in rising order."""
+
+    @abstractmethod
+    def diagonal(self) -> np.ndarray:
+        """K_ii for every sample."""
+
+    def rows(self, wanted: np.ndarray) -> np.ndarray:
+        """K[wanted]"""
+        return self.block(wanted, np.arange(self.n))
+
+
+class FunctionGram(Gram):
+    """The matrix of a built-in kernel on the rows of X. Dense data that are mostly zeros are listed by their non-zeros."""
+
+    def __init__(self, function, X):
+        if not sp.issparse(X):
+            X = listed(X)
+        self.function, self.X, self.n, self.definite = function, X, X.shape[0], function.definite
+        self.norms = check_norms(squared_norms(X))
+
+    @cached_property
+    def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return unsigned(self.X.tocsc())
+
+    def diagonal(self):
+        if isinstance(self.function, RBF):
+            return np.ones(self.n)
+        products = vectors.pack(self.norms[None], np.float64)  # <x, x>, and no other kernel asks for norms
+        finish(self.function, products, np.zeros(1), products)
+        return products.reshape(-1)[: self.n].copy()
+
+    def block(self, wanted, others):
+        width = vectors.width(np.float64)
+        room = vectors.aligned((wanted.size, -(-others.size // width) * width), np.float64)
+        if sp.issparse(self.X):
+            products = np.empty((wanted.size, self.n))
+            sparse_products(unsigned(self.X), wanted, self.columns, products)
+            np.take(products, others, axis=1, out=room[:, : others.size], mode="clip")
+        else:
+            left = self.X[wanted].astype(np.float64, copy=False)
+            for start in range(0, others.size, PIECE):
+                piece = others[start : start + PIECE]
+                right = self.X[piece].astype(np.float64, copy=False).T
+                np.matmul(left, right, out=room[:, start : start + piece.size])
+        right = vectors.pack(self.norms[None, others], np.float64)
+        finish(self.function, room.reshape(wanted.size, -1, width), self.norms[wanted], right)
+        if isinstance(self.function, RBF):  # the distance of a sample to itself is not left to rounding
+            at = np.searchsorted(others, wanted)
+            both = np.flatnonzero(others[np.minimum(at, others.size - 1)] == wanted)
+            room[both, at[both]] = 1.0
+        return room[:, : others.size]
+
+
+class PrecomputedGram(Gram):
+    """A matrix that the user computed. It is read where it lies."""
+
+    definite = False
+
+    def __init__(self, matrix: np.ndarray):
+        self.matrix, self.n = matrix, matrix.shape[0]
+
+    def diagonal(self):
+        return self.matrix.diagonal().astype(np.float64)
+
+    def block(self, wanted, others):
+        return self.matrix[np.ix_(wanted, others)].astype(np.float64, copy=False)
+
+
+class CallableGram(Gram):
+    """A user's function of two sets of samples."""
+
+    definite = False
+
+    def __init__(self, function: Callable, X):
+        self.function, self.X, self.n = function, X, X.shape[0]
+
+    def diagonal(self):
+        result = np.empty(self.n)
+        for start in range(0, self.n, FEW):
+            part = self.X[start : start + FEW]
+            result[start : start + FEW] = called(self.function, part, part).diagonal()
+        return result
+
+    def block(self, wanted, others):
+        right = self.X if others.size == self.n else self.X[others]
+        return called(self.function, self.X[wanted], right)
+
+
+def called(function: Callable, left, right) -> np.ndarray:
+    """What a user's kernel function returns for two sets of samples, checked."""
+    shape = left.shape[0], right.shape[0]
+    found = function(left, right)
+    found = found.toarray() if sp.issparse(found) else np.asarray(found)
+    if found.shape != shape:
+        raise ValueError(f"The kernel function returned shape {found.shape} for {shape[0]} and {shape[1]} samples, not {shape}.")
+    if found.dtype.kind not in "fiub" or not np.all(np.isfinite(found)):
+        raise ValueError("The kernel function returned values that are not finite numbers.")
+    return found.astype(np.float64, copy=False)
+
+
+def function_of(kernel, gamma: float, degree: int, coef0: float):
+    """The built-in kernel of this name with these parameters; a user's function and "precomputed" as they are."""
+    if callable(kernel) or kernel == "precomputed":
+        return kernel
+    powers = float(degree).is_integer() and coef0 >= 0.0
+    made = {
+        "linear": Linear(),
+        "rbf": RBF(float(gamma)),
+        "poly": Poly(float(gamma), int(degree), float(coef0), powers),
+        "sigmoid": Sigmoid(float(gamma), float(coef0)),
+    }
+    if kernel not in made:
+        raise ValueError(f"kernel must be 'precomputed', a function or one of {', '.join(map(repr, made))}; got {kernel!r}.")
+    return made[kernel]
+
+
+def gamma_of(gamma, X) -> float:
+    """gamma as in SVC: "scale" is 1 / (features * variance of X), "auto" is 1 / features."""
+    if isinstance(gamma, str) and gamma in ("scale", "auto"):
+        variance = 1.0
+        if gamma == "scale":
+            mean = X.mean(dtype=np.float64)
+            square = (X.multiply(X) if sp.issparse(X) else np.square(X)).mean(dtype=np.float64)
+            variance = square - mean**2 if sp.issparse(X) else X.var(dtype=np.float64)
+        return 1.0 / (X.shape[1] * variance) if variance > 0.0 else 1.0
+    if isinstance(gamma, str) or not np.isfinite(gamma) or gamma <= 0.0:
+        raise ValueError(f"gamma must be 'scale', 'auto' or a finite number > 0; got {gamma!r}.")
+    return float(gamma)
+
+
+def gram_of(function, X) -> Gram:
+    """The kernel matrix of the samples X, or the matrix X itself where it is precomputed."""
+    if isinstance(function, str):
+        gram: Gram = PrecomputedGram(checked_square(X))
+    elif isinstance(function, tuple):
+        gram = FunctionGram(function, X)
+    else:
+        gram = CallableGram(function, X)
+    diagonal = gram.diagonal()
+    if np.any(bad := ~(diagonal >= 0.0)):
+        i = int(np.flatnonzero(bad)[0])
+        raise ValueError(
+            f"The kernel of sample {i} with itself is {diagonal[i]:g}; it must be >= 0, or there is no such feature space."
+        )
+    return gram
+
+
+def checked_square(K) -> np.ndarray:
+    """A precomputed kernel matrix: dense, square and symmetric."""
+    if sp.issparse(K):
+        raise ValueError("A precomputed kernel matrix must be dense.")
+    if K.ndim != 2 or K.shape[0] != K.shape[1]:
+        raise ValueError(f"A precomputed kernel matrix must be square, one row and one column a sample; its shape is {K.shape}.")
+    allowed = SYMMETRIC * (float(np.abs(K).max()) if K.size else 0.0) * (1.0 if K.dtype == np.float64 else 1e4)
+    for start in range(0, K.shape[0], PIECE):
+        rows, columns = K[start : start + PIECE], K[:, start : start + PIECE].T
+        apart = np.abs(rows - columns)
+        if apart.max() > allowed:
+            i, j = np.unravel_index(int(apart.argmax()), apart.shape)
+            i += start
+            raise ValueError(
+                f"A precomputed kernel matrix must be symmetric; entry ({i}, {j}) is {K[i, j]:g}, ({j}, {i}) is {K[j, i]:g}."
+            )
+    return K
+
+
+def cross(function, X, support, norms: np.ndarray) -> np.ndarray:
+    """Kernel values between new samples and support samples with these squared norms; a built-in or a user's function."""
+    if not isinstance(function, tuple):
+        return called(function, X, support)
+    width = vectors.width(np.float64)
+    room = vectors.aligned((X.shape[0], -(-support.shape[0] // width) * width), np.float64)
+    products = X.astype(np.float64) @ support.astype(np.float64, copy=False).T
+    room[:, : support.shape[0]] = products.toarray() if sp.issparse(products) else products
+    right = vectors.pack(norms[None], np.float64)
+    finish(function, room.reshape(X.shape[0], -1, width), squared_norms(X), right)
+    return room[:, : support.shape[0]]
+
+
+def indefinite(rows: "Rows", steps: int = 20) -> float:
+    """How negative the kernel matrix between the rows in memory is shown to be, relative to its size; 0 where it is not.
+
+    By Lanczos' method: its values lie between the extreme eigenvalues, so a negative one proves a negative eigenvalue.
+    """
+    here = np.flatnonzero(rows.held())
+    vectors: list[np.ndarray] = []
+    factors = np.zeros((1, rows.gram.n))
+    v = np.random.default_rng(0).standard_normal(here.size)
+    image = np.zeros((here.size, 0))
+    for _ in range(min(steps, here.size)):
+        for _ in range(2):
+            for other in vectors:
+                v -= (other @ v) * other
+        if (size := np.linalg.norm(v)) <= 1e-10:
+            break
+        vectors.append(v / size)
+        factors[0, here] = vectors[-1]
+        v = rows.product(factors, here)[0, here]
+        image = np.column_stack([image, v])
+    if not vectors:
+        return 0.0
+    values = np.linalg.eigvalsh((small := np.array(vectors) @ image) + small.T) / 2.0
+    return max(0.0, -float(values[0]) / max(abs(float(values[-1])), 1e-300) - 1e-10)
+
+
+class Brief(NamedTuple):
+    """The rows again in float32, scaled to a unit diagonal: (K_ij + shift) scale_i scale_j"""
+
+    table: np.ndarray
+    scale: np.ndarray
+    shift: float
+
+
+class Rows:
+    """Rows of a kernel matrix within a number of bytes; to make room, those that were asked for longest ago go first."""
+
+    def __init__(self, gram: Gram, room: int, shift: float = 0.0):
+        """At most `room` bytes. A precomputed matrix takes none: its rows are read where they lie.
+
+        Where all rows fit once and a half, `brief` holds them a second time."""
+        self.gram = gram
+        self.computed = 0  # entries of the matrix, for those who want to know
+        self.whole = isinstance(gram, PrecomputedGram)
+        fitting = room // (8 * gram.n)
+        self.step = max(1, min(BLOCK, fitting // 16))  # rows at a time: while they are computed they take up room twice more
+        self.capacity = gram.n if self.whole else min(gram.n, fitting - 2 * self.step)
+        if self.capacity < 1:
+            raise ValueError(
+                f"cache_size is too small: a row of the kernel matrix for {gram.n} samples takes {8 * gram.n / MEGABYTE:.3g} MB, "
+                "and at least four must fit."
+            )
+        self.slot = np.arange(gram.n) if self.whole else np.full(gram.n, -1)
+        self.owner = self.slot.copy() if self.whole else np.full(self.capacity, -1)
+        # An empty table takes up memory only as it is written.
+        self.table = gram.matrix if isinstance(gram, PrecomputedGram) else np.empty((self.capacity, gram.n))
+        self.used, self.now = np.zeros(self.capacity, np.int64), 0
+        self.brief: Brief | None = None
+        if not self.whole and self.capacity == gram.n and 12 * gram.n * (gram.n + 2 * self.step) <= room:
+            size = gram.diagonal() + shift
+            scale = np.divide(1.0, np.sqrt(size), out=np.zeros(gram.n), where=size > 0.0)
+            self.brief = Brief(np.empty((gram.n, gram.n), np.float32), scale, shift)
+
+    def need(self, wanted: np.ndarray, stop: Callable[[], bool] = lambda: False) -> np.ndarray:
+        """The places in `table` of these rows, at most `capacity` of them; missing ones are computed. -1 for those that there was
+        no time for."""
+        self.now += 1
+        here = self.slot[wanted]
+        self.used[here[here >= 0]] = self.now
+        missing = wanted[here < 0]
+        if missing.size == 0:
+            return here
+        places = np.sort(np.argsort(self.used, kind="stable")[: missing.size])
+        gone = self.owner[places]
+        self.slot[gone[gone >= 0]] = -1
+        self.owner[places], self.used[places] = -1, self.now
+        for start in range(0, missing.size, self.step):
+            if stop():
+                self.used[places[start:]] = 0
+                break
+            self._compute(missing[start : start + self.step], places[start : start + self.step])
+        return self.slot[wanted]
+
+    def _compute(self, block: np.ndarray, places: np.ndarray) -> None:
+        """Columns of samples whose rows are here are copied: the matrix is symmetric."""
+        others = np.flatnonzero(self.slot < 0)
+        held = np.flatnonzero(self.owner >= 0)
+        found = self.gram.block(block, others)
+        fill_rows(found, self.table, *(index.view(np.uint64) for index in (others, held, self.owner[held], block, places)))
+        if self.brief is not None:
+            shorten(self.table, self.brief, block, places)
+        self.owner[places], self.slot[block] = block, places
+        self.computed += found.size
+
+    def product(self, factors: np.ndarray, samples: np.ndarray) -> np.ndarray:
+        """factors[:, samples] @ K[samples], in float64"""
+        held = self.owner >= 0
+        if self.table.dtype == np.float64 and np.all(self.slot[samples] >= 0) and 2 * samples.size > np.count_nonzero(held):
+            last = int(np.flatnonzero(held)[-1]) + 1
+            spread = np.where(held[:last], factors[:, self.owner[:last]], 0.0)
+            spread[:, np.setdiff1d(np.arange(last), self.slot[samples])] = 0.0
+            return spread @ self.table[:last]
+        result = np.zeros((factors.shape[0], self.gram.n))
+        size = min(self.step, self.capacity)
+        for start in range(0, samples.size, size):
+            block = samples[start : start + size]
+            result += factors[:, block] @ self.table[self.need(block)].astype(np.float64, copy=False)
+        return result
+
+    def held(self) -> np.ndarray:
+        """Whether each row is here."""
+        return self.slot >= 0
+
+
+@kernel
+def fill_rows(found, table, others, held, owners, block, places):
+    """table[places] = rows of `block`: `found` at the columns `others`, and the columns `owners` from the rows `held`."""
+    for k in range(block.size):
+        place = places[k]
+        for c in range(others.size):
+            table[place, others[c]] = found[k, c]
+    for first in range(0, block.size, STRIP):
+        for h in range(held.size):
+            for k in range(first, min(first + STRIP, block.size)):
+                table[places[k], owners[h]] = table[held[h], block[k]]
+
+
+@kernel
+def shorten(table, brief, block, places):
+    """Rows of `block`, just written to table[places], once more as `Brief` says."""
+    for k in range(block.size):
+        left, row, out = brief.scale[block[k]], table[places[k]], brief.table[places[k]]
+        for c in range(row.size):
+            out[c] = (row[c] + brief.shift) * left * brief.scale[c]

@@ -1,0 +1,63 @@
+"""Checks of the user's matrix that scikit-learn's validation leaves to us: kernels trust their indices."""
+
+from copy import copy
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..data.mistakes import uneven
+from ..jit import kernel
+
+
+def checked_matrix(X):
+    """X as kernels may read it. CSR input is copied only if it holds an entry twice; the order of the indices does not
+    matter."""
+    if not sp.issparse(X):
+        return X
+    try:
+        copy(X).check_format(full_check=True)  # a shallow copy: the check may cut arrays that are longer than needed
+    except ValueError as error:
+        raise ValueError(f"X is not a valid CSR matrix: {error}.") from None
+    seen = np.full(X.shape[1], -1, np.int64)
+    if repeats(X.indptr, X.indices, seen):
+        X = X.copy()
+        X.sum_duplicates()
+    return X
+
+
+def numbers(name: str, given) -> np.ndarray:
+    """A parameter as an array of finite float64 numbers, or a sentence that names it."""
+    try:
+        array = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be an array of numbers: {uneven(given) or error}.") from None
+    if not np.all(np.isfinite(array)):
+        raise ValueError(f"{name} must be finite; it holds NaN or infinity.")
+    return array
+
+
+@kernel
+def repeats(indptr, indices, seen):
+    """Whether a row names a column twice; `seen` holds the last row that named each column, of rows out of order."""
+    for i in range(indptr.size - 1):
+        row = indices[indptr[i] : indptr[i + 1]]
+        falls = 0
+        for k in range(row.size - 1):
+            falls += row[k + 1] <= row[k]
+        if falls:
+            for column in row:
+                if seen[column] == i:
+                    return True
+                seen[column] = i
+    return False
+
+
+def check_norms(norms: np.ndarray) -> np.ndarray:
+    """Refuse rows so large that their squared norm is not a number any more."""
+    bad = np.flatnonzero(~np.isfinite(norms))
+    if bad.size:
+        raise ValueError(
+            f"Row {bad[0]} of X is too large: its squared norm overflows float64. "
+            "Scale the features down, for example with MaxAbsScaler."
+        )
+    return norms

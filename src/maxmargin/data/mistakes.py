@@ -1,0 +1,113 @@
+"""What is handed over by mistake for X, y or a cost, and what to hand over instead: said before any library stumbles over it."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..data.sources.memory import is_source
+from ..data.sources.options import is_path
+
+SHOWN = 10  # names in a message
+
+
+def check_opened(X, way: str | None = None) -> None:
+    """Refuse a path, and a frame that has not been computed yet; `way` says what to do with a path where no source is taken."""
+    if is_path(X):
+        path = repr(str(X))
+        raise TypeError(f"X is a path, {path}: {way or f'open the file first, maxmargin.open_source({path})'}.")
+    if is_source(X):
+        raise TypeError("X is a source, which is not taken here: read it block by block, for block in source: block.X, block.y.")
+    if type(X).__name__ == "LazyFrame":
+        raise TypeError("X is a LazyFrame, of which nothing has been computed yet: give X.collect().")
+
+
+def check_table(X) -> None:
+    """Refuse what is no matrix of numbers."""
+    check_opened(X)
+    if X is None or isinstance(X, Iterator):
+        raise TypeError(f"X is {'None' if X is None else 'an iterator'}: give a matrix, a data frame or a list of rows.")
+    if (found := trouble(X)) is not None:
+        raise ValueError(f"X is not a matrix of numbers: {found}.")
+
+
+def check_target(y, classes: bool) -> None:
+    """Refuse a y that has not one class, or one number, for each sample."""
+    entries = _entries(y)
+    if entries is None:
+        return
+    if classes and 0 < sum(isinstance(entry, str) for entry in entries) < len(entries) and None not in entries:
+        raise ValueError("y holds strings and other objects: its classes must be of one kind, all strings or all numbers.")
+    for i, entry in enumerate(entries):
+        if entry is None:
+            raise ValueError(f"y holds None, for sample {i}: leave out the samples of which it is not known.")
+        if (size := _length(entry)) is not None and size != 1:
+            way = (
+                "for samples with several labels use MultilabelSVMClassifier and the indicators that "
+                "sklearn.preprocessing.MultiLabelBinarizer().fit_transform(y) makes"
+            )
+            what = ("class", way) if classes else ("number", "a model for each column of y takes several")
+            raise ValueError(f"y must hold one {what[0]} for each sample; sample {i} has {size}: {what[1]}.")
+
+
+def trouble(given) -> str | None:
+    """What keeps a list of rows from being a matrix of numbers, with the way out; None where a glance finds nothing."""
+    rows = _entries(given) or []
+    if any(isinstance(row, Mapping) for row in rows) or any(_holds(row, Mapping) for row in rows):
+        return "it holds dictionaries, which sklearn.feature_extraction.DictVectorizer turns into numbers"
+    if rows and all(isinstance(row, str) for row in rows):
+        return "it holds texts, which sklearn.feature_extraction.text.TfidfVectorizer turns into numbers"
+    return uneven(given)
+
+
+def uneven(given) -> str | None:
+    """What keeps a list from being an array: rows of several lengths, or that it is no list."""
+    if isinstance(given, Mapping) and not sp.issparse(given):  # SciPy's DOK matrices are dictionaries
+        return "it is a dictionary; a data frame, or a list in a known order, tells which entry is which"
+    sizes = [_length(row) for row in _entries(given) or []]
+    other = next((i for i, size in enumerate(sizes) if size != sizes[0]), None)
+    if other is None:
+        return None
+    first, second = ("is a single entry" if size is None else f"has {size}" for size in (sizes[0], sizes[other]))
+    return f"its rows must have one length, but row 0 {first} and row {other} {second}"
+
+
+def _entries(given) -> list | None:
+    """The entries of a list, or of an array or a column of Python objects; None of anything else."""
+    if isinstance(given, list | tuple):
+        return list(given)
+    objects = getattr(given, "dtype", None) == np.dtype(object) and len(getattr(given, "shape", ())) == 1
+    return list(given) if objects else None
+
+
+def _holds(row, kind) -> bool:
+    return isinstance(row, list | tuple) and any(isinstance(entry, kind) for entry in row)
+
+
+def _length(entry) -> int | None:
+    """How many things this is; None of a single one."""
+    if isinstance(entry, str | bytes) or sp.issparse(entry) or not hasattr(entry, "__len__"):
+        return None
+    return None if getattr(entry, "shape", None) == () else len(entry)
+
+
+# ---- costs by name -------------------------------------------------------------------------------------------
+
+
+def cost_rows(cost: Mapping, names: list, what: str) -> list[list[Any]]:
+    """cost[true][guess] by name as rows in the order of `names`; a pair that is left out costs 1, a right answer nothing."""
+    for name, row in cost.items():
+        if not isinstance(row, Mapping):
+            raise ValueError(f"cost must be a dict of dicts, cost[true][guess], or a matrix; cost[{name!r}] is {row!r}.")
+    if any(b not in cost.get(a, {}) for a in names for b in names if a != b):  # else a fold may lack some of the names
+        unknown = [name for name in chain(cost, *cost.values()) if name not in names]
+        if unknown:
+            raise ValueError(f"cost names {unknown[0]!r}, which is not among the {what} {shown(names)}.")
+    return [[cost.get(a, {}).get(b, float(a != b)) for b in names] for a in names]
+
+
+def shown(names: Iterable) -> str:
+    names = list(names)
+    return ", ".join(map(repr, names[:SHOWN])) + (", ..." if len(names) > SHOWN else "")

@@ -1,0 +1,71 @@
+"""The arguments of `open_source`, checked."""
+
+import os
+from dataclasses import dataclass
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .blocks import WIDEST
+
+MEGABYTE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Options:
+    """The arguments of `open_source`; None is "not given"."""
+
+    label: Any = None
+    weight: Any = None
+    features: Any = None
+    n_features: int | None = None
+    n_labels: int | None = None
+    zero_based: bool = False
+    multilabel: bool | None = None
+    dtype: np.dtype | None = None
+    cache: Any = None
+    block_bytes: int = 16 * MEGABYTE
+
+    def refuse(self, path: Path, **reasons: str) -> None:
+        """Arguments that mean nothing for this format must not be given."""
+        for name, reason in reasons.items():
+            if getattr(self, name) is not None and getattr(self, name) is not False:
+                raise ValueError(f"{name} cannot be given for {path}: {reason}.")
+
+
+def is_path(given) -> bool:
+    return isinstance(given, (str, os.PathLike))
+
+
+def positive_integer(name: str, given) -> int | None:
+    if given is None:
+        return None
+    if not isinstance(given, Integral) or isinstance(given, bool) or not 0 < int(given) <= WIDEST:
+        raise ValueError(f"{name} must be an integer from 1 to {WIDEST}, got {given!r}.")
+    return int(given)
+
+
+def truth(name: str, given) -> bool:
+    if not isinstance(given, (bool, np.bool_)):
+        raise ValueError(f"{name} must be True or False, got {given!r}.")
+    return bool(given)
+
+
+def real_dtype(given) -> np.dtype | None:
+    if given is None:
+        return None
+    try:
+        found = np.dtype(given)
+    except TypeError:
+        raise ValueError(f"dtype must be float32 or float64, got {given!r}.") from None
+    if found not in (np.float32, np.float64):
+        raise ValueError(f"dtype must be float32 or float64, got {found}.")
+    return found
+
+
+def block_bytes(megabytes) -> int:
+    if not isinstance(megabytes, Real) or isinstance(megabytes, bool) or not 0 < float(megabytes) <= 1024:
+        raise ValueError(f"block_size is in megabytes, a number > 0 and at most 1024, got {megabytes!r}.")
+    return max(1, int(float(megabytes) * MEGABYTE))

@@ -1,0 +1,57 @@
+"""Labels and weights in `.npy` files of their own, with an entry for each row of X."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .blocks import SourceChangedError
+
+
+def mapped(path: Path) -> np.ndarray:
+    """A `.npy` file as a memory map: nothing is read yet. Map anew for each block: pages of an old map count as memory in use."""
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{path} is not a complete .npy file of numbers: {error}.") from None
+
+
+class Beside:
+    """The entries of a `.npy` file, part by part."""
+
+    def __init__(self, path: Path, dimensions: tuple[int, ...]):
+        if not path.is_file():
+            raise FileNotFoundError(f"{path} does not exist.")
+        self.path, self.shape = path, mapped(path).shape
+        if len(self.shape) not in dimensions:
+            raise ValueError(f"{path} must have {' or '.join(map(str, dimensions))} dimensions, it has {len(self.shape)}.")
+
+    def part(self, first: int, last: int) -> np.ndarray:
+        entries = mapped(self.path)
+        if entries.shape != self.shape:
+            raise SourceChangedError(f"{self.path} has changed since it was opened; open the source again.")
+        if last > self.shape[0]:
+            raise ValueError(f"{self.path} has {self.shape[0]} entries, but there are at least {last} rows.")
+        return np.array(entries[first:last])
+
+    def check_length(self, n_rows: int) -> None:
+        if self.shape[0] != n_rows:
+            raise ValueError(f"{self.path} has {self.shape[0]} entries, but there are {n_rows} rows.")
+
+
+def is_beside(given: Any) -> bool:
+    return isinstance(given, os.PathLike) or (isinstance(given, str) and given.endswith(".npy"))
+
+
+def beside(path: Path, **given: Any) -> dict[str, Beside]:
+    """The files that hold "y" and "weight" for the rows of `path`, where they are given."""
+    result = {}
+    for field, other in given.items():
+        if other is None:
+            continue
+        if not is_beside(other):
+            name = "label" if field == "y" else field
+            raise ValueError(f"{name} must be the path of a .npy file for {path}, got {other!r}.")
+        result[field] = Beside(Path(other), (1, 2) if field == "y" else (1,))
+    return result

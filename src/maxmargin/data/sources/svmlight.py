@@ -1,0 +1,360 @@
+"""Text in the form of svmlight and LIBSVM, one row a line:
+
+    label[,label...] [qid:number] index:value index:value ...  # comment
+
+Labels and values are decimal numbers, indices grow along the line. Blank lines, comments and `qid` are skipped, lines end with LF
+or CRLF. Anything else is refused with its line and column. Numbers are rounded correctly: up to 2^53 and with exponents up to 22
+by one operation on exact doubles (Clinger 1990), up to 19 digits by a product of two 64-bit integers that gives the nearest
+double or tells that it cannot (after Lemire 2021); those that remain, about one in five hundred, and longer ones are left to
+Python's own `float`. With dtype=float32 the double is rounded once more.
+"""
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from ...jit import jitable, jitable_call, kernel
+from .blocks import WIDEST
+
+FINE, HARD, NO_ROOM = range(3)
+BAD_NUMBER, NOT_FINITE, LARGE_NUMBER, GLUED, BAD_INDEX, NEGATIVE, ZERO, BEYOND, TWICE, UNSORTED, BAD_QID = range(3, 14)
+REASONS = {
+    BAD_NUMBER: "a number is expected here",
+    NOT_FINITE: "numbers must be finite",
+    GLUED: "a blank is expected here",
+    BAD_INDEX: "index:value is expected here",
+    NEGATIVE: "the index is negative",
+    ZERO: "the index is 0, but indices start at 1 (zero_based=True lets them start at 0)",
+    BEYOND: "the index is too large",
+    TWICE: "the index is the same as the one before",
+    UNSORTED: "the index is smaller than the one before; indices must grow along a line",
+    BAD_QID: "qid: and a number is expected here",
+    LARGE_NUMBER: "the number is too large",
+}
+
+ONE, TEN, LOW, HALF = np.uint64(1), np.uint64(10), np.uint64(0xFFFFFFFF), np.uint64(32)
+FULL = np.uint64(10**18)  # below it another digit fits
+EXACT = np.uint64(2**53)  # so far integers are doubles
+LARGE = 280  # decimal exponents up to which no double is subnormal or infinite
+NEWLINE, HASH, COMMA, COLON, PLUS, MINUS, DOT, Q = (ord(c) for c in "\n#,:+-.q")
+
+
+class Tables(NamedTuple):
+    """`powers[e + LARGE]` are the first 64 bits of 10^e, cut off, `twos[e + 1022]` is 2^e and `tens[e]` is 10^e."""
+
+    powers: np.ndarray
+    twos: np.ndarray
+    tens: np.ndarray
+
+
+class Rows(NamedTuple):
+    """Room for what a text holds: CSR, lists of labels, where each row starts, and the numbers left to `float`, each with its
+    place in `values` (in `labels` if negative: -1 - place), its first byte and one beyond its last."""
+
+    values: np.ndarray
+    indices: np.ndarray
+    indptr: np.ndarray
+    labels: np.ndarray
+    label_indptr: np.ndarray
+    starts: np.ndarray
+    hard: np.ndarray
+
+
+class TextError(Exception):
+    """Something is wrong at a byte of the text."""
+
+    def __init__(self, at: int, reason: str):
+        super().__init__(reason)
+        self.at, self.reason = at, reason
+
+
+@cache
+def tables() -> Tables:
+    powers = []
+    for e in range(-LARGE, LARGE + 1):
+        power = 10 ** abs(e)
+        if e < 0:
+            power = (1 << (power.bit_length() + 63)) // power
+        bits = power.bit_length()
+        powers.append(power >> (bits - 64) if bits > 64 else power << (64 - bits))
+    twos, tens = np.ldexp(1.0, np.arange(-1022, 1023)), np.array([float(f"1e{e}") for e in range(23)])
+    return Tables(np.array(powers, np.uint64), twos, tens)
+
+
+# ---- kernels -------------------------------------------------------------------------------------------------
+
+
+@kernel
+def counts(text):
+    """How many line ends, colons and commas there are: at most so many rows, entries and labels."""
+    lines, colons, commas = 0, 0, 0
+    for at in range(text.size):
+        lines += text[at] == NEWLINE
+        colons += text[at] == COLON
+        commas += text[at] == COMMA
+    return lines, colons, commas
+
+
+@jitable
+def byte(text, at):
+    return np.int64(text[at])
+
+
+@jitable
+def blank(c):
+    return c == 32 or (9 <= c <= 13 and c != NEWLINE)
+
+
+@jitable
+def over(c):
+    """Whether a token ends here."""
+    return c in (HASH, NEWLINE) or blank(c)
+
+
+@jitable
+def digit(c):
+    return 48 <= c <= 57
+
+
+@jitable_call
+def nearest(mantissa, exponent, tables):
+    """mantissa * 10^exponent rounded to the nearest double, and FINE; or HARD if 64 bits of the power do not tell which it is.
+
+    With the mantissa shifted to 64 bits, `high` is the upper half of its product with the power's first 64 bits. The true product
+    is less than two units larger, so it rounds as `high` does unless the bits to be dropped are all ones, or say exactly "half".
+    """
+    if not -LARGE <= exponent <= LARGE:
+        return 0.0, HARD
+    shift, step = 0, 32
+    while step > 0:
+        if mantissa >> np.uint64(64 - step) == 0:
+            mantissa <<= np.uint64(step)
+            shift += step
+        step >>= 1
+    power = tables.powers[np.uint64(exponent + LARGE)]
+    a, b, c, d = mantissa >> HALF, mantissa & LOW, power >> HALF, power & LOW
+    ad, bc = a * d, b * c
+    high = a * c + (ad >> HALF) + (bc >> HALF) + ((((b * d) >> HALF) + (ad & LOW) + (bc & LOW)) >> HALF)
+    drop = 11 if high >> np.uint64(63) else 10
+    half = ONE << np.uint64(drop - 1)
+    rest = high & (half - ONE)
+    up = high & half
+    if rest == half - ONE or (rest == 0 and up):
+        return 0.0, HARD
+    kept = np.int64(high >> np.uint64(drop)) + (1 if up else 0)
+    binary = ((217706 * exponent) >> 16) + 1 - shift + drop  # floor(log2(10^exponent)) = 217706 exponent / 2^16 in this range
+    return np.float64(kept) * tables.twos[np.uint64(binary + 1022)], FINE
+
+
+@jitable_call
+def number(text, at, tables):
+    """The number that starts at `at`: its value, where it ends, and FINE, HARD or what is wrong at that place."""
+    c = byte(text, at)
+    negative = c == MINUS
+    if negative or c == PLUS:
+        at += ONE
+        c = byte(text, at)
+    mantissa, exponent, digits, long = np.uint64(0), 0, 0, False
+    while digit(c):
+        if mantissa < FULL:
+            mantissa = mantissa * TEN + np.uint64(c - 48)
+        else:
+            long = True
+        digits += 1
+        at += ONE
+        c = byte(text, at)
+    if c == DOT:
+        at += ONE
+        c = byte(text, at)
+        while digit(c):
+            if mantissa < FULL:
+                mantissa = mantissa * TEN + np.uint64(c - 48)
+                exponent -= 1
+            else:
+                long = True
+            digits += 1
+            at += ONE
+            c = byte(text, at)
+    if digits == 0:
+        return 0.0, at, NOT_FINITE if c == 73 or c == 105 or c == 78 or c == 110 else BAD_NUMBER  # I i N n
+    if c == 69 or c == 101:  # E e
+        at += ONE
+        c = byte(text, at)
+        down = c == MINUS
+        if down or c == PLUS:
+            at += ONE
+            c = byte(text, at)
+        if not digit(c):
+            return 0.0, at, BAD_NUMBER
+        written = 0
+        while digit(c):
+            written = min(written * 10 + c - 48, 1 << 30)
+            at += ONE
+            c = byte(text, at)
+        exponent += -written if down else written
+    status, value = FINE, 0.0
+    if long:
+        status = HARD
+    elif mantissa <= EXACT and -22 <= exponent <= 22:  # both are exact, so one operation rounds correctly
+        value = np.float64(np.int64(mantissa))
+        if exponent < 0:
+            value /= tables.tens[np.uint64(-exponent)]
+        else:
+            value *= tables.tens[np.uint64(exponent)]
+    elif mantissa > 0:
+        value, status = nearest(mantissa, exponent, tables)
+    return -value if negative else value, at, status
+
+
+@kernel
+def parse(text, first_index, limit, largest, tables, out):
+    """Fill `out` with the rows of a text that ends with a line end. `limit` is the number of features there may be, `largest` the
+    largest value.
+
+    Returns FINE or what is wrong, the byte at which it is, and how many rows, entries, labels and hard numbers there are.
+    """
+    at, size = np.uint64(0), np.uint64(text.size)
+    rows, entries, labels, hard, room = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(out.hard.shape[0])
+    status = FINE
+    out.indptr[0] = 0
+    out.label_indptr[0] = 0
+    while at < size:
+        c = byte(text, at)
+        if c == NEWLINE or blank(c):
+            at += ONE
+            continue
+        if c == HASH:
+            while byte(text, at) != NEWLINE:
+                at += ONE
+            continue
+        begin = at
+        out.starts[rows] = begin
+        # Labels. What a colon follows, or a qid, is no label any more: the row has none.
+        more = c != Q
+        while more:
+            start = at
+            value, at, status = number(text, start, tables)
+            c = byte(text, at)
+            if status <= HARD and c == COLON and start == begin:
+                at = start
+                break
+            if status == HARD:
+                if hard == room:
+                    return NO_ROOM, at, rows, entries, labels, hard
+                out.hard[hard, 0], out.hard[hard, 1], out.hard[hard, 2] = -1 - np.int64(labels), start, at
+                hard += ONE
+            elif status != FINE:
+                return status, at, rows, entries, labels, hard
+            out.labels[labels] = value
+            labels += ONE
+            more = c == COMMA
+            if more:
+                at += ONE
+            elif not over(c):
+                return GLUED, at, rows, entries, labels, hard
+        # index:value
+        previous = -1
+        while at < size:  # a line end comes before
+            c = byte(text, at)
+            while blank(c):
+                at += ONE
+                c = byte(text, at)
+            if c == HASH:
+                while c != NEWLINE:
+                    at += ONE
+                    c = byte(text, at)
+            if c == NEWLINE:
+                at += ONE
+                break
+            start = at
+            if c == Q:
+                for expected in (105, 100, COLON):  # i d :
+                    at += ONE
+                    if byte(text, at) != expected:
+                        return BAD_QID, at, rows, entries, labels, hard
+                at += ONE
+                if not digit(byte(text, at)):
+                    return BAD_QID, at, rows, entries, labels, hard
+                while digit(byte(text, at)):
+                    at += ONE
+                if not over(byte(text, at)):
+                    return BAD_QID, at, rows, entries, labels, hard
+                continue
+            if not digit(c):
+                return NEGATIVE if c == MINUS and digit(byte(text, at + ONE)) else BAD_INDEX, at, rows, entries, labels, hard
+            index = 0
+            while digit(c):
+                index = min(index * 10 + c - 48, 1 << 40)
+                at += ONE
+                c = byte(text, at)
+            if c != COLON:
+                return BAD_INDEX, at, rows, entries, labels, hard
+            index -= first_index
+            if index < 0:
+                return ZERO, start, rows, entries, labels, hard
+            if index >= limit:
+                return BEYOND, start, rows, entries, labels, hard
+            if index <= previous:
+                return TWICE if index == previous else UNSORTED, start, rows, entries, labels, hard
+            previous = index
+            at += ONE
+            start = at
+            value, at, status = number(text, start, tables)
+            if status == HARD:
+                if hard == room:
+                    return NO_ROOM, at, rows, entries, labels, hard
+                out.hard[hard, 0], out.hard[hard, 1], out.hard[hard, 2] = entries, start, at
+                hard += ONE
+            elif status != FINE:
+                return status, at, rows, entries, labels, hard
+            if not over(byte(text, at)):
+                return GLUED, at, rows, entries, labels, hard
+            if not abs(value) <= largest:
+                return LARGE_NUMBER, start, rows, entries, labels, hard
+            out.values[entries], out.indices[entries] = value, index
+            entries += ONE
+        rows += ONE
+        out.indptr[rows] = entries
+        out.label_indptr[rows] = labels
+    return FINE, at, rows, entries, labels, hard
+
+
+# ---- text ----------------------------------------------------------------------------------------------------
+
+
+def parsed(text: np.ndarray, zero_based: bool, limit: int, dtype: np.dtype) -> tuple[Rows, int]:
+    """The rows of a text that ends with a line end, and its lines; TextError names the byte where it is wrong."""
+    lines, colons, commas = (int(n) for n in counts(text))
+    room, largest = (colons + lines + commas) // 64 + 64, float(np.finfo(dtype).max)
+    status = NO_ROOM
+    while status == NO_ROOM:
+        out = Rows(
+            np.empty(colons, dtype),
+            np.empty(colons, np.int32),
+            np.empty(lines + 1, np.int32),
+            np.empty(lines + commas, np.float64),
+            np.empty(lines + 1, np.int32),
+            np.empty(lines, np.int32),
+            np.empty((room, 3), np.int64),
+        )
+        found = parse(text, int(not zero_based), limit, largest, tables(), out)
+        status, at, rows, entries, labels, hard = (int(n) for n in found)
+        room = colons + lines + commas
+    for slot, start, stop in out.hard[:hard].tolist():
+        into, slot = (out.values, slot) if slot >= 0 else (out.labels, -1 - slot)
+        value = float(text[start:stop].tobytes())
+        if not abs(value) <= (largest if into is out.values else np.finfo(np.float64).max):
+            raise TextError(start, REASONS[LARGE_NUMBER])
+        into[slot] = value
+    if status != FINE:
+        beyond = f"; there are {limit} features" if status == BEYOND and limit < WIDEST else ""
+        raise TextError(at, REASONS[status] + beyond)
+    used = (entries, entries, rows + 1, labels, rows + 1, rows, hard)
+    return Rows(*(array[:n] if n > array.shape[0] // 2 else array[:n].copy() for array, n in zip(out, used))), lines
+
+
+def line_and_column(text: np.ndarray, at: int) -> tuple[int, int]:
+    """Of a byte, both from 1 on."""
+    before = text[:at].tobytes()
+    return before.count(b"\n") + 1, at - before.rfind(b"\n")

@@ -1,0 +1,218 @@
+"""Text files as sources: cut into runs of whole lines, plain or packed, with a cache of what was parsed on request."""
+
+import gzip
+import lzma
+import warnings
+import zlib
+from collections.abc import Generator, Iterable
+from contextlib import suppress
+from itertools import accumulate
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import scipy.sparse as sp
+
+from .base import FileSource
+from .blocks import WIDEST, LabelLists, Piece, Scan, SourceChangedError
+from .options import Options
+from .scan import Scanner
+from .side_files import beside
+from .svmlight import NEWLINE, Rows, TextError, line_and_column, parsed
+from .text_cache import BlockCache, CacheError, CacheFile, CacheWriter
+
+LONGEST = 2**31 - 2  # bytes of a line: positions fit into 32 bits
+
+
+def cut(file: BinaryIO, size: int) -> Generator[tuple[np.ndarray, int]]:
+    """The text in runs of whole lines of about `size` bytes, each with its offset; longer only where a line is. A run may be read
+    until the next is asked for. The last one ends with a line end even if the file does not."""
+    buffer, filled, offset = bytearray(size + 1), 0, 0
+    while True:
+        more = fill(file, buffer, filled)
+        filled += more
+        ended = filled < len(buffer) - 1  # one byte is left for the last line end
+        end = filled if ended else buffer.rfind(b"\n", 0, filled) + 1
+        if ended and filled and buffer[filled - 1] != NEWLINE:
+            buffer[filled] = NEWLINE
+            end += 1
+        if end:
+            yield np.frombuffer(buffer, np.uint8, end), offset
+        if ended:
+            return
+        if not end:
+            if len(buffer) > LONGEST:
+                raise TextError(0, f"the line is longer than {LONGEST} bytes")
+            buffer = buffer + bytes(min(len(buffer), LONGEST + 2 - len(buffer)))
+            continue
+        rest = filled - end
+        following = bytearray(size + 1 if rest < size else len(buffer))
+        following[:rest] = memoryview(buffer)[end:filled]
+        buffer, filled, offset = following, rest, offset + end
+
+
+def fill(file: BinaryIO, buffer: bytearray, filled: int) -> int:
+    """Read into all but the last byte of the buffer, behind what it holds; returns how much there was."""
+    start, view = filled, memoryview(buffer)[:-1]
+    while filled < len(view):
+        got = file.readinto(view[filled:])  # type: ignore[attr-defined]  # every binary file has it, their base class does not
+        if not got:
+            break
+        filled += got
+    return filled - start
+
+
+def reread(file: BinaryIO, ranges: Iterable[tuple[int, int, int]], path: Path) -> Generator[tuple[np.ndarray, int]]:
+    """The runs that `cut` has given, by their offsets and lengths; `path` is for messages."""
+    for offset, length, _ in ranges:
+        buffer = bytearray(length + 1)
+        file.seek(offset)
+        filled = fill(file, buffer, 0)
+        if filled == length - 1:  # the line end that `cut` has added
+            buffer[filled] = NEWLINE
+        elif filled < length:
+            raise SourceChangedError(f"{path} is shorter than in its first pass; open the source again.")
+        yield np.frombuffer(buffer, np.uint8, length), offset
+
+
+# ---- the source ----------------------------------------------------------------------------------------------
+
+
+class TextSource(FileSource):
+    """A text file, plain or packed. Blocks of plain text are found again by their offsets; packed text can only be read from its
+    beginning, so its blocks come in the order of the file unless there is a cache of them."""
+
+    def __init__(self, path: Path, options: Options):
+        super().__init__(str(path), [path], options, beside(path, weight=options.weight))
+        self.path = path
+        self.packed = path.suffix.lower() in (".gz", ".xz")
+        self._ranges: list[tuple[int, int, int]] = []  # offset, length and lines before, of each block
+        self._cache = BlockCache.of(path, options)
+        self._stored: CacheFile | None = None
+        self._writer: CacheWriter | None = None  # while a scan writes the cache
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.options.dtype or np.dtype(np.float64)
+
+    def _scan(self) -> Scan:
+        if self._cache is None:
+            return super()._scan()
+        self._stored = self._cache.find()
+        if self._stored is not None:
+            try:
+                if self.options.n_features is None or self._stored.found["width"] <= self.options.n_features:
+                    return self._remembered() if not self._beside else super()._scan()
+            except CacheError as error:
+                warnings.warn(f"{error} It is written anew.", stacklevel=4)
+            self._stored = None  # the text itself tells where it is wrong
+        with self._cache.writing() as writer:
+            self._writer = writer
+            try:
+                found = super()._scan()
+            finally:
+                self._writer = None
+            self.check_unchanged()
+            self._stored = writer.finish(self._ranges, self._tally.state())
+        return found
+
+    def _remembered(self) -> Scan:
+        """What the scan that wrote the cache has found."""
+        assert self._stored is not None
+        self._ranges = self._stored.ranges
+        self._sums = [block[1] for block in self._stored.blocks]
+        self._first_rows = [0, *accumulate(block[2] for block in self._stored.blocks)]
+        self._tally = Scanner(self.name, self.options, self._place)
+        self._tally.restore(self._stored.found)
+        return self._tally.finish(self._first_rows[-1])
+
+    def _cuts(self) -> Iterable[int]:
+        return [0] if self.packed and self._stored is None else super()._cuts()
+
+    def _pieces(self, first: int, stop: int | None) -> Generator[Piece]:
+        if self._stored is not None:
+            try:
+                for piece in self._stored.pieces(first, stop):
+                    yield piece
+                    first += 1
+                    del piece
+                return
+            except CacheError as error:
+                if stop is None:  # the scan knows what to do
+                    raise
+                warnings.warn(f"{error} It is removed, and the text is parsed.", stacklevel=2)
+                self._forget_cache()
+        if stop is None:
+            self._ranges = []
+        for text, _, rows in self._parsed(first, stop):
+            del text
+            piece = as_piece(rows)
+            if stop is None and self._writer is not None:
+                self._writer.add(piece)
+            yield piece
+            del piece, rows
+
+    def _forget_cache(self) -> None:
+        assert self._stored is not None
+        with suppress(OSError):  # it may not be ours to remove
+            self._stored.path.unlink()
+        self._stored = None
+
+    def _same(self, k: int, piece: Piece) -> bool:
+        """A block of the cache was compared with its checksum when it was read."""
+        return (self._stored is not None and not self._beside) or super()._same(k, piece)
+
+    def _parsed(self, first: int, stop: int | None) -> Generator[tuple[np.ndarray, int, Rows]]:
+        """Runs of text with the lines before them and their rows; those without rows are left out."""
+        known = None if stop is None else self._ranges[first:stop]
+        limit = self.options.n_features or WIDEST
+        with self._open() as file:
+            before = 0
+            runs = cut(file, self.options.block_bytes) if known is None else reread(file, known, self.path)
+            try:
+                for k, (text, offset) in enumerate(runs):
+                    if known is not None:
+                        before = known[k][2]
+                    try:
+                        rows, lines = parsed(text, self.options.zero_based, limit, self.dtype)
+                    except TextError as error:
+                        line, column = line_and_column(text, error.at)
+                        raise ValueError(f"{self.path}, line {before + line}, column {column}: {error.reason}.") from None
+                    if rows.starts.size:
+                        if known is None:
+                            self._ranges.append((offset, text.size, before))
+                        yield text, before, rows
+                    before += lines
+                    del text, rows
+            except TextError as error:  # of `cut`: a line too long
+                raise ValueError(f"{self.path}, line {before + 1}, column 1: {error.reason}.") from None
+            except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
+                raise ValueError(f"{self.path} is truncated or damaged behind line {before}: {error}.") from None
+
+    def _open(self) -> BinaryIO:
+        if self.path.suffix.lower() == ".gz":
+            return gzip.open(self.path, "rb")  # type: ignore[return-value]  # a binary file in all but name
+        if self.path.suffix.lower() == ".xz":
+            return lzma.open(self.path, "rb")  # type: ignore[return-value]  # likewise
+        return open(self.path, "rb", buffering=0)
+
+    def _place(self, block: int, row: int) -> str:
+        if self._stored is not None or block >= len(self._ranges):
+            return super()._place(block, row)
+        for k, (text, before, rows) in enumerate(self._parsed(0, block + 1)):
+            if k == block:
+                line, column = line_and_column(text, int(rows.starts[row]))
+                return f"line {before + line}, column {column}"
+        raise SourceChangedError(f"{self.path} has changed while it was read; open the source again.")
+
+
+def as_piece(rows: Rows) -> Piece:
+    width = int(rows.indices.max()) + 1 if rows.indices.size else 0
+    X = sp.csr_matrix((rows.values, rows.indices, rows.indptr), shape=(rows.starts.size, width))
+    X.has_sorted_indices = X.has_canonical_format = True
+    return Piece(X, LabelLists(rows.labels, rows.label_indptr))
+
+
+def open_file(path: Path, options: Options) -> TextSource:
+    options.refuse(path, label="labels stand at the beginning of each line", features="text has no columns to choose from")
+    return TextSource(path, options)

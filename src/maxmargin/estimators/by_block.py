@@ -1,0 +1,355 @@
+"""Linear estimators on data that come in blocks: sources in `fit`, `predict` and `score`, and `partial_fit`."""
+
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils.validation import check_is_fitted
+
+from ..callbacks import with_callbacks
+from ..data.sources.base import check_same_names
+from ..data.sources.memory import Arrays, Block, is_source
+from ..jit import vectors
+from ..problems.blocked import Examples, StreamProblem, joined, stacked
+from ..regularizers.gaussian import Regularizer
+from ..regularizers.prior import Prior
+from ..result import Result
+from ..solvers import OnlineDual, resolve
+from ..solvers.dual_coordinate import DualCoordinate
+from ..solvers.streams.run import MEGABYTE
+from .base import Certified
+
+
+def blockwise(method: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    """Let a method that answers for each row of X take a source: block by block, answers in the order of its rows."""
+
+    @wraps(method)
+    def by_block(self, X, *args, **kwargs):
+        check_is_fitted(self)
+        if not is_source(X):
+            return method(self, X, *args, **kwargs)
+        self = without_names(self, X)
+        rows, found = [], []
+        for block in X.blocks():
+            rows.append(block.rows)
+            found.append(method(self, block.X, *args, **kwargs))
+        return stacked(found)[np.argsort(np.concatenate(rows), kind="stable")]
+
+    return by_block
+
+
+def without_names(model, source):
+    """The model for blocks of a source, which are arrays: without the names of the columns, where the source has the same."""
+    known, found = (getattr(each, name, None) for each, name in ((model, "feature_names_in_"), (source, "feature_names")))
+    if known is None or found is None:
+        return model
+    check_same_names(source, found, "the model was fitted with", list(known))
+    result = copy(model)
+    del result.feature_names_in_
+    return result
+
+
+def keep_names(model, source) -> None:
+    """Names of columns that a source has are those of the model, as with data frames."""
+    model.__dict__.pop("feature_names_in_", None)
+    if (names := getattr(source, "feature_names", None)) is not None:
+        model.feature_names_in_ = np.array(names, dtype=object)
+
+
+def labels_of(source) -> tuple[np.ndarray, np.ndarray | None]:
+    """All labels of a source, and its weights if it has any."""
+    rows, labels, weights = [], [], []
+    for block in source.blocks():
+        rows.append(block.rows)
+        labels.append(_labels(block))
+        weights.append(np.ones(block.rows.size) if block.weight is None else block.weight)
+    order = np.argsort(np.concatenate(rows), kind="stable")
+    return stacked(labels)[order], np.concatenate(weights)[order]
+
+
+def _labels(block: Block) -> np.ndarray:
+    if block.y is None:
+        raise ValueError("The source has no labels; open it with label=..., or give it a column of them.")
+    return block.y
+
+
+def check_finite(X, rows: np.ndarray) -> None:
+    """Refuse NaN and infinity in a block, naming the row."""
+    values = X.data if sp.issparse(X) else X
+    if np.isfinite(np.sum(values, dtype=np.float64)) or np.all(np.isfinite(values)):  # the sum says it for nearly all blocks
+        return
+    bad = ~np.isfinite(values)
+    row = np.searchsorted(X.indptr, np.flatnonzero(bad)[0], side="right") - 1 if sp.issparse(X) else np.argwhere(bad)[0, 0]
+    raise ValueError(f"Row {rows[row]} of the source holds NaN or infinity.")
+
+
+def code_of(target) -> np.ndarray:
+    """The part of a target that has an entry for each sample."""
+    return target[0] if isinstance(target, tuple) else target
+
+
+def with_code(target, code: np.ndarray):
+    """The same target for other samples."""
+    return (code, *target[1:]) if isinstance(target, tuple) else code
+
+
+class Kept(NamedTuple):
+    """What `partial_fit` goes on from: the support vectors so far with their duals, and what it could not keep.
+
+    `frozen` is the sum of b_i x_i over support vectors that memory had no room for, and `reward` theirs; `dropped` says whether
+    any example is not among the samples any more.
+    """
+
+    samples: Examples
+    duals: np.ndarray
+    target: Any
+    frozen: np.ndarray
+    reward: float
+    dropped: bool
+
+
+def check_source(estimator, source, y, sample_weight, multilabel: bool = False) -> None:
+    """Refuse what does not go with a source."""
+    for name, given in (("y", y), ("sample_weight", sample_weight)):
+        if given is not None:
+            raise ValueError(f"A source brings its own labels and weights; leave {name} out.")
+    if bool(getattr(source, "multilabel", False)) != multilabel:
+        wanted, found = ("an indicator matrix", "one label") if multilabel else ("one label", "several")
+        raise ValueError(f"{type(estimator).__name__} takes {wanted} for each sample; this source has {found}.")
+
+
+def reading_solver(solver) -> OnlineDual:
+    """The solver for a source, from the parameter of an estimator."""
+    found = OnlineDual() if solver == "auto" else resolve(solver)
+    if not isinstance(found, OnlineDual):
+        raise ValueError(f"A source is read by OnlineDual; {type(found).__name__} needs the data in memory.")
+    return found
+
+
+def solver_of_pieces(solver) -> tuple[Any, float]:
+    """The solver for `partial_fit`, from the parameter of an estimator, and how many megabytes of examples may be kept."""
+    found = resolve(solver)
+    if isinstance(found, OnlineDual):
+        return DualCoordinate(), found.cache_size
+    if not getattr(found, "keeps_duals", True):
+        raise ValueError(f"partial_fit needs a solver with duals of samples; {type(found).__name__} has none.")
+    return found, OnlineDual().cache_size
+
+
+class Scored:
+    """`score` on sources; stands before the mixin of scikit-learn that has it for arrays."""
+
+    predict: Callable[..., np.ndarray]
+
+    def score(self, X, y=None, sample_weight=None) -> float:
+        """The accuracy of `predict` (regression: R squared), as in scikit-learn. A source brings its own labels and weights."""
+        if not is_source(X):
+            return super().score(X, y, sample_weight)  # type: ignore[misc]  # scikit-learn's mixin, which comes next
+        check_source(self, X, y, sample_weight, multilabel=getattr(X, "multilabel", False))
+        y, sample_weight = labels_of(X)
+        measure = accuracy_score if isinstance(self, ClassifierMixin) else r2_score
+        return float(measure(y, self.predict(X), sample_weight=sample_weight))
+
+
+class Streaming(Certified):
+    """What `LinearSVM` knows about sources and pieces of data."""
+
+    @property
+    def _classifies(self) -> bool:
+        return isinstance(self, ClassifierMixin)
+
+    # ---- fit ----------------------------------------------------------------------------------------------
+
+    def _scanned(self, source) -> tuple[int, Any]:
+        """The number of rows, and the target without samples: what is common to all blocks."""
+        labels, n_rows = None, source.n_rows
+        if self._classifies or n_rows is None or source.n_features is None:
+            n_rows, _, labels = source.scan()
+        if not n_rows:
+            raise ValueError("The source has no rows.")
+        if not self._classifies:
+            return n_rows, self._checked_target(np.zeros(0), None)
+        if labels is None:
+            raise ValueError(
+                "The source has no labels (open it with label=...), or too many different ones to be classes (SVMRegressor?)."
+            )
+        mass = self._mass(source, labels) if getattr(self, "class_weight", None) == "balanced" else None
+        return n_rows, self._checked_target(labels, mass)
+
+    def _mass(self, source, labels: np.ndarray) -> np.ndarray:
+        """The weight of each class, by a pass of its own."""
+        mass = np.zeros(labels.size)
+        for block in source.blocks():
+            mass += np.bincount(np.searchsorted(labels, _labels(block)), block.weight, minlength=labels.size)
+        return mass
+
+    def _source_problem(self, source) -> tuple[StreamProblem, Prior]:
+        """The problem of a source of the user's."""
+        n_rows, target = self._scanned(source)
+        self.n_features_in_ = int(source.n_features)
+        keep_names(self, source)
+        prior = self._prior(self.n_features_in_, self._block_classes(target))
+
+        def read(block: Block) -> Examples:
+            y = self._codes(_labels(block), block.rows)
+            weight = np.ones(block.rows.size) if block.weight is None else np.asarray(block.weight, np.float64)
+            return Examples(block.rows, self._block_rows(block, prior), y, weight)
+
+        return self._stream(source, read, n_rows, target, prior), prior
+
+    def _array_problem(self, X, target, weight, prior: Prior) -> StreamProblem:
+        """The problem of validated arrays, read in blocks like a source."""
+
+        def read(block: Block) -> Examples:
+            assert block.y is not None and block.weight is not None
+            return Examples(block.rows, prior.turned(block.X), block.y, block.weight)
+
+        return self._stream(Arrays(X, code_of(target), weight), read, X.shape[0], target, prior)
+
+    def _stream(self, source, read, n_rows: int, target, prior: Prior) -> StreamProblem:
+        classes = self._block_classes(target)
+        nothing = np.zeros((0, source.n_features))
+        _, regularizer, half_spaces = prior.applied(nothing, classes)
+
+        def build(X, code: np.ndarray, weight: np.ndarray):
+            return self._problem(self._rows(X, classes), with_code(target, code), weight, regularizer, half_spaces)
+
+        return StreamProblem(source, read, build, n_rows, source.n_features, classes, regularizer, half_spaces)
+
+    def _block_rows(self, block: Block, prior: Prior):
+        """X of a block as the problem takes it."""
+        X = block.X if self.dtype is None else block.X.astype(self.dtype, copy=False)
+        check_finite(X, block.rows)
+        return prior.turned(X)
+
+    # ---- partial_fit --------------------------------------------------------------------------------------
+
+    @with_callbacks
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        """Learn from another piece of the data, and keep its support vectors for the calls to come.
+
+        The model becomes the optimum, to the relative gap `tol`, over the support vectors kept so far and the new piece. What is
+        not a support vector then is forgotten. `certificate_.dual` is a lower bound on the optimum of all data ever given;
+        `certificate_.primal` covers kept and new examples only, and `verified` says so by being False once any was forgotten.
+
+        Parameters
+        ----------
+        X : array, data frame or CSR matrix of shape (n_samples, n_features)
+        y : array of shape (n_samples,)
+        classes : array, optional
+            All classes that will ever come; needed in the first call of a classifier that was not fitted before. A `fit` leaves
+            no support vectors, so that the first call after it starts anew.
+        sample_weight : array of shape (n_samples,), optional
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        solver, cache_size = solver_of_pieces(self.solver)
+        kept: Kept | None = getattr(self, "_kept", None)
+        target = self._declared(classes, kept)
+        samples = self._piece(X, y, sample_weight, first=kept is None)
+        classes_count = self._block_classes(target)
+        prior = self._prior(self.n_features_in_, classes_count)
+        width = () if classes_count is None else (classes_count,)
+        duals = np.zeros((samples.rows.size, *width))
+        if kept is not None:
+            samples = joined([kept.samples, samples])
+            duals = np.concatenate([kept.duals, duals])
+        data, regularizer, half_spaces = prior.applied(samples.X, classes_count)
+        frozen = np.zeros(0) if kept is None else kept.frozen
+        shift = Shift(regularizer, frozen, 0.0 if kept is None else kept.reward)
+        problem = self._problem(
+            self._rows(data, classes_count), with_code(target, samples.target), samples.weight, shift.regularizer, half_spaces
+        )
+        dropped = kept is not None and kept.dropped
+
+        def keep(result: Result) -> None:
+            self._keep(result, prior.back(self._table(problem, result.w)))
+            self.certificate_ = replace(result.certificate, verified=result.certificate.verified and not dropped)
+
+        result = self._drive(solver, problem, keep, resumable=False, duals=problem.clipped(duals))
+        self._kept = self._remember(problem, samples, result.duals, target, shift, cache_size, dropped)
+        return self
+
+    def _declared(self, classes, kept: Kept | None):
+        """The target without samples; the classes are those of the first call."""
+        if kept is not None:
+            if classes is not None and not np.array_equal(np.unique(classes), self.classes_ if self._classifies else []):
+                raise ValueError(f"classes={classes!r} is not the same as in the first call of partial_fit: {self.classes_!r}.")
+            return kept.target
+        if not self._classifies:
+            if classes is not None:
+                raise ValueError("classes is for classifiers.")
+            return self._checked_target(np.zeros(0), None)
+        if classes is None:  # as in scikit-learn: those of a fit before will do
+            classes = getattr(self, "classes_", None)
+        if classes is None:
+            raise ValueError("classes must be given in the first call of partial_fit: all classes that will ever come.")
+        if getattr(self, "class_weight", None) == "balanced":
+            raise ValueError("class_weight='balanced' needs all data at once; give the factors as a dict for partial_fit.")
+        return self._checked_target(np.unique(classes), None)
+
+    def _piece(self, X, y, sample_weight, first: bool) -> Examples:
+        X, y = self._checked_data(X, y, reset=first)
+        weight = np.ones(X.shape[0]) if sample_weight is None else self._checked_weight(sample_weight, X)
+        rows = np.arange(X.shape[0])
+        return Examples(rows, X, self._codes(y, rows), weight)
+
+    def _remember(self, problem, samples: Examples, duals: np.ndarray, target, shift: "Shift", cache_size, dropped) -> Kept:
+        """The support vectors; the oldest of them leave their part of the weights only, where memory has no room for all."""
+        support = np.asarray(duals != 0.0 if duals.ndim == 1 else duals.any(axis=1))
+        dropped = dropped or not support.all()
+        samples, duals = samples.chosen(support), duals[support]
+        frozen, reward = shift.frozen, shift.reward
+        size, count = samples.nbytes + duals.nbytes, samples.rows.size
+        if size > cache_size * MEGABYTE:
+            old = np.arange(count) < count * (1.0 - cache_size * MEGABYTE / size)
+            frozen, reward = shift.with_more(self._frozen_part(samples.chosen(old), duals[old], target))
+            samples, duals, dropped = samples.chosen(~old), duals[~old], True
+        return Kept(samples, duals, target, frozen, reward, dropped)
+
+    def _frozen_part(self, samples: Examples, duals: np.ndarray, target) -> tuple[np.ndarray, float]:
+        """sum_i b_i x_i of these samples, and their reward."""
+        classes = self._block_classes(target)
+        data = Prior(covariance=self.prior_covariance).checked(self.n_features_in_, classes).turned(samples.X)
+        problem = self._problem(self._rows(data, classes), with_code(target, samples.target), samples.weight, Regularizer(), None)
+        value, r = problem.evaluate(duals if duals.ndim == 1 else vectors.table(vectors.pack(duals, np.float64)))
+        return r, value + 0.5 * float(np.vdot(r, r))
+
+
+@dataclass(frozen=True)
+class Shifted(Regularizer):
+    """A quadratic term whose values count something more, so that solvers, records and certificates speak of the whole."""
+
+    constant: float = 0.0
+
+    def penalty(self, w: np.ndarray) -> float:
+        return super().penalty(w) + self.constant
+
+    def dual(self, r: np.ndarray, v: np.ndarray) -> float:
+        return super().dual(r, v) + self.constant
+
+
+class Shift:
+    """Duals that stay as they are, sum_i b_i x_i = r: to the others they are a prior mean, moved by variance * r."""
+
+    def __init__(self, regularizer: Regularizer, frozen: np.ndarray, reward: float):
+        self.frozen, self.reward, self.regularizer = frozen, reward, regularizer
+        if frozen.size:
+            mean = regularizer.unclipped(frozen)
+            moved = mean if regularizer.mean is None else mean - regularizer.mean
+            start = 0.0 if regularizer.mean is None else float(np.vdot(regularizer.mean, frozen))
+            constant = reward - 0.5 * float(np.vdot(moved, frozen)) - start
+            self.regularizer = Shifted(mean, regularizer.variance, regularizer.lower, constant)
+
+    def with_more(self, part: tuple[np.ndarray, float]) -> tuple[np.ndarray, float]:
+        r, reward = part
+        return (self.frozen + r if self.frozen.size else r), self.reward + reward

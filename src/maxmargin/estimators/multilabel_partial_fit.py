@@ -1,0 +1,112 @@
+"""Multi-label models of data that arrive in pieces: `partial_fit`."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..callbacks import with_callbacks
+from ..data.indicators import Checked, LabelColumns
+from ..problems.blocked import stacked
+from ..result import Result
+from .by_block import solver_of_pieces
+from .linear import LinearModel
+
+
+class Kept(NamedTuple):
+    """The samples that have a dual other than zero for any label, with all their labels and duals."""
+
+    X: Any
+    labels: LabelColumns
+    weight: np.ndarray
+    duals: sp.csr_array
+    dropped: bool  # whether any sample is not among them any more
+
+
+def joined(kept: Kept, new: Kept) -> Kept:
+    both = kept.labels, new.labels
+    missing = None
+    if any(labels.missing is not None for labels in both):
+        none = [sp.csc_array(labels.shape, dtype=bool) for labels in both]
+        parts = [empty if labels.missing is None else labels.missing for labels, empty in zip(both, none)]
+        missing = sp.vstack(parts, format="csc")
+    labels = LabelColumns(sp.vstack([labels.present for labels in both], format="csc"), missing)
+    duals = sp.vstack([kept.duals, new.duals], format="csr")
+    return Kept(stacked([kept.X, new.X]), labels, np.concatenate([kept.weight, new.weight]), duals, kept.dropped)
+
+
+def supported(all_of_them: Kept, duals: sp.csc_array) -> Kept:
+    """Those of the samples that are support vectors under these duals."""
+    duals = sp.csr_array(duals)
+    duals.eliminate_zeros()
+    support = np.diff(duals.indptr) > 0
+    present, missing = all_of_them.labels.present, all_of_them.labels.missing
+    labels = LabelColumns(*(None if part is None else sp.csc_array(sp.csr_array(part)[support]) for part in (present, missing)))
+    dropped = all_of_them.dropped or not bool(support.all())
+    return Kept(all_of_them.X[support], labels, all_of_them.weight[support], duals[support], dropped)
+
+
+class InPieces(LinearModel):
+    """What `MultilabelSVMClassifier` knows about pieces of data."""
+
+    kernel: Any
+    label_weight: Any
+    _checked_pair: Callable[..., tuple[Any, Checked]]
+    _data: Callable[..., Any]
+    _problem: Callable[..., Any]
+    _forget_kernel: Callable[[], None]
+
+    @with_callbacks
+    def partial_fit(self, X, y, classes=None, sample_weight=None, mask=None):
+        """Learn from another piece of the data, and keep its support vectors for the calls to come (linear models).
+
+        The model becomes the optimum, to the relative gap `tol`, over the samples kept so far and the new piece. Samples whose
+        duals are zero for every label are then forgotten; the others are kept, however many there are. `certificate_.dual` is a
+        lower bound on the optimum of all data ever given; `certificate_.primal` covers kept and new samples only, and `verified`
+        says so by being False once any was forgotten.
+
+        Parameters
+        ----------
+        X : array, data frame or CSR matrix of shape (n_samples, n_features)
+        y : array or sparse matrix of shape (n_samples, n_labels)
+        classes : array, optional
+            The labels by number, 0 to n_labels - 1 (or what y holds, 0 and 1). All pieces have all labels, so there is no need
+            to name them.
+        sample_weight : array of shape (n_samples,), optional
+        mask : boolean array or sparse matrix of the shape of y, optional
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        solver, _ = solver_of_pieces(self.solver)
+        if self.kernel != "linear":
+            raise ValueError(f"partial_fit is for kernel='linear'; kernel={self.kernel!r} needs all samples at once.")
+        if isinstance(self.label_weight, str):
+            raise ValueError("label_weight='balanced' needs all data at once; give the factors for partial_fit.")
+        kept: Kept | None = getattr(self, "_kept", None)
+        X, labels = self._checked_pair(X, y, mask, reset=kept is None)
+        count = labels.columns.shape[1]
+        if kept is not None and kept.labels.shape[1] != count:
+            raise ValueError(f"y has {count} labels; those of the first call of partial_fit were {kept.labels.shape[1]}.")
+        if classes is not None and not any(np.array_equal(np.unique(classes), known) for known in (np.arange(count), (0, 1))):
+            raise ValueError(f"classes={classes!r} must be the numbers of the {count} labels of y, or be left out.")
+        weight = np.ones(X.shape[0]) if sample_weight is None else self._checked_weight(sample_weight, X)
+        samples = Kept(X, labels.columns, weight, sp.csr_array((X.shape[0], count)), False)
+        if kept is not None:
+            samples = joined(kept, samples)
+        problem = self._problem(self._data(samples.X), labels._replace(columns=samples.labels), samples.weight)
+        self.classes_, self._form = np.arange(count), (labels.dtype, labels.sparse)
+
+        def keep(result: Result) -> None:
+            self._forget_kernel()
+            self._keep(result, problem.table(result.w))
+            self.certificate_ = replace(result.certificate, verified=result.certificate.verified and not samples.dropped)
+
+        start = None if kept is None else sp.csc_array(samples.duals)
+        result = self._drive(solver, problem, keep, resumable=False, duals=start)
+        self._kept = supported(samples, result.duals)
+        return self

@@ -1,0 +1,320 @@
+"""What the multi-label losses share: every label of an example is a binary problem of its own, taken a vector at a time.
+
+The loss of example i is a sum over its labels l of a loss of slope_l = margin_l - y_l z_l, y_l = +-1, weighted by cap_il. Duals
+are a_l >= 0, kept as the row b_l = y_l a_l; by Fenchel and Young label l has the share
+
+    loss(slope_l) - a_l slope_l + cost(a_l)      of the duality gap, where its reward is margin_l a_l - cost(a_l).
+
+Eight labels are a byte of signs and a byte that says which of them are known; a table turns bytes into vectors. A label that
+is not known has cap 0: its dual stays at zero and it takes no part.
+
+Labels are coupled where the weights are Z = V R (Hariharan et al. 2012): a dual then moves the scores of all labels. `Coupled`
+makes one exact step for each label in turn, every one of them with the scores as the others left them.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..jit import generic, jitable, vectors
+from .base import row_extrapolate, row_prefetch, row_repair, row_slope, row_step, row_value
+
+BYTE = 8  # labels
+SWEEPS = 2  # over the labels of an example that are coupled: one more saves passes where they pull hard
+FLAT = 1e-30  # stands for a curvature of zero: the step then ends at a bound
+
+
+class Labels(NamedTuple):
+    """The labels of all examples and their weights. `weight` and `margin`, none of them negative, have a row for a label that
+    is present and the negative of that for one that is absent: the larger of the two, each times the sign, is the one meant."""
+
+    present: np.ndarray  # (examples, bytes)
+    known: np.ndarray
+    cap: np.ndarray  # (examples,)
+    signs: vectors.Table  # (256, 8): +1 for a bit that is set, -1 for one that is not
+    weight: vectors.Table
+    margin: vectors.Table
+    scale: vectors.Table  # (1, labels): how much a label's own score moves, in units of ||x_i||^2
+
+
+def labels(
+    present: np.ndarray, known: np.ndarray, cap: np.ndarray, weight: np.ndarray, margin: np.ndarray, scale, dtype
+) -> Labels:
+    """Labels for iterations in this dtype; `weight` and `margin` are (labels, 2), absent and present; `scale` is (labels,)."""
+    bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
+
+    def rows(table: np.ndarray) -> vectors.Table:
+        return vectors.table(vectors.pack(table, dtype))
+
+    def either(pair: np.ndarray) -> vectors.Table:
+        return rows(np.array([pair[:, 1], -pair[:, 0]]))
+
+    return Labels(present, known, cap, rows(2.0 * bits - 1.0), either(weight), either(margin), rows(scale[None]))
+
+
+@generic
+def lane_value(loss, slope, cap):
+    """The losses of a vector of labels."""
+
+
+@generic
+def lane_cost(loss, a, cap):
+    """What is taken off margin * a in the reward."""
+
+
+@generic
+def lane_slope(loss, slope, cap):
+    """The duals at which the losses are attained: their derivatives in the slope."""
+
+
+@generic
+def lane_clip(loss, a, cap):
+    """The nearest feasible duals."""
+
+
+@generic
+def lane_best(loss, a, slope, curvature, cap):
+    """The duals that are best, each with all others fixed."""
+
+
+@jitable
+def meant(table, b, sign):
+    """Of the two rows the one that the signs ask for, as it was given: nothing is rounded."""
+    present, absent = vectors.load(table.lanes, 0, b), vectors.load(table.lanes, 1, b)
+    return vectors.maximum(vectors.multiply(sign, present), vectors.multiply(sign, absent))
+
+
+@jitable
+def asked(part, i, byte, p):
+    """Signs, caps and margins of the labels in block p of a byte."""
+    b = byte * part.signs.lanes.shape[1] + p
+    sign = vectors.load(part.signs.lanes, part.present[i, byte], p)
+    known = vectors.load(part.signs.lanes, part.known[i, byte], p)
+    weight = meant(part.weight, b, sign)
+    margin = meant(part.margin, b, sign)
+    zero = vectors.zeros_like(part.signs.lanes)
+    half = vectors.fma(zero, 0.5 * part.cap[i], weight)
+    return sign, vectors.add(half, vectors.multiply(half, known)), margin
+
+
+@jitable
+def curve(part, curvature, b):
+    """How much each label's score moves with its own dual."""
+    return vectors.fma(vectors.zeros_like(part.scale.lanes), curvature, vectors.load(part.scale.lanes, 0, b))
+
+
+@jitable
+def value_of(loss, i, scores):
+    part, total = loss.labels, vectors.zeros_like(scores.lanes)
+    blocks = part.signs.lanes.shape[1]
+    for byte in range(part.present.shape[1]):
+        for p in range(blocks):
+            sign, cap, margin = asked(part, i, byte, p)
+            slope = vectors.subtract(margin, vectors.multiply(sign, vectors.load(scores.lanes, 0, byte * blocks + p)))
+            total = vectors.add(total, lane_value(loss, slope, cap))
+    return np.float64(vectors.total(total))
+
+
+@jitable
+def slope_of(loss, i, scores, duals):
+    """`row_slope`: the duals of each label, the loss and their reward"""
+    part, zero = loss.labels, vectors.zeros_like(scores.lanes)
+    total, gain, blocks = zero, zero, part.signs.lanes.shape[1]
+    for byte in range(part.present.shape[1]):
+        for p in range(blocks):
+            b = byte * blocks + p
+            sign, cap, margin = asked(part, i, byte, p)
+            slope = vectors.subtract(margin, vectors.multiply(sign, vectors.load(scores.lanes, 0, b)))
+            a = lane_slope(loss, slope, cap)
+            total = vectors.add(total, lane_value(loss, slope, cap))
+            gain = vectors.add(gain, vectors.subtract(vectors.multiply(margin, a), lane_cost(loss, a, cap)))
+            vectors.store(duals.lanes, 0, b, vectors.multiply(sign, a))
+    return np.float64(vectors.total(total)), np.float64(vectors.total(gain))
+
+
+@jitable
+def prefetch_of(loss, i):
+    vectors.prefetch(loss.labels.present, i * loss.labels.present.shape[1])
+    vectors.prefetch(loss.labels.known, i * loss.labels.known.shape[1])
+    vectors.prefetch(loss.labels.cap, i)
+
+
+@jitable
+def share_of(loss, i, scores, duals):
+    """The example's share of the duality gap."""
+    part, total = loss.labels, vectors.zeros_like(scores.lanes)
+    blocks = part.signs.lanes.shape[1]
+    for byte in range(part.present.shape[1]):
+        for p in range(blocks):
+            b = byte * blocks + p
+            sign, cap, margin = asked(part, i, byte, p)
+            a = vectors.multiply(sign, vectors.load(duals.lanes, i, b))
+            slope = vectors.subtract(margin, vectors.multiply(sign, vectors.load(scores.lanes, 0, b)))
+            total = vectors.add(total, vectors.add(lane_value(loss, slope, cap), lane_cost(loss, a, cap)))
+            total = vectors.subtract(total, vectors.multiply(a, slope))
+    return np.float64(vectors.total(total))
+
+
+@jitable
+def step_of(loss, i, curvature, scores, duals, change, calm):
+    share = share_of(loss, i, scores, duals)
+    if share <= calm:
+        return share, False, 0.0
+    part, gain = loss.labels, vectors.zeros_like(scores.lanes)
+    blocks = part.signs.lanes.shape[1]
+    for byte in range(part.present.shape[1]):
+        for p in range(blocks):
+            b = byte * blocks + p
+            sign, cap, margin = asked(part, i, byte, p)
+            held = vectors.load(duals.lanes, i, b)
+            a = vectors.multiply(sign, held)
+            slope = vectors.subtract(margin, vectors.multiply(sign, vectors.load(scores.lanes, 0, b)))
+            new = lane_best(loss, a, slope, curve(part, curvature, b), cap)
+            gain = vectors.add(gain, vectors.multiply(margin, vectors.subtract(new, a)))
+            gain = vectors.subtract(gain, vectors.subtract(lane_cost(loss, new, cap), lane_cost(loss, a, cap)))
+            signed = vectors.multiply(sign, new)
+            vectors.store(duals.lanes, i, b, signed)
+            vectors.store(change.lanes, 0, b, vectors.subtract(signed, held))
+    return share, True, np.float64(vectors.total(gain))
+
+
+@jitable
+def extrapolate_of(loss, i, duals, before, t, change):
+    part, zero = loss.labels, vectors.zeros_like(duals.lanes)
+    gain, lack, blocks = zero, zero, part.signs.lanes.shape[1]
+    for byte in range(part.present.shape[1]):
+        for p in range(blocks):
+            b = byte * blocks + p
+            sign, cap, margin = asked(part, i, byte, p)
+            held = vectors.load(duals.lanes, i, b)
+            wanted = vectors.fma(held, t, vectors.subtract(held, vectors.load(before.lanes, i, b)))
+            a, new = vectors.multiply(sign, held), lane_clip(loss, vectors.multiply(sign, wanted), cap)
+            gain = vectors.add(gain, vectors.multiply(margin, vectors.subtract(new, a)))
+            gain = vectors.subtract(gain, vectors.subtract(lane_cost(loss, new, cap), lane_cost(loss, a, cap)))
+            signed = vectors.multiply(sign, new)
+            short = vectors.subtract(signed, wanted)
+            lack = vectors.add(lack, vectors.multiply(short, short))
+            vectors.store(before.lanes, i, b, held)
+            vectors.store(duals.lanes, i, b, signed)
+            vectors.store(change.lanes, 0, b, short)
+    return vectors.largest(lack) > 0, np.float64(vectors.total(gain))
+
+
+@jitable
+def repair_of(loss, i, duals, out):
+    part, total = loss.labels, vectors.zeros_like(out.lanes)
+    blocks = part.signs.lanes.shape[1]
+    for j in range(out.flat.shape[1]):
+        out.flat[0, j] = duals.flat[i, j]
+    for byte in range(part.present.shape[1]):
+        for p in range(blocks):
+            b = byte * blocks + p
+            sign, cap, margin = asked(part, i, byte, p)
+            a = lane_clip(loss, vectors.multiply(sign, vectors.load(out.lanes, 0, b)), cap)
+            total = vectors.add(total, vectors.subtract(vectors.multiply(margin, a), lane_cost(loss, a, cap)))
+            vectors.store(out.lanes, 0, b, vectors.multiply(sign, a))
+    return np.float64(vectors.total(total))
+
+
+def serve(kind) -> None:
+    """Let a loss that has the five lane functions be used as a loss of rows."""
+    row_value.register(kind)(value_of)
+    row_slope.register(kind)(slope_of)
+    row_prefetch.register(kind)(prefetch_of)
+    row_step.register(kind)(step_of)
+    row_extrapolate.register(kind)(extrapolate_of)
+    row_repair.register(kind)(repair_of)
+
+
+# ---- coupled labels --------------------------------------------------------------------------------------
+
+
+class Coupled(NamedTuple):
+    """A loss whose labels move each other's scores. A step leaves in the second row of `change` the first times R."""
+
+    each: Any  # the loss of a label
+    R: vectors.Table  # (labels, labels)
+    step: vectors.Table  # room for a vector
+
+
+@row_value.register(Coupled)
+def _(loss, i, scores):
+    return value_of(loss.each, i, scores)
+
+
+@row_slope.register(Coupled)
+def _(loss, i, scores, duals):
+    return slope_of(loss.each, i, scores, duals)
+
+
+@row_prefetch.register(Coupled)
+def _(loss, i):
+    prefetch_of(loss.each, i)
+
+
+@row_extrapolate.register(Coupled)
+def _(loss, i, duals, before, t, change):
+    return extrapolate_of(loss.each, i, duals, before, t, change)
+
+
+@row_repair.register(Coupled)
+def _(loss, i, duals, out):
+    return repair_of(loss.each, i, duals, out)
+
+
+@row_step.register(Coupled)
+def _(loss, i, curvature, scores, duals, change, calm):
+    each = loss.each
+    share = share_of(each, i, scores, duals)
+    if share <= calm:
+        return share, False, 0.0
+    part, gain = each.labels, vectors.zeros_like(scores.lanes)
+    for b in range(change.lanes.shape[1]):
+        vectors.store(change.lanes, 0, b, vectors.load(duals.lanes, i, b))
+        vectors.store(change.lanes, 1, b, gain)
+    sweeps = 0
+    while sweeps < SWEEPS and sweep(loss, i, curvature, scores, duals, change):
+        sweeps += 1
+    blocks = part.signs.lanes.shape[1]
+    for byte in range(part.present.shape[1]):
+        for p in range(blocks):
+            b = byte * blocks + p
+            sign, cap, margin = asked(part, i, byte, p)
+            new, before = vectors.load(duals.lanes, i, b), vectors.load(change.lanes, 0, b)
+            vectors.store(change.lanes, 0, b, vectors.subtract(new, before))
+            a, was = vectors.multiply(sign, new), vectors.multiply(sign, before)
+            gain = vectors.add(gain, vectors.multiply(margin, vectors.subtract(a, was)))
+            gain = vectors.subtract(gain, vectors.subtract(lane_cost(each, a, cap), lane_cost(each, was, cap)))
+    return share, True, np.float64(vectors.total(gain))
+
+
+@jitable
+def sweep(loss, i, curvature, scores, duals, change):
+    """One exact step for each label in turn; returns whether any of them moved."""
+    each, R, step = loss
+    part, moved = each.labels, False
+    blocks, width = part.signs.lanes.shape[1], part.signs.lanes.shape[2]
+    for byte in range(part.present.shape[1]):
+        for p in range(blocks):
+            b, k = byte * blocks + p, 0
+            sign, cap, margin = asked(part, i, byte, p)
+            curvatures = curve(part, curvature, b)
+            while k < width:
+                held = vectors.load(duals.lanes, i, b)
+                score = vectors.fma(vectors.load(scores.lanes, 0, b), curvature, vectors.load(change.lanes, 1, b))
+                slope = vectors.subtract(margin, vectors.multiply(sign, score))
+                new = lane_best(each, vectors.multiply(sign, held), slope, curvatures, cap)
+                move = vectors.subtract(vectors.multiply(sign, new), held)
+                if vectors.magnitude(move) == 0:
+                    break
+                vectors.store(step.lanes, 0, 0, move)
+                while k < width and step.flat[0, k] == 0:  # a vector is good until one of its labels moves
+                    k += 1
+                if k < width:
+                    t, j, moved = step.flat[0, k], b * width + k, True
+                    duals.flat[i, j] += t
+                    for c in range(change.lanes.shape[1]):
+                        held = vectors.load(change.lanes, 1, c)
+                        vectors.store(change.lanes, 1, c, vectors.fma(held, t, vectors.load(R.lanes, j, c)))
+                    k += 1
+    return moved

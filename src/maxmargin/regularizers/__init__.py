@@ -1,0 +1,1 @@
+"""The quadratic term: priors, signs, coupling of labels."""

@@ -1,0 +1,443 @@
+"""Block-coordinate ascent on the dual, accelerated: the part that scalar and multiclass problems share.
+
+A pass visits the examples that are due in random order, solves each one's block of duals exactly with the others fixed,
+and keeps the weights in step (Ramanan 2013, Algorithm 1, for blocks with a closed-form solution). After a pass the
+duals are extrapolated along their last change (Nesterov's momentum, restarted when the dual value would fall):
+
+    y = x + t (x - x_before),   t = m / (m + 3),   m = passes since the last restart
+
+each example brought back to its own constraints; the weights follow as v + t (v - v_before), corrected for the examples
+that had to be. The dual value is known exactly before the step is taken: a pass and the step after it together never lower
+it. On ill-conditioned problems this halves the number of visits and more.
+
+The primal value at w(x) fluctuates long after the dual has settled, therefore an average of the weights after each pass
+is offered as a second candidate for the certificate.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...data import rows
+from ...data.rows import dot
+from ...jit import kernel, vectors
+from ...losses.base import clip, reward, row_extrapolate, row_prefetch, row_step, step, value
+from ...losses.nonnegative import NonNegative, NonNegativeRow
+from ...problems.linear import RowProblem, ScalarProblem
+from ...regularizers.gaussian import averaged, extrapolate, like, move, move_row, quadratic, unclipped
+from ..loop import Run
+from ..pace import examples_between
+from .schedule import gather, prefetch, resting, schedule, settle, visited
+
+CACHED = 1 << 17  # weights up to this many stay in a core's own cache
+AHEAD = 2  # visits by which an example is asked for before its turn: random order defeats the processor's own guess
+WALKS = 16  # walks along the half_spaces during a pass
+START = 5  # passes before the first extrapolation: an easy problem is solved by then
+FARTHEST = 0.95  # the longest extrapolation, in units of the last change
+CALM = 0.1  # an example rests when its share of the gap is below this part of the average share the target allows
+
+
+@kernel
+def dual_part(space):
+    return quadratic(space)
+
+
+@kernel
+def push(space, before, t, result):
+    """The extrapolated weights, in `result`."""
+    extrapolate(space, before, t, result)
+
+
+@kernel
+def accumulate(w, total):
+    flat, result = w.reshape(-1), total.reshape(-1)
+    for j in range(flat.size):
+        result[j] += flat[j]
+
+
+# ---- one score per example -------------------------------------------------------------------------------
+
+
+@kernel
+def scalar_pass(X, loss, space, duals, curvature, plan, visit, level):
+    """Visit plan.order[start:stop]; returns the sum of the shares of the gap and the change of the reward."""
+    now, start, stop = visit
+    gap, gain = 0.0, 0.0
+    for k in range(start, stop):
+        i = plan.order[k]
+        if k + 2 * AHEAD < stop:
+            rows.prefetch_index(X, plan.order[k + 2 * AHEAD])
+        if k + AHEAD < stop:
+            ahead = plan.order[k + AHEAD]
+            rows.prefetch(X, ahead)
+            vectors.prefetch(duals, ahead)
+            vectors.prefetch(curvature, ahead)
+            prefetch(plan, ahead)
+        score = np.float64(dot(X, i, space.w))
+        old = duals[i]
+        held = reward(loss, i, old)
+        share = value(loss, i, score) - held + old * score
+        if share > level:
+            new = step(loss, i, score, old, curvature[i])
+            move(space, X, i, new - old)
+            gain += reward(loss, i, new) - held
+            duals[i] = new
+        gap += share
+        settle(plan, i, now, share <= level)
+    return gap, gain
+
+
+@kernel
+def scalar_reach(X, loss, space, duals, before, plan, now, t):
+    """Extrapolate each visited dual as far as it can go and correct the pushed weights; returns the change of the reward."""
+    gain = 0.0
+    for i in range(duals.size):
+        if visited(plan, i, now):
+            dual = duals[i]
+            change = dual - before[i]
+            target = dual if resting(plan, i) else clip(loss, i, dual + t * change)
+            short = target - dual - t * change
+            if short != 0.0:
+                move(space, X, i, short)
+            gain += reward(loss, i, target) - reward(loss, i, dual)
+            duals[i], before[i] = target, dual
+    return gain
+
+
+@kernel
+def scalar_return(duals, before, plan, now):
+    """Take the extrapolation back."""
+    for i in range(duals.size):
+        if visited(plan, i, now):
+            duals[i] = before[i]
+
+
+# ---- a row of classes per example ------------------------------------------------------------------------
+
+
+@kernel
+def row_pass(X, loss, space, duals, curvature, plan, visit, scratch):
+    """As `scalar_pass`, for rows; scratch holds scores, change and the level of calm."""
+    now, start, stop = visit
+    scores, change, level = scratch
+    gap, gain = 0.0, 0.0
+    for k in range(start, stop):
+        i = plan.order[k]
+        if k + 2 * AHEAD < stop:
+            rows.prefetch_index(X, plan.order[k + 2 * AHEAD])
+        if k + AHEAD < stop:
+            ahead = plan.order[k + AHEAD]
+            rows.prefetch(X, ahead)
+            rows.prefetch_row(duals.lanes, ahead)
+            vectors.prefetch(curvature, ahead)
+            row_prefetch(loss, ahead)
+            prefetch(plan, ahead)
+            if space.w.size > CACHED:
+                rows.prefetch_weights(X, plan.order[k + 1], space.w)
+        rows.scores(X, i, space.w, scores.lanes)
+        share, stepped, reward_change = row_step(loss, i, curvature[i], scores, duals, change, level)
+        if stepped:
+            move_row(space, X, i, change.lanes)
+            gain += reward_change
+        gap += share
+        settle(plan, i, now, share <= level)
+    return gap, gain
+
+
+@kernel
+def row_reach(X, loss, space, duals, before, plan, now, scratch):
+    """As `scalar_reach`, for rows; scratch holds a row and the step."""
+    change, t = scratch
+    gain, zero = 0.0, vectors.zeros_like(change.lanes)
+    for i in range(duals.lanes.shape[0]):
+        if visited(plan, i, now):
+            if resting(plan, i):
+                for b in range(duals.lanes.shape[1]):
+                    dual = vectors.load(duals.lanes, i, b)
+                    difference = vectors.subtract(dual, vectors.load(before.lanes, i, b))
+                    vectors.store(before.lanes, i, b, dual)
+                    vectors.store(change.lanes, 0, b, vectors.fma(zero, -t, difference))
+                move_row(space, X, i, change.lanes)
+            else:
+                short, reward_change = row_extrapolate(loss, i, duals, before, t, change)
+                if short:
+                    move_row(space, X, i, change.lanes)
+                gain += reward_change
+    return gain
+
+
+@kernel
+def row_return(duals, before, plan, now):
+    for i in range(duals.lanes.shape[0]):
+        if visited(plan, i, now):
+            for b in range(duals.lanes.shape[1]):
+                vectors.store(duals.lanes, i, b, vectors.load(before.lanes, i, b))
+
+
+# ---- the run ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a run goes about it. `dtype`: of the iterations; they go on in float64 when float32 makes no progress any more."""
+
+    tol: float
+    seed: int
+    dtype: Any
+    momentum: bool = True
+    average: bool = True
+
+
+class Ascent(Run, ABC):
+    """A run of dual coordinate ascent on one problem: its duals, its weights and the order of visits."""
+
+    piece: int  # examples between two looks at the clock, at the most
+    duals: Any
+    side_duals: Any = None
+
+    def __init__(self, problem, duals: np.ndarray | None, options: Options):
+        self.problem, self.options = problem, options
+        self.hint: np.ndarray | None = None  # weights of an earlier run: a candidate for the first certificate
+        self.warm = duals is not None
+        self.plan = schedule(problem.n_examples, options.seed, self.row_bytes())
+        self.curvature = problem.curvature
+        self.passes = self.visits = 0
+        self.settle_in(np.dtype(options.dtype), duals)
+
+    def row_bytes(self) -> float:
+        """Of the data of an example, on average; infinity where examples are not read one by one."""
+        return np.inf
+
+    def visit_work(self) -> float:
+        """Multiplications and additions of a visit, on average."""
+        return 2.0 * rows.mean_length(self.problem.X)
+
+    def settle_in(self, dtype: np.dtype, duals: np.ndarray | None) -> None:
+        """Take up these duals (float64, the problem's layout; None: zero) and iterate in this dtype from here on."""
+        self.dtype = dtype
+        self.take(duals)
+        if self.problem.half_spaces is not None:
+            self.side_duals = self.put_walls(self.problem.half_spaces.count)
+        v = self.problem.regularizer.start(self.problem.weight_shape)
+        self.space = self.problem.regularizer.space(v, dtype)
+        self.mean_sum = np.zeros_like(averaged(self.space))
+        self.mean_count, self.mean_next = 0, max(2, 2 * self.passes)
+        self.dual = self.floor = self.reward = 0.0
+        self.exact_v = v
+        self.synchronise()
+
+    def synchronise(self) -> float:
+        """Rebuild the weights from the duals, exactly; returns the exact dual value."""
+        self.dual, self.exact_v = self.problem.evaluate(self.duals, self.side_duals)
+        for target, source in zip(self.space, self.problem.regularizer.space(self.exact_v, self.dtype), strict=True):
+            target[...] = source
+        self.reward = self.dual - dual_part(self.space)
+        return self.dual
+
+    def advance(self, stop: Callable[[], bool]) -> float:
+        """One pass; returns the sum of the shares of the gap that it met (an estimate: the weights moved meanwhile)."""
+        self.floor = self.dual
+        count = gather(self.plan, self.passes)
+        level = CALM * self.options.tol * abs(self.dual) / max(self.problem.n_examples, 1)
+        gap, piece = 0.0, examples_between(self.visit_work(), self.piece)
+        if self.problem.half_spaces is not None:  # side_duals answer to examples at once, or the two sides zigzag
+            piece = min(piece, max(self.problem.half_spaces.count, count // WALKS))
+        for start in range(0, count, piece):
+            if stop():
+                break
+            end = min(start + piece, count)
+            share, gain = self.visit((self.passes, start, end), level)
+            gap += share
+            self.reward += gain
+            self.visits += end - start
+            if self.problem.half_spaces is not None:
+                gap += self.climb_fence(start)
+        self.dual = self.reward + dual_part(self.space)
+        self.add_to_average()
+        self.passes += 1
+        return gap
+
+    def refine(self) -> None:
+        """Go on in float64: float32 makes no progress any more."""
+        if self.dtype == np.float32:
+            self.settle_in(np.dtype(np.float64), self.exact_duals())
+
+    def climb_fence(self, start: int) -> float:
+        """A pass over all half-spaces of the half_spaces; returns their part of the gap."""
+        half_spaces = self.problem.half_spaces
+        plan = schedule(half_spaces.count, self.options.seed + self.passes + start)
+        return self.visit_walls(half_spaces.rows, half_spaces.curvature, plan, (0, 0, gather(plan, 0)))
+
+    def add_to_average(self) -> None:
+        """Average the weights after each pass, starting anew at passes 2, 4, 8, ..."""
+        if self.passes >= self.mean_next:
+            self.mean_next *= 2
+            self.mean_count = 0
+            self.mean_sum[...] = 0
+        accumulate(averaged(self.space), self.mean_sum)
+        self.mean_count += 1
+
+    def candidates(self) -> list[np.ndarray]:
+        """Weights to take the primal value at, in float64: those of the duals, then the average."""
+        found = [self.problem.feasible(self.problem.regularizer.weights(self.exact_v))]
+        if self.hint is not None and self.options.average:
+            found.append(self.problem.feasible(self.problem.regularizer.weights(self.hint)))
+            self.hint = None
+        if self.options.average and self.mean_count > 1:
+            mean = vectors.convert(self.mean_sum, np.float64) / self.mean_count
+            found.append(self.problem.feasible(self.problem.regularizer.mended(mean)))
+        return found
+
+    def primal(self, w: np.ndarray, n_jobs: int) -> float:
+        return self.problem.primal(w, n_jobs)
+
+    def wake(self) -> None:
+        """Visit every example in the next pass. Who was visited in the last one stays known, for the extrapolation."""
+        visited_now = self.plan.due - self.plan.wait == self.passes
+        np.minimum(self.plan.due, self.passes, out=self.plan.due)
+        self.plan.wait[:] = np.where(visited_now, 0, np.maximum(self.plan.wait, 1))
+
+    @abstractmethod
+    def take(self, duals: np.ndarray | None) -> None:
+        """Set self.duals, and room for the ones before."""
+
+    @abstractmethod
+    def exact_duals(self) -> np.ndarray:
+        """The duals in float64, exactly feasible, in the layout of the problem."""
+
+    @abstractmethod
+    def visit(self, visit, level) -> tuple[float, float]: ...
+
+    @abstractmethod
+    def put_walls(self, count: int) -> Any:
+        """Duals at zero for the half-spaces of a half_spaces."""
+
+    @abstractmethod
+    def visit_walls(self, X, curvature, plan, visit) -> float: ...
+
+
+class Accelerated(Ascent):
+    """A run that extrapolates between passes."""
+
+    def row_bytes(self):
+        return self.problem.X.values.nbytes / max(self.problem.n_examples, 1)
+
+    def settle_in(self, dtype, duals):
+        super().settle_in(dtype, duals)
+        self.other = like(self.space)
+        self.before_v = unclipped(like(self.space))
+        self.memory, self.begin_at = 0, self.passes + START
+
+    def accelerate(self) -> None:
+        """Extrapolate from the state after the last pass."""
+        # The duals of a half_spaces are not extrapolated, so with one nothing is.
+        if not self.options.momentum or self.problem.half_spaces is not None or self.passes < self.begin_at:
+            return
+        if self.passes == self.begin_at:
+            self.remember()
+            self.before_v[...] = unclipped(self.space)
+            return
+        self.memory += 1
+        t = min(self.memory / (self.memory + 3.0), FARTHEST)
+        push(self.space, self.before_v, t, self.other)
+        gain = self.reach(t)
+        dual = self.reward + gain + dual_part(self.other)
+        self.before_v[...] = unclipped(self.space)
+        if dual >= self.floor:  # it may cost what the pass gained, never more: else many small losses add up
+            self.reward, self.dual = self.reward + gain, dual
+            self.space, self.other = self.other, self.space
+        else:
+            self.take_back()
+            self.memory = 0
+
+    @abstractmethod
+    def remember(self) -> None:
+        """Keep the duals as those before the next pass."""
+
+    @abstractmethod
+    def reach(self, t) -> float:
+        """Extrapolate the duals of each visited example as far as it can go, keep those of this pass as the ones before the
+        next, correct the pushed weights; returns the change of the reward."""
+
+    @abstractmethod
+    def take_back(self) -> None:
+        """Return to the duals before the extrapolation."""
+
+
+class ScalarAscent(Accelerated):
+    problem: ScalarProblem
+    piece = 1 << 16
+
+    def take(self, duals):
+        self.duals = np.zeros(self.problem.n_examples) if duals is None else duals.copy()
+        self.before = self.duals.copy()
+
+    def put_walls(self, count):
+        return np.zeros(count)
+
+    def visit_walls(self, X, curvature, plan, visit):
+        return scalar_pass(X, NonNegative(0), self.space, self.side_duals, curvature, plan, visit, -np.inf)[0]
+
+    def exact_duals(self):
+        return self.duals.copy()
+
+    def visit(self, visit, level):
+        return scalar_pass(self.problem.X, self.problem.loss, self.space, self.duals, self.curvature, self.plan, visit, level)
+
+    def remember(self):
+        self.before[:] = self.duals
+
+    def reach(self, t):
+        return scalar_reach(self.problem.X, self.problem.loss, self.other, self.duals, self.before, self.plan, self.passes - 1, t)
+
+    def take_back(self):
+        scalar_return(self.duals, self.before, self.plan, self.passes - 1)
+
+
+class BlockAscent(Accelerated):
+    problem: RowProblem
+    piece = 1 << 12
+
+    def take(self, duals):
+        n, classes = self.problem.n_examples, self.problem.n_classes
+        self.loss = self.problem.loss(self.dtype)
+        self.duals, self.before = (vectors.zeros_table(n, classes, self.dtype) for _ in range(2))
+        if duals is not None:
+            self.duals.flat[:, :classes] = duals
+            self.remember()
+        self.scores = vectors.zeros_table(1, classes, self.dtype)
+        self.change = vectors.zeros_table(self.problem.regularizer.moves, classes, self.dtype)
+
+    def visit_work(self):
+        classes, moves = self.problem.n_classes, self.problem.regularizer.moves
+        return moves * classes * (super().visit_work() + (moves - 1) * classes)
+
+    def put_walls(self, count):
+        return vectors.zeros_table(count, self.problem.n_classes, self.dtype)
+
+    def visit_walls(self, X, curvature, plan, visit):
+        scratch = self.scores, self.change, 0.0
+        return row_pass(X, NonNegativeRow(0), self.space, self.side_duals, curvature, plan, visit, scratch)[0]
+
+    def exact_duals(self):
+        return self.problem.repaired(self.duals)
+
+    def visit(self, visit, level):
+        scratch = self.scores, self.change, level
+        return row_pass(self.problem.X, self.loss, self.space, self.duals, self.curvature, self.plan, visit, scratch)
+
+    def remember(self):
+        self.before.lanes[...] = self.duals.lanes
+
+    def reach(self, t):
+        scratch, regularizer = (self.change, t), self.problem.regularizer
+        target = regularizer.loose(self.other)
+        gain = row_reach(self.problem.X, self.loss, target, self.duals, self.before, self.plan, self.passes - 1, scratch)
+        regularizer.tie(self.other)
+        return gain
+
+    def take_back(self):
+        row_return(self.duals, self.before, self.plan, self.passes - 1)

@@ -1,0 +1,1 @@
+"""Planes that touch a risk from below, and the programs over them."""

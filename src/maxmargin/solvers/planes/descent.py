@@ -1,0 +1,148 @@
+"""A few passes of stochastic gradient descent: a start for methods that profit from one.
+
+The objective is strongly convex, so that steps of 1/t do (Shalev-Shwartz et al. 2007). With n examples and b_i the dual at which
+the loss of example i is attained,
+
+    w <- (1 - 1/t) w + (n/t) b_i x_i,          t = n, n + 1, ...
+"""
+
+from collections.abc import Callable
+from functools import singledispatch
+
+import numpy as np
+
+from ...data import rows
+from ...data.rows import add, dot, update
+from ...jit import kernel, vectors
+from ...losses.base import row_slope, slope
+from ...losses.multilabel_squared_hinge import MultilabelSquaredHinge
+from ...losses.squared_epsilon_insensitive import SquaredEpsilonInsensitive
+from ...losses.squared_hinge import SquaredHinge
+from ...problems.linear import RowProblem, ScalarProblem
+from ...problems.structured import StructuredProblem
+from ...regularizers.gaussian import Coupling
+from ...structures.encoded.contract import clear, forget, new_room, prepare, push, tally, truth, worst
+from ..pace import Pace, examples_between, never
+
+UNBOUNDED = SquaredHinge, SquaredEpsilonInsensitive, MultilabelSquaredHinge
+SMALL = 1e-6  # the factor of the weights is multiplied out below this
+
+
+@kernel
+def scalar_descent(X, loss, w, order, when):
+    """w is kept as a factor times a vector, so that a step costs only the example's own entries. `when`: the number of the
+    first step, and how many examples the problem has."""
+    factor, (first, n) = 1.0, when
+    for k in range(order.size):
+        i, t = order[k], first + k
+        b = slope(loss, i, factor * dot(X, i, w))
+        factor *= 1.0 - 1.0 / t
+        if factor == 0.0:  # the first step of one example forgets where it began
+            w[:] = 0.0
+            factor = 1.0
+        if b != 0.0:
+            add(X, i, n * b / (t * factor), w)
+        if factor < SMALL or k == order.size - 1:
+            for j in range(w.size):
+                w[j] *= factor
+            factor = 1.0
+
+
+@kernel
+def row_descent(X, loss, W, order, when, scores, duals):
+    factor, (first, n), flat = 1.0, when, W.reshape(-1)
+    for k in range(order.size):
+        i, t = order[k], first + k
+        rows.scores(X, i, W, scores.lanes)
+        for j in range(scores.flat.shape[1]):
+            scores.flat[0, j] *= factor
+        row_slope(loss, i, scores, duals)
+        factor *= 1.0 - 1.0 / t
+        if factor == 0.0:
+            flat[:] = 0.0
+            factor = 1.0
+        for j in range(duals.flat.shape[1]):
+            duals.flat[0, j] *= n / (t * factor)
+        update(X, i, duals.lanes, 0, W)
+        if factor < SMALL or k == order.size - 1:
+            for j in range(flat.size):
+                flat[j] *= factor
+            factor = 1.0
+
+
+@kernel
+def structured_descent(data, weight, W, order, when, room, bound):
+    (first, n), flat = when, W.reshape(-1)
+    for k in range(order.size):
+        i, t = order[k], first + k
+        prepare(data, i, W, room)
+        worst(data, i, room, room.code)
+        clear(data, i, room)
+        tally(data, i, -1.0, room.code, room)
+        forget(data, i, room.code)
+        truth(data, i, room.code)
+        tally(data, i, 1.0, room.code, room)
+        W *= 1.0 - 1.0 / t
+        push(data, i, n * weight[i] / t, room, W)
+        for j in bound:
+            flat[j] = max(flat[j], 0.0)
+
+
+@singledispatch
+def walk(problem, W: np.ndarray, order: np.ndarray, when: tuple[int, int]) -> None:
+    """Visit these examples in this order; `when`: the number of the first step, and how many examples there are in all."""
+    raise TypeError(f"There is no stochastic gradient of a {type(problem).__name__}.")
+
+
+@walk.register
+def _(problem: ScalarProblem, W, order, when):
+    scalar_descent(problem.X, problem.loss, W, order, when)
+
+
+@walk.register
+def _(problem: RowProblem, W, order, when):
+    room = vectors.zeros_table(1, problem.n_classes, np.float64), vectors.zeros_table(1, problem.n_classes, np.float64)
+    row_descent(problem.X, problem.exact_loss, W, order, when, *room)
+
+
+@walk.register
+def _(problem: StructuredProblem, W, order, when):
+    structured_descent(problem.data, problem.cap, W, order, when, new_room(problem.data), problem.bound)
+
+
+def diverges(problem) -> bool:
+    """Whether steps of 1/t may lead away: the slopes of squared losses grow with the scores."""
+    return isinstance(getattr(problem, "exact_loss", getattr(problem, "loss", None)), UNBOUNDED)
+
+
+def serves(problem) -> bool:
+    """Whether there is such a method for this problem."""
+    prior = getattr(problem, "regularizer", None)
+    if isinstance(prior, Coupling) or (prior is not None and not prior.mean is prior.variance is prior.lower is None):
+        return False
+    return walk.dispatch(type(problem)) is not walk.dispatch(object)
+
+
+def descended(problem, passes: int, seed: int, stop: Callable[[], bool] = never) -> np.ndarray | None:
+    """Weights after so many passes, or as many as there was time for; None where there is no such method (for priors, their
+    signs, and other kinds of problems) and where it has led to nothing better than zero."""
+    if not serves(problem):
+        return None
+    W, n = vectors.aligned(problem.weight_shape, np.float64), problem.n_examples
+    random, pace = np.random.default_rng(seed), Pace()
+    if not isinstance(problem, StructuredProblem):  # where a piece ends, the factor of the weights is multiplied out
+        work = 2.0 * rows.mean_length(problem.X) * getattr(problem, "n_classes", 1)
+        pace = Pace(examples_between(work, n))
+    for k in range(passes):
+        order = random.permutation(n)
+
+        def visit(first: int, last: int, total: float, order=order, begin=(k + 1) * n) -> float:
+            walk(problem, W, order[first:last], (begin + first, n))
+            return total
+
+        with np.errstate(over="ignore", invalid="ignore"):
+            if pace.visit(0, n, visit, stop)[1] < n:
+                break
+    with np.errstate(over="ignore", invalid="ignore"):
+        worse = diverges(problem) and not problem.primal(W) <= problem.primal(np.zeros_like(W))
+    return None if worse or not np.all(np.isfinite(W)) else W

@@ -1,0 +1,1 @@
+"""Ascent over distributions of outputs: working sets, mixtures, marginals."""

@@ -1,0 +1,133 @@
+"""Partial linearization of the dual (Mohapatra et al. 2016), block by block or all samples at once.
+
+The dual is linearised at w and the entropy of each sample's distribution is kept with weight `temperature`: the direction
+is a Gibbs distribution around the current one, q ~ p exp((Delta + w . phi) / temperature). The step towards it is
+
+    gamma = <q - p, Delta + w . phi> / (cap ||phi(q) - phi(p)||^2), cut off at 1,
+
+the best one on the line, or fixed. Temperature zero is Frank-Wolfe (its direction is the max-oracle's answer) and step 1
+is exponentiated gradient; which oracle is asked depends on the kind of points (`structures.base.direct`).
+"""
+
+import numpy as np
+
+from ...jit import Interpreted, kernel
+from ...structures.encoded.contract import (
+    blend,
+    copied,
+    direct,
+    interior,
+    measure,
+    new_room,
+    prepare,
+    push,
+    step_towards,
+    vertices,
+)
+from ...utils.threads import in_threads, pieces
+from ..ascent.schedule import settle
+from .run import StructuredRun
+from .signed import prepare_with, shift, space_of, unclipped
+
+SPREAD = 0.01  # the marginal of a wrong label at the start
+OPTIMAL = -1.0
+COOLEST = 1000.0  # the part of the first temperature that cooling ends at
+
+
+@kernel
+def block_pass(points, data, space, cap, plan, visit, scratch, setting):
+    """Visit plan.order[start:stop]; returns the last of `setting` and by how much the dual value rose, in one sum."""
+    now, start, stop = visit
+    room, shares, temperature = scratch
+    step, longest, level, rise = setting
+    for k in range(start, stop):
+        i = np.int64(plan.order[k])
+        if cap[i] > 0.0:
+            prepare_with(space, data, i, room)
+            direct(points, data, i, room, temperature[i])
+            gain, square = measure(data, i, room)
+            square *= cap[i]
+            gamma = step
+            if step < 0.0:
+                gamma = longest if gain > longest * square else max(gain, 0.0) / square if square > 0.0 else 0.0
+            step_towards(points, data, i, gamma, room)
+            shift(space, data, i, -cap[i] * gamma, room)
+            rise += cap[i] * gamma * (gain - 0.5 * gamma * square)
+            shares[i] = cap[i] * gain
+        else:
+            shares[i] = 0.0
+        settle(plan, i, now, shares[i] <= level)
+    return rise
+
+
+@kernel
+def batch_pass(points, others, data, W, cap, temperature, scratch):
+    """Targets of the samples start ... stop - 1 into `others`, their common direction into `change`; returns the gain."""
+    room, shares, change, start, stop = scratch
+    total = 0.0
+    for i in range(start, stop):
+        shares[i] = 0.0
+        if cap[i] > 0.0:
+            prepare(data, i, W, room)
+            direct(points, data, i, room, temperature[i])
+            shares[i] = cap[i] * measure(data, i, room)[0]
+            step_towards(others, data, i, 1.0, room)
+            push(data, i, -cap[i], room, change)
+            total += shares[i]
+    return total
+
+
+class Linearization(StructuredRun):
+    """Block-coordinate steps. Subclasses of solvers say which points, which temperature and which step."""
+
+    def __init__(self, problem, points, options, *, temperature: np.ndarray, step, longest, cooling, smooth: bool):
+        self.temperature, self.cooling, self.coolest = temperature, cooling, temperature / COOLEST
+        self.step, self.longest, self.smooth = step, longest, smooth
+        super().__init__(problem, points, options)
+
+    def accelerate(self):
+        if self.cooling < 1.0:
+            self.temperature = np.maximum(self.temperature * self.cooling, self.coolest)
+
+    def start(self):
+        return interior(self.problem.data, SPREAD) if self.smooth else vertices(self.problem.data)
+
+    def visit(self, visit, level, rise):
+        self.calls += visit[2] - visit[1]
+        scratch = self.room, self.shares, self.temperature
+        setting = self.step, self.longest, level, rise
+        return block_pass(self.points, self.problem.data, self.space, self.problem.cap, self.plan, visit, scratch, setting)
+
+
+class Batch(Linearization):
+    """All samples at once: one common step. Keeps a second set of points; oracle calls may use several threads."""
+
+    def choose(self):
+        return self.problem.n_examples
+
+    def advance(self, stop):
+        problem, jobs = self.problem, self.options.n_jobs
+        others = copied(self.points)
+        parts = pieces(problem.n_examples, 1 if isinstance(problem.data, Interpreted) else jobs)
+        changes = [np.zeros_like(self.W) for _ in parts]
+
+        def work(k: int) -> float:
+            room = self.room if k == 0 else new_room(problem.data)
+            scratch = room, self.shares, changes[k], *parts[k]
+            return batch_pass(self.points, others, problem.data, self.W, problem.cap, self.temperature, scratch)
+
+        gain = sum(in_threads(work, range(len(parts)), jobs))
+        change = sum(changes[1:], start=changes[0])
+        square = float(np.vdot(change, change))
+        gamma = self.step if self.step >= 0.0 else min(self.longest, max(gain, 0.0) / square) if square > 0.0 else 0.0
+        blend(self.points, others, gamma)
+        self.space = space_of(unclipped(self.space) + gamma * change, problem.bound)
+        self.dual += gamma * (gain - 0.5 * gamma * square)
+        self.visits += problem.n_examples
+        self.calls += problem.n_examples
+        self.passes += 1
+        self.add_to_average()
+        return float(gain)
+
+    def visit(self, visit, level, rise):
+        raise AssertionError("a batch has no single visits")

@@ -1,0 +1,70 @@
+"""A multiclass problem as a structured one: every sample a single node. Weights have the same layout in both."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from ...jit import vectors
+from ...problems.linear import BlockProblem
+from ...problems.structured import StructuredProblem
+from ...result import Result
+from ...structures.encoded.contract import interior
+from ...structures.encoded.forest import TreeMarginals
+from ...structures.encoded.graphs import FLOOR, LABEL, NEVER, Graphs, Mixtures, mixtures_of
+from ...structures.encoded.rooted import alone
+from .working_set import CODES, MASS, SIZE, SLOT, Sets, empty, refresh, within
+
+
+def structured(problem: BlockProblem) -> StructuredProblem:
+    n, K = problem.n_examples, problem.n_classes
+    cost = vectors.table(vectors.pack(np.vstack([problem.cost, np.zeros((1, K))]), np.float64, fill=NEVER))
+    sample = np.stack([np.arange(n + 1), np.zeros(n + 1, np.int64), np.arange(n + 1)], axis=1)
+    node = np.zeros((n, 3), np.int32)
+    node[:, LABEL] = problem.label
+    shape = K, 0, problem.weight_shape[0]
+    graphs = Graphs(problem.X, sample, np.zeros((0, 3), np.int32), node, cost, np.ones(n), problem.curvature, *shape)
+    return StructuredProblem(alone(graphs), problem.cap)
+
+
+def masses(problem: BlockProblem, duals: np.ndarray) -> np.ndarray:
+    """The distribution over classes that rows of duals stand for."""
+    cap = np.where(problem.cap > 0, problem.cap, 1.0)
+    p = -duals / cap[:, None]
+    p[np.arange(len(p)), problem.label] += 1.0
+    p = np.maximum(p, 0.0)
+    return p / p.sum(axis=1, keepdims=True)
+
+
+def points(problem: BlockProblem, duals: np.ndarray, kind: str):
+    """Points of a kind for a hot start."""
+    p, data = masses(problem, duals), structured(problem).data
+    if kind == "sets":
+        used = p > 0
+        sets = empty(np.ones(len(p), np.int64), np.maximum(2 * used.sum(axis=1), 4))
+        sample, label = np.nonzero(used)
+        place = np.arange(sample.size) - np.concatenate([[0], np.cumsum(used.sum(axis=1))])[sample]
+        sets.sample[:, SIZE] = used.sum(axis=1)
+        sets.slots[sets.sample[sample, SLOT] + place, MASS] = p[sample, label]
+        sets.codes[sets.sample[sample, CODES] + place] = label
+        return refresh(sets, data)
+    found = mixtures_of(data) if kind == "mixtures" else interior(data, 1.0)
+    found.node.flat[:, : problem.n_classes] = p if kind == "mixtures" else np.maximum(p, FLOOR)
+    return found
+
+
+def with_rows(result: Result, problem: BlockProblem) -> Result:
+    """The result with the duals of the multiclass problem: rows that sum to zero, up to the rounding of the masses.
+
+    The entry of the label is what its own mass leaves, as in `passes.combine`, so that the rows give the weights of the result.
+    """
+    found, n, K = result.duals, problem.n_examples, problem.n_classes
+    p = np.zeros((n, K))
+    if isinstance(found, Sets):
+        size = found.sample[:, SIZE]
+        codes = found.codes[within(found.sample[:, CODES], size)]
+        np.add.at(p, (np.repeat(np.arange(n), size), codes), found.slots[within(found.sample[:, SLOT], size), MASS])
+    else:
+        assert isinstance(found, Mixtures | TreeMarginals)
+        p[:] = found.node.flat[:, :K]
+    p[np.arange(n), problem.label] -= 1.0
+    return replace(result, duals=-p * problem.cap[:, None])

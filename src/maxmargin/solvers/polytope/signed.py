@@ -1,0 +1,81 @@
+"""The weights as a structured solver moves them: an array, or one some of whose entries must not be negative.
+
+Where weights are bound to be non-negative, the best ones for given duals are w = max(v, 0) with v the unclipped sum of the
+duals' features (`regularizer` has the formulas). v differs from w in the bound entries only, so these alone are kept
+twice: a push puts them back, moves all, and clips again. Steps that are exact without bounds stay ascent steps, as the dual
+bends no more than it would without them.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ...jit import generic_call
+from ...structures.encoded.contract import prepare, push
+
+
+class Signed(NamedTuple):
+    w: np.ndarray  # what scores use
+    flat: np.ndarray  # the same memory, as a vector
+    bound: np.ndarray  # which entries of it must not be negative
+    v: np.ndarray  # their values before the clip
+
+
+@generic_call
+def prepare_with(space, data, i, room):
+    """Compute what the oracles of sample i need of the weights. (Compiled code that counts no references cannot return an array
+    out of a tuple.)"""
+
+
+@generic_call
+def shift(space, data, i, t, room):
+    """weights += t * phi(x_i, difference)"""
+
+
+@prepare_with.register(np.ndarray)
+def _(space, data, i, room):
+    prepare(data, i, space, room)
+
+
+@prepare_with.register(Signed)
+def _(space, data, i, room):
+    prepare(data, i, space.w, room)
+
+
+@shift.register(np.ndarray)
+def _(space, data, i, t, room):
+    push(data, i, t, room, space)
+
+
+@shift.register(Signed)
+def _(space, data, i, t, room):
+    for k in range(space.bound.size):
+        space.flat[space.bound[k]] = space.v[k]
+    push(data, i, t, room, space.w)
+    for k in range(space.bound.size):
+        space.v[k] = space.flat[space.bound[k]]
+        space.flat[space.bound[k]] = max(space.v[k], 0.0)
+
+
+def space_of(v: np.ndarray, bound: np.ndarray) -> np.ndarray | Signed:
+    """The weights of v, whose memory they take over; `bound` lists the entries that must not be negative."""
+    if bound.size == 0:
+        return v
+    flat = v.reshape(-1)
+    before = flat[bound]
+    flat[bound] = np.maximum(before, 0.0)
+    return Signed(v, flat, bound, before)
+
+
+def weights_of(space: np.ndarray | Signed) -> np.ndarray:
+    """The weights that scores use."""
+    return space.w if isinstance(space, Signed) else space
+
+
+def unclipped(space: np.ndarray | Signed) -> np.ndarray:
+    """v, in memory of its own."""
+    if not isinstance(space, Signed):
+        return space.copy()
+    v = space.w.copy()
+    v.reshape(-1)[space.bound] = space.v
+    return v

@@ -1,0 +1,1 @@
+"""Ascent on data that come in blocks."""

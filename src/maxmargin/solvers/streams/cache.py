@@ -1,0 +1,85 @@
+"""The cache of `OnlineDual`: hard examples in memory, so that they are visited while others are read.
+
+An example is in the cache or its duals are in the store, never both; whoever leaves the cache leaves its duals there.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .dual_store import DualStore
+from .pieces import Piece, merged
+
+LARGE = 1 << 15  # examples: pieces below are merged with their like, so that there are few
+ROOM = 0.8  # part of the limit that is left used where something had to leave
+STALE = 0.2  # part of a piece that must be prunable before it is copied without
+PATIENT = 3  # passes an example rests after it was calm twice in a row
+PRUNING: dict[str, Callable[[Piece], np.ndarray]] = {
+    "zero": lambda piece: piece.zero(),
+    "calm": lambda piece: piece.zero() & (piece.plan.wait >= PATIENT),
+    "never": lambda piece: np.zeros(piece.rows.size, bool),
+}
+
+
+class Cache:
+    """Pieces of at most `limit` bytes together; `prune` names who leaves although there is room."""
+
+    def __init__(self, limit: float, prune: str, store: DualStore):
+        self.limit, self.store = limit, store
+        self.prunable = PRUNING[prune]
+        self.pieces: list[Piece] = []
+        self.rows = np.zeros(0, np.int64)  # of all pieces, sorted
+        self.evicted = 0  # examples with duals other than zero that had to leave
+        self.largest = 0.0
+
+    @property
+    def nbytes(self) -> int:
+        return sum(piece.nbytes for piece in self.pieces)
+
+    def holds(self, rows: np.ndarray) -> np.ndarray:
+        """Which of these rows are here."""
+        if not self.rows.size:
+            return np.zeros(rows.size, bool)
+        place = np.minimum(np.searchsorted(self.rows, rows), self.rows.size - 1)
+        return self.rows[place] == rows
+
+    def add(self, piece: Piece) -> None:
+        while self.pieces and self.pieces[-1].rows.size <= 2 * piece.rows.size <= LARGE:
+            piece = merged([self.pieces.pop(), piece], int(piece.plan.random[0] >> np.uint64(1)))
+        self.pieces.append(piece)
+        self._list()
+
+    def trim(self) -> None:
+        """Prune, and make room where the limit is passed: those leave first that were calm the longest, then the oldest."""
+        for piece in list(self.pieces):
+            out = self.prunable(piece)
+            if np.count_nonzero(out) > STALE * out.size:
+                self._remove(piece, out)
+        self.largest = max(self.largest, self.nbytes)
+        if self.nbytes > self.limit:
+            self._make_room()
+        self._list()
+
+    def _make_room(self) -> None:
+        for wait in (31, 15, 7, 3, 1):
+            for piece in list(self.pieces):
+                self._remove(piece, piece.plan.wait >= wait)
+                if self.nbytes <= ROOM * self.limit:
+                    return
+        while self.pieces and (excess := self.nbytes - ROOM * self.limit) > 0:
+            oldest = self.pieces[0]  # examples of a piece stand in the order in which they came
+            count = min(oldest.rows.size, int(oldest.rows.size * excess / oldest.nbytes) + 1)
+            self._remove(oldest, np.arange(oldest.rows.size) < count)
+
+    def _remove(self, piece: Piece, out: np.ndarray) -> None:
+        """Let some examples of a piece go; their duals go to the store."""
+        if not out.any():
+            return
+        duals = piece.feasible_duals()[out]
+        self.store.write(piece.rows[out], duals)
+        self.evicted += int(np.count_nonzero(duals.any(axis=1)))
+        place = self.pieces.index(piece)
+        self.pieces[place : place + 1] = [] if out.all() else [piece.chosen(~out)]
+
+    def _list(self) -> None:
+        self.rows = np.sort(np.concatenate([piece.rows for piece in self.pieces])) if self.pieces else np.zeros(0, np.int64)

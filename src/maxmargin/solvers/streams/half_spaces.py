@@ -1,0 +1,39 @@
+"""The duals of a half_spaces (sign constraints under a full prior covariance), beside the examples of a stream."""
+
+import numpy as np
+
+from ...jit import vectors
+from ...losses.nonnegative import NonNegative, NonNegativeRow
+from ...problems.linear import scalar_combine, wall_combine
+from ...regularizers.gaussian import Free
+from ...regularizers.half_spaces import HalfSpaces
+from ..ascent.linear import row_pass, scalar_pass
+from ..ascent.schedule import gather, schedule
+
+
+class SideDuals:
+    """One dual for each half-space, or a row of them for the classes."""
+
+    def __init__(self, half_spaces: HalfSpaces, classes: int | None):
+        self.half_spaces, self.classes = half_spaces, classes
+        if classes is None:
+            self.duals = np.zeros(half_spaces.count)
+        else:
+            sizes = half_spaces.count, 1, 1
+            self.table, self.scores, self.change = (vectors.zeros_table(n, classes, np.float64) for n in sizes)
+
+    def climb(self, space, seed: int) -> None:
+        """Visit all of them."""
+        rows, curvature, plan = self.half_spaces.rows, self.half_spaces.curvature, schedule(self.half_spaces.count, seed)
+        visit = 0, 0, gather(plan, 0)
+        if self.classes is None:
+            scalar_pass(rows, NonNegative(0), space, self.duals, curvature, plan, visit, -np.inf)
+        else:
+            row_pass(rows, NonNegativeRow(0), space, self.table, curvature, plan, visit, (self.scores, self.change, 0.0))
+
+    def combine(self, space: Free) -> None:
+        """Add what they contribute to the weights, from scratch; they have no reward."""
+        if self.classes is None:
+            scalar_combine(self.half_spaces.rows, NonNegative(0), self.duals, space)
+        else:
+            wall_combine(self.half_spaces.rows, self.table, space, self.scores)

@@ -1,0 +1,138 @@
+"""Some examples in memory with their duals: a block of a source as it is read, or a part of the cache of `OnlineDual`."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...data.rows import mean_length
+from ...jit import vectors
+from ...problems.blocked import Examples, StreamProblem, joined
+from ...problems.linear import row_combine, scalar_combine
+from ...regularizers.gaussian import Free
+from ..ascent.linear import row_pass, scalar_pass
+from ..ascent.schedule import Schedule, gather, schedule
+from ..pace import examples_between
+
+BESIDES = 80  # bytes an example takes besides its row: order of visits, curvature, numbers of the loss
+
+
+class Piece(ABC):
+    """Examples, their duals, the problem they make and the order of visits."""
+
+    problem: Any
+
+    def __init__(self, whole: StreamProblem, examples: Examples, duals: np.ndarray, seed: int):
+        self.whole, self.examples = whole, examples
+        self.problem = whole.build(examples.X, examples.target, examples.weight)
+        self.curvature = self.problem.curvature
+        self.plan: Schedule = schedule(examples.rows.size, seed)
+        self.gap = 0.0  # the shares of the gap that the last visit met
+        self.put(duals)
+
+    @property
+    def rows(self) -> np.ndarray:
+        return self.examples.rows
+
+    @property
+    def nbytes(self) -> int:
+        return self.examples.nbytes + self.rows.size * (BESIDES + 8 * (self.whole.n_classes or 1))
+
+    def visit(self, space, now: int, level: float, stop: Callable[[], bool]) -> tuple[float, int]:
+        """Visit the examples that are due in random order; returns the change of the reward and the number of visits."""
+        count, done, total = gather(self.plan, now), 0, 0.0
+        piece = examples_between(2.0 * mean_length(self.problem.X) * (self.whole.n_classes or 1), max(count, 1))
+        self.gap = 0.0
+        while done < count and not stop():
+            end = min(done + piece, count)
+            gap, gain = self.step(space, (now, done, end), level)
+            self.gap, total, done = self.gap + gap, total + gain, end
+        return total, done
+
+    def chosen(self, which: np.ndarray) -> "Piece":
+        """A copy of some of the examples, as they stand."""
+        part = type(self)(self.whole, self.examples.chosen(which), self.duals()[which], int(self.plan.random[0] >> np.uint64(1)))
+        part.plan.due[:], part.plan.wait[:] = self.plan.due[which], self.plan.wait[which]
+        part.gap = self.gap
+        return part
+
+    def zero(self) -> np.ndarray:
+        """Whose duals are zero."""
+        return np.asarray(~self.duals().any(axis=1))
+
+    @abstractmethod
+    def put(self, duals: np.ndarray) -> None:
+        """Take up duals, (examples, width)."""
+
+    @abstractmethod
+    def duals(self) -> np.ndarray:
+        """The duals, (examples, width)."""
+
+    def feasible_duals(self) -> np.ndarray:
+        """The same as certificates take them: exactly feasible."""
+        return self.duals()
+
+    @abstractmethod
+    def step(self, space, visit, level) -> tuple[float, float]:
+        """The shares of the gap met, and the change of the reward."""
+
+    @abstractmethod
+    def combine(self, space: Free, which: np.ndarray | None = None) -> float:
+        """Add sum_i b_i x_i over all examples, or some, to the weights; returns the reward. In float64, from scratch."""
+
+
+class ScalarPiece(Piece):
+    def put(self, duals):
+        self.held = np.ascontiguousarray(duals[:, 0])
+
+    def duals(self):
+        return self.held[:, None]
+
+    def step(self, space, visit, level):
+        return scalar_pass(self.problem.X, self.problem.loss, space, self.held, self.curvature, self.plan, visit, level)
+
+    def combine(self, space, which=None):
+        duals = self.held if which is None else np.where(which, self.held, 0.0)
+        return scalar_combine(self.problem.X, self.problem.loss, duals, space)
+
+
+class RowPiece(Piece):
+    def put(self, duals):
+        self.held = vectors.table(vectors.pack(duals, np.float64))
+        self.scores = vectors.zeros_table(1, self.problem.n_classes, np.float64)
+        self.change = vectors.zeros_table(self.problem.regularizer.moves, self.problem.n_classes, np.float64)
+
+    def duals(self):
+        return self.held.flat[:, : self.whole.n_classes]
+
+    def feasible_duals(self):
+        return self.problem.repaired(self.held)
+
+    def step(self, space, visit, level):
+        scratch = self.scores, self.change, level
+        problem = self.problem
+        return row_pass(problem.X, problem.exact_loss, space, self.held, self.curvature, self.plan, visit, scratch)
+
+    def combine(self, space, which=None):
+        held = self.held
+        if which is not None:
+            held = vectors.table(vectors.pack(np.where(which[:, None], self.duals(), 0.0), np.float64))
+        out = vectors.zeros_table(1, self.problem.n_classes, np.float64)
+        return row_combine(self.problem.X, self.problem.exact_loss, held, space, out)
+
+
+def piece(whole: StreamProblem, examples: Examples, duals: np.ndarray, seed: int) -> Piece:
+    kind = ScalarPiece if whole.n_classes is None else RowPiece
+    return kind(whole, examples, duals, seed)
+
+
+def merged(pieces: Sequence[Piece], seed: int) -> Piece:
+    """One piece of several."""
+    result = piece(
+        pieces[0].whole, joined([part.examples for part in pieces]), np.concatenate([part.duals() for part in pieces]), seed
+    )
+    result.plan.due[:] = np.concatenate([part.plan.due for part in pieces])
+    result.plan.wait[:] = np.concatenate([part.plan.wait for part in pieces])
+    result.gap = sum(part.gap for part in pieces)
+    return result

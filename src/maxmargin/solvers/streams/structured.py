@@ -1,0 +1,155 @@
+"""Algorithm 2 of Ramanan (2013) on structured problems: explore with the max-oracle, optimise over the outputs met so far.
+
+A pass goes through the samples in random order. The oracle is asked for the worst offender of each of a few fresh samples, which
+joins the sample's set; then samples met before are visited without the oracle, their masses moved within their sets, while that
+raises the dual value as much as the target asks for. Outputs without mass give way to new ones.
+"""
+
+from collections.abc import Callable
+from contextlib import closing
+
+import numpy as np
+
+from ...problems.structured import SampleStream, StructuredProblem
+from ...structures.encoded.python import Custom
+from ..pace import Pace
+from ..polytope.run import CALM, Options
+from ..polytope.signed import space_of, unclipped, weights_of
+from ..polytope.working_set import CROWDED, Corrective, WorkingSets, grown, set_pass
+from .late import LateRun
+
+FRESH = 64  # samples between two rounds of optimisation
+FINE = 0.3  # optimisation goes on while it raises the dual value by this part of what the target allows the samples visited
+
+
+class OnlineSets(WorkingSets):
+    """A run on samples in memory. `whole`: how many samples the full problem has, where these are a block of it."""
+
+    def __init__(self, problem: StructuredProblem, points, options: Options, effort: float, whole: int | None = None):
+        self.effort, self.whole, self.quick = effort, whole or problem.n_examples, Pace()
+        self.unasked = np.full(problem.n_examples, -np.inf)  # shares that no set falls short of: the oracle is left alone
+        super().__init__(problem, points, options, Corrective())
+
+    def advance(self, stop):
+        order = self.random.permutation(self.problem.n_examples)
+        for start in range(0, order.size, FRESH):
+            if stop():
+                break
+            fresh = order[start : start + FRESH]
+            self.visits += self.go(fresh, self.shares, 0.0, stop)[1]
+            self.optimise(order[: start + fresh.size], fresh.size, stop)
+        self.passes += 1
+        self.add_to_average()
+        return float(np.sum(self.shares))
+
+    def optimise(self, seen: np.ndarray, fresh: int, stop: Callable[[], bool]) -> None:
+        """Visit samples met before, without the oracle: at most `effort` visits for each fresh one."""
+        left = self.effort * fresh
+        while left > 0 and not stop():
+            some = self.random.permutation(seen)[: max(fresh, seen.size // 4)]
+            rise, _ = self.go(some, self.unasked, 1.0, stop)
+            left -= some.size
+            if rise <= FINE * self.options.tol * abs(self.dual) * some.size / self.whole:
+                return
+
+    def go(self, samples: np.ndarray, shares: np.ndarray, trust: float, stop: Callable[[], bool]) -> tuple[float, int]:
+        """Visit these samples; returns by how much the dual value rose, and how many visits there was time for."""
+        level = CALM * self.options.tol * abs(self.dual) / self.whole
+        plan, problem = self.plan._replace(order=samples), self.problem
+
+        def visit(first: int, last: int, rise: float) -> float:
+            scratch = self.room, shares, self.asked, self.h, self.before, level, trust, rise
+            span = self.passes, first, last
+            rise, calls = set_pass(self.points, problem.data, self.space, problem.cap, plan, span, scratch, self.method)
+            self.calls += calls
+            return rise
+
+        pace = self.pace if trust == 0.0 else self.quick  # with the oracle or without
+        rise, count = pace.visit(0, samples.size, visit, stop)
+        self.dual += rise
+        if self.points.sample[:, CROWDED].any():
+            self.points = grown(self.points, self.sizes)
+            self.make_scratch()
+        return rise, count
+
+
+class Proof:
+    """The exact values of a state, summed along a pass: the primal values of fixed weights and the dual value."""
+
+    def __init__(self, problem: SampleStream, weights: list[np.ndarray], n_jobs: int):
+        self.problem, self.weights, self.n_jobs = problem, weights, n_jobs
+        self.risks = np.zeros(len(weights))
+        self.v, self.reward = np.zeros_like(weights[0]), 0.0
+
+    def add(self, part: OnlineSets) -> None:
+        """A block with its sets as they were read."""
+        self.risks += [part.problem.primal(w, self.n_jobs) - 0.5 * float(np.vdot(w, w)) for w in self.weights]
+        self.v += unclipped(part.space)
+        self.reward += part.dual + 0.5 * float(np.vdot(part.W, part.W))
+
+    @property
+    def dual(self) -> float:
+        w = weights_of(space_of(self.v, self.problem.bound))
+        return self.reward - 0.5 * float(np.vdot(w, w))
+
+    @property
+    def primals(self) -> list[float]:
+        return [float(risk) + 0.5 * float(np.vdot(w, w)) for risk, w in zip(self.risks, self.weights, strict=True)]
+
+
+class SampleRun(LateRun):
+    """A run on a source of samples: weights and the outputs that matter in memory, one block of samples at a time."""
+
+    problem: SampleStream
+
+    def __init__(self, problem: SampleStream, options: Options, effort: float, verify: bool):
+        super().__init__(problem, options, verify)
+        self.effort = effort
+        self.sets: dict[int, tuple] = {}  # of each block, by its first row
+        self.space, self.mean = space_of(np.zeros(problem.weight_shape), problem.bound), np.zeros(problem.weight_shape)
+        self.mean_count = self.calls = 0
+        self.reward = self.dual = 0.0
+
+    def offers(self):
+        found = [weights_of(self.space).copy()]
+        if self.options.average and self.mean_count > 1:
+            found.append(self.mean / self.mean_count)
+        return found
+
+    def read(self, stop, *, train, verify):
+        self.proof, begun = None, Proof(self.problem, self.offers(), self.options.n_jobs) if verify else None
+        v, dual = unclipped(self.space).copy(), self.dual
+        self.mean[...], self.mean_count = 0.0, 0
+        self.reads += 1
+        with closing(self.problem.parts()) as parts:
+            for first, part in parts:
+                if stop():
+                    return
+                block = self.taken_up(first, part)
+                if begun is not None:
+                    begun.add(block)
+                if train:
+                    self.learn(first, block, stop)
+        if begun is not None:
+            self.space = space_of(unclipped(self.space) + (begun.v - v), self.problem.bound)  # without what rounding had added
+            self.dual += begun.dual - dual
+            self.proof = begun
+
+    def taken_up(self, first: int, part: StructuredProblem) -> OnlineSets:
+        """A block with its sets as they were left."""
+        points, met = self.sets.get(first, (None, None))
+        if met is not None:
+            part.data.known, part.data.next = met
+        options = Options(self.options.tol, self.options.seed + self.reads, n_jobs=self.options.n_jobs)
+        return OnlineSets(part, points, options, self.effort, self.problem.n_examples)
+
+    def learn(self, first: int, block: OnlineSets, stop) -> None:
+        block.space, block.dual = self.space, self.dual
+        block.advance(stop)
+        self.dual = block.dual
+        self.calls += block.calls
+        self.visits += block.visits
+        met = (block.problem.data.known, block.problem.data.next) if isinstance(block.problem.data, Custom) else None
+        self.sets[first] = block.points, met
+        self.mean += weights_of(self.space)
+        self.mean_count += 1

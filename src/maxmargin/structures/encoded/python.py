@@ -1,0 +1,456 @@
+"""A user's own structure, in plain Python, seen through the generic functions that solvers use.
+
+A code is one number: the place of an output in the list of those that its sample has met; 0 is the true one. Kernels that
+get such samples run uncompiled: the user's methods take the time anyway.
+"""
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...jit import Interpreted
+from .contract import (
+    against,
+    blend,
+    clear,
+    copied,
+    diameter,
+    direct,
+    expected_loss,
+    forget,
+    inner,
+    interior,
+    kind_of,
+    lacks_marginals,
+    length,
+    loss_of,
+    measure,
+    n_samples,
+    new_room,
+    nonnegative,
+    output_of,
+    prepare,
+    push,
+    same_shapes,
+    score_of,
+    statistics_of,
+    step_towards,
+    tally,
+    truth,
+    truths,
+    vertices,
+    weight_shape,
+    withdraw,
+    worst,
+)
+
+SPARSE_BELOW = 0.25  # vectors with a smaller part of non-zeros than this are stored without their zeros
+DISAGREE = 1e-6  # by how much, relatively, an oracle's answer may be worse than the true output
+
+
+STRAYED = (AttributeError, LookupError, TypeError, ValueError)  # what methods raise of an output that is none
+
+
+def check_output(name: str, method: str, i: int, output) -> None:
+    """Refuse None for an output."""
+    if output is None:
+        raise ValueError(f"{name}.{method} returned None for sample {i}; an output is needed. Is a return missing?")
+
+
+def strayed(name: str, decoder: str, i: int, output, method: str, error: Exception) -> ValueError:
+    """What is said where a decoder returned something that another method cannot take."""
+    return ValueError(
+        f"{name}.{decoder} returned {output!r} for sample {i}, with which {method} fails: {type(error).__name__}: {error}."
+    )
+
+
+class Known:
+    """An output that was met: itself, its joint features and its loss."""
+
+    def __init__(self, output, feature: np.ndarray, loss: float):
+        self.output, self.feature, self.loss = output, compact(feature), loss
+
+
+def compact(vector: np.ndarray):
+    """The vector, or only its non-zeros where they are few."""
+    places = np.flatnonzero(vector)
+    return (places, vector[places], vector.size) if places.size < SPARSE_BELOW * vector.size else vector.copy()
+
+
+def expand(vector) -> np.ndarray:
+    if isinstance(vector, tuple):
+        places, values, size = vector
+        result = np.zeros(size)
+        result[places] = values
+        return result
+    return vector
+
+
+def dot(vector, w: np.ndarray) -> float:
+    if isinstance(vector, tuple):
+        return float(vector[1] @ w[vector[0]])
+    return float(vector @ w)
+
+
+def numbers_in(found) -> np.ndarray:
+    """An array of float64; one of objects where what a method returned is no array of numbers."""
+    try:
+        array = np.asarray(found)
+        return array.astype(np.float64) if array.dtype.kind in "fiub" else np.array(None)
+    except (TypeError, ValueError):  # rows of several lengths
+        return np.array(None)
+
+
+class Custom(Interpreted):
+    """Samples of a structure that is not compiled."""
+
+    def __init__(self, structure: Any, X: list, y: list):
+        self.structure, self.X, self.y = structure, X, y
+        if len(X) != len(y):
+            raise ValueError(f"X has {len(X)} samples, y has {len(y)}.")
+        self.dim = 0
+        self.known: list[dict[int, Known]] = []
+        self.next = [1] * len(X)
+        for i, (x, output) in enumerate(zip(X, y, strict=True)):
+            loss = self.loss(i, output)
+            if abs(loss) > 0.0:
+                raise ValueError(f"loss(y, y) must be zero; for sample {i} {self.name} says {loss:g}.")
+            feature = self.feature(i, x, output)
+            if i == 0:
+                self.dim = feature.size
+            self.known.append({0: Known(output, feature, 0.0)})
+
+    @property
+    def name(self) -> str:
+        return type(self.structure).__name__
+
+    def feature(self, i: int, x, output, decoder: str | None = None) -> np.ndarray:
+        """`decoder`: the method that the output comes from, where that is not y."""
+        try:
+            vector: Any = self.structure.joint_feature(x, output)
+        except STRAYED as error:
+            raise self.unfit(i, output, decoder, "joint_feature", error) from error
+        vector = vector.toarray() if sp.issparse(vector) else vector
+        return self.checked(i, vector, "joint_feature")
+
+    def unfit(self, i: int, output, decoder: str | None, method: str, error: Exception) -> Exception:
+        """What an error in a method of the user's says: where an oracle gave the output, that may be the wrong one."""
+        if decoder is None:
+            error.add_note(f"{self.name}.{method} raised this for sample {i}.")
+            return error
+        return strayed(self.name, decoder, i, output, method, error)
+
+    def checked(self, i: int, vector, method: str) -> np.ndarray:
+        result = numbers_in(vector).ravel()
+        if result.dtype == object:
+            raise ValueError(f"{self.name}.{method} must return a vector of numbers; for sample {i} it returned {vector!r}.")
+        if self.dim and result.size != self.dim:
+            raise ValueError(
+                f"{self.name}.{method} returned {result.size} numbers for sample {i}; the model has {self.dim} weights."
+            )
+        if not np.all(np.isfinite(result)):
+            raise ValueError(f"{self.name}.{method} returned NaN or infinity for sample {i}.")
+        return result
+
+    def loss(self, i: int, output, decoder: str | None = None) -> float:
+        try:
+            found = self.structure.loss(self.y[i], output)
+        except STRAYED as error:
+            raise self.unfit(i, output, decoder, "loss", error) from error
+        return self.checked_loss(i, found, "loss")
+
+    def checked_loss(self, i: int, found, method: str) -> float:
+        given = numbers_in(found)
+        if given.dtype == object or given.size != 1:
+            raise ValueError(f"{self.name}.{method} must return a number for the loss; for sample {i} it returned {found!r}.")
+        value = float(given.item())
+        if not np.isfinite(value) or value < 0.0:
+            raise ValueError(f"{self.name}.{method} must be finite and not negative; for sample {i} it returned {value:g}.")
+        return value
+
+    def expected(self, i: int, marginals) -> tuple[np.ndarray, float]:
+        """What `expect` says of these marginals."""
+        if marginals is None:
+            raise ValueError(f"{self.name}.marginals returned None for sample {i}; marginals are needed.")
+        found: Any = self.structure.expect(self.X[i], self.y[i], marginals)
+        if not isinstance(found, tuple | list) or len(found) != 2:
+            raise ValueError(f"{self.name}.expect must return (feature, loss); for sample {i} it returned {found!r}.")
+        return self.checked(i, found[0], "expect"), self.checked_loss(i, found[1], "expect")
+
+    def check_decoded(self, i: int, output) -> None:
+        """Refuse what no output can be."""
+        check_output(self.name, "loss_augmented_decode", i, output)
+
+    def code_of(self, i: int, output) -> int:
+        """The number of this output; outputs with the same features and loss are one."""
+        self.check_decoded(i, output)
+        decoder = "loss_augmented_decode"
+        known = Known(output, self.feature(i, self.X[i], output, decoder), self.loss(i, output, decoder))
+        for code, other in self.known[i].items():
+            if other.loss == known.loss and np.array_equal(expand(other.feature), expand(known.feature)):
+                return code
+        code = self.next[i]
+        self.next[i] += 1
+        self.known[i][code] = known
+        return code
+
+
+class CustomRoom(Interpreted):
+    """Scratch: the weights in use, and the difference as a vector and a loss."""
+
+    def __init__(self, data: Custom):
+        self.code = np.zeros(1, np.int32)
+        self.w = np.zeros(data.dim)
+        self.other = np.zeros(data.dim)
+        self.feature = np.zeros(data.dim)
+        self.loss = 0.0
+        self.target: Any = None
+
+
+@n_samples.register(Custom)
+def _(data):
+    return len(data.X)
+
+
+@truths.register(Custom)
+def _(data):
+    return np.zeros(len(data.X), np.int32), np.ones(len(data.X), np.int64)
+
+
+@weight_shape.register(Custom)
+def _(data):
+    return (data.dim,)
+
+
+@nonnegative.register(Custom)
+def _(data):
+    found = np.asarray(data.structure.nonnegative())
+    if found.size == 0:
+        return np.zeros(0, np.int64)
+    if found.ndim != 1 or found.dtype.kind not in "iu" or found.min() < 0 or found.max() >= data.dim:
+        raise ValueError(f"{data.name}.nonnegative must return numbers of weights, from 0 to {data.dim - 1}; got {found!r}.")
+    return np.unique(found).astype(np.int64)
+
+
+@same_shapes.register(Custom)
+def _(data, other):
+    return other is data  # outputs in plain Python are known to their own samples only
+
+
+@output_of.register(Custom)
+def _(data, structure, i, code):
+    return data.known[i][int(code[0])].output
+
+
+@new_room.register(Custom)
+def _(data):
+    return CustomRoom(data)
+
+
+@length.register(Custom)
+def _(data, i):
+    return 1
+
+
+@truth.register(Custom)
+def _(data, i, code):
+    code[0] = 0
+
+
+@prepare.register(Custom)
+def _(data, i, W, room):
+    room.w[:] = W
+
+
+@worst.register(Custom)
+def _(data, i, room, code):
+    output = data.structure.loss_augmented_decode(room.w, data.X[i], data.y[i])
+    code[0] = data.code_of(i, output)
+    found, true = data.known[i][int(code[0])], data.known[i][0]
+    value, least = dot(found.feature, room.w) + found.loss, dot(true.feature, room.w)
+    if value < least - DISAGREE * (1.0 + abs(least)):
+        raise ValueError(
+            f"{data.name}.loss_augmented_decode is wrong for sample {i}: its answer is worth {value:g} (score plus loss), "
+            f"the true output {least:g}. maxmargin.check_structure shows more."
+        )
+    return value
+
+
+@score_of.register(Custom)
+def _(data, i, room, code):
+    return dot(data.known[i][int(code[0])].feature, room.w)
+
+
+@loss_of.register(Custom)
+def _(data, i, code):
+    return data.known[i][int(code[0])].loss
+
+
+@forget.register(Custom)
+def _(data, i, code):
+    if code[0] != 0:
+        del data.known[i][int(code[0])]
+
+
+@diameter.register(Custom)
+def _(data, i):
+    raise ValueError(
+        f"temperature='auto' needs a structure of this package; {data.name} does not say how far its outputs lie apart."
+    )
+
+
+@against.register(Custom)
+def _(data, i, room, code):
+    room.other[:] = expand(data.known[i][int(code[0])].feature)
+
+
+@inner.register(Custom)
+def _(data, i, room, code):
+    return dot(data.known[i][int(code[0])].feature, room.other)
+
+
+@clear.register(Custom)
+def _(data, i, room):
+    room.feature[:] = 0.0
+    room.loss = 0.0
+
+
+@tally.register(Custom)
+def _(data, i, t, code, room):
+    known = data.known[i][int(code[0])]
+    room.feature += t * expand(known.feature)
+    room.loss += t * known.loss
+
+
+@push.register(Custom)
+def _(data, i, t, room, W):
+    W += t * room.feature
+
+
+@measure.register(Custom)
+def _(data, i, room):
+    return float(room.w @ room.feature) + room.loss, float(room.feature @ room.feature)
+
+
+# ---- points ----------------------------------------------------------------------------------------------
+
+
+class CustomMixtures(Interpreted):
+    """The joint features and the loss of a mixture of outputs, for each sample."""
+
+    def __init__(self, feature: list, loss: list[float]):
+        self.feature, self.loss = feature, loss
+
+
+class CustomMarginals(CustomMixtures):
+    """Marginals as the structure defines them, with the features and the loss that they have."""
+
+    def __init__(self, structure: Any, marginals: list, feature: list, loss: list[float]):
+        super().__init__(feature, loss)
+        self.structure, self.marginals = structure, marginals
+
+
+@kind_of.register(CustomMixtures)
+def _(points):
+    return "marginals" if isinstance(points, CustomMarginals) else "mixtures"
+
+
+@statistics_of.register(CustomMixtures)
+def _(points, data, i, weight):
+    if isinstance(points, CustomMarginals):
+        return points.structure.mix(points.marginals[i], points.marginals[i], 0.0)
+    return {"feature": points.feature[i], "loss": points.loss[i]}
+
+
+@vertices.register(Custom)
+def _(data):
+    return CustomMixtures([known[0].feature for known in data.known], [0.0] * len(data.X))
+
+
+@lacks_marginals.register(Custom)
+def _(data):
+    if data.structure._has_marginals():
+        return None
+    return (
+        f"{data.name} defines no marginals and expect, which partial linearization and exponentiated gradient need; "
+        "FrankWolfe and DualCoordinate do without."
+    )
+
+
+@interior.register(Custom)
+def _(data, spread):
+    found = CustomMarginals(data.structure, [], [], [])
+    for i, (x, y) in enumerate(zip(data.X, data.y, strict=True)):
+        marginals = data.structure.marginals(np.zeros(data.dim), x, y, np.inf)
+        feature, loss = data.expected(i, marginals)
+        found.marginals.append(marginals)
+        found.feature.append(compact(feature))
+        found.loss.append(loss)
+    return found
+
+
+@direct.register(CustomMixtures)
+def _(points, data, i, room, temperature):
+    worst(data, i, room, room.code)
+    clear(data, i, room)
+    tally(data, i, 1.0, room.code, room)
+    withdraw(points, data, i, room)
+    for code in [code for code in data.known[i] if code != 0]:  # a mixture remembers no outputs
+        del data.known[i][code]
+
+
+@direct.register(CustomMarginals)
+def _(points, data, i, room, temperature):
+    structure, x, y = data.structure, data.X[i], data.y[i]
+    room.target = structure.marginals(room.w.copy(), x, y, temperature, points.marginals[i])
+    room.feature[:], room.loss = data.expected(i, room.target)
+    withdraw(points, data, i, room)
+
+
+@withdraw.register(CustomMixtures)
+def _(points, data, i, room):
+    room.feature -= expand(points.feature[i])
+    room.loss -= points.loss[i]
+
+
+@step_towards.register(CustomMixtures)
+def _(points, data, i, gamma, room):
+    points.feature[i] = compact(expand(points.feature[i]) + gamma * room.feature)
+    points.loss[i] += gamma * room.loss
+
+
+@step_towards.register(CustomMarginals)
+def _(points, data, i, gamma, room):
+    points.marginals[i] = data.structure.mix(points.marginals[i], room.target, gamma)
+    points.feature[i] = compact(expand(points.feature[i]) + gamma * room.feature)
+    points.loss[i] += gamma * room.loss
+
+
+@expected_loss.register(CustomMixtures)
+def _(points, data, i):
+    return points.loss[i]
+
+
+@copied.register(CustomMixtures)
+def _(points):
+    return CustomMixtures(list(points.feature), list(points.loss))
+
+
+@copied.register(CustomMarginals)
+def _(points):
+    return CustomMarginals(points.structure, list(points.marginals), list(points.feature), list(points.loss))
+
+
+@blend.register(CustomMixtures)
+def _(points, others, gamma):
+    for i, (mine, other) in enumerate(zip(points.feature, others.feature, strict=True)):
+        points.feature[i] = compact((1.0 - gamma) * expand(mine) + gamma * expand(other))
+        points.loss[i] = (1.0 - gamma) * points.loss[i] + gamma * others.loss[i]
+
+
+@blend.register(CustomMarginals)
+def _(points, others, gamma):
+    blend.dispatch(CustomMixtures)(points, others, gamma)
+    for i, (mine, other) in enumerate(zip(points.marginals, others.marginals, strict=True)):
+        points.marginals[i] = points.structure.mix(mine, other, gamma)
