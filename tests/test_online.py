@@ -242,7 +242,7 @@ def test_memory_does_not_grow_with_the_data():
         import resource
         import numpy as np
         import maxmargin as mm
-        from maxmargin.data.pieces import Block
+        from maxmargin.data.sources.blocks import Block
 
         D, BLOCK = 40, 1000
 

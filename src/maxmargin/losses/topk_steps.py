@@ -59,7 +59,7 @@ def parts(label: np.ndarray, cap: np.ndarray, classes: int, k: int, smoothing: f
 
 @generic_call
 def shape_of(loss, radius, bias):
-    """The set of Z, for `levels`."""
+    """The set of Z, for `projections.newton`."""
 
 
 @generic_call

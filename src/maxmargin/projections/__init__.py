@@ -7,7 +7,7 @@
     topk_box(a, k, radius, bias)          0 <= z_j <= radius / k,  s <= radius            (the beta form)
 
 each the z that minimises 1/2 ||z - a||^2 + bias/2 s^2 (Chu et al. 2018; Lapin et al. 2015; the papers' biased form has bias = 1).
-The answers are exact to rounding, computed in float64 by the Newton steps of `levels`. Long vectors are read once: the level of a
+The answers are exact to rounding, computed in float64 by the Newton steps of `newton`. Long vectors are read once: the level of a
 small sample tells which entries matter, those are put aside, and whether enough were is checked afterwards.
 """
 
