@@ -21,7 +21,7 @@ from maxmargin.losses.topk_steps import (
     shape_of,
 )
 from maxmargin.projections.newton import UNKNOWN, Level, TopK, level
-from maxmargin.solvers.ascent.linear import BlockAscent, Options
+from maxmargin.solvers.ascent.linear import AscentOptions, BlockAscent
 
 FEW = 16  # pieces of so many entries are sorted by insertion
 
@@ -227,7 +227,7 @@ def projection_part(problem: Callable[[Any], Any], passes: int, repeat: int = 3)
     """The part of a run's first passes that Newton's projections take: as much longer it is with each of them computed twice."""
 
     def run(form) -> float:
-        ascent = BlockAscent(problem(form), None, Options(1e-3, 0, np.float32))
+        ascent = BlockAscent(problem(form), None, AscentOptions(1e-3, 0, np.float32))
         begin = time.process_time()
         for _ in range(passes):
             ascent.advance(lambda: False)

@@ -15,7 +15,7 @@ import numpy as np
 import maxmargin as mm
 from maxmargin.problems.structured import StructuredProblem
 from maxmargin.solvers import dual_coordinate, loop, resolve
-from maxmargin.solvers.polytope.run import Options
+from maxmargin.solvers.polytope.run import StructuredOptions
 
 TOL = 1e-3  # the relative gap to certify
 APART = 1.1  # growth of the number of visits between two primal values
@@ -118,7 +118,7 @@ def begin(solver: Any, problem: StructuredProblem, tol: float) -> Any:
     """A run of this solver on the problem, not yet advanced"""
     if isinstance(solver, mm.DualCoordinate):
         return dual_coordinate.begin(problem, None, tol, 0, None, solver.momentum, solver.average)
-    return solver._run(problem, None, Options(tol, 0, solver.sampling, solver.average))
+    return solver._run(problem, None, StructuredOptions(tol, 0, solver.sampling, solver.average))
 
 
 def trace(name: str, solver: Any, problem: StructuredProblem, limit: float, tol: float = TOL) -> Trace:

@@ -169,9 +169,9 @@ def test_memory_for_a_tenth_of_the_matrix():
 
 
 def _options(tol):
-    from maxmargin.solvers.ascent.linear import Options
+    from maxmargin.solvers.ascent.linear import AscentOptions
 
-    return Options(tol, 0, np.float64, False, False)
+    return AscentOptions(tol, 0, np.float64, False, False)
 
 
 def test_rows_are_kept_and_the_oldest_go_first():
@@ -200,13 +200,13 @@ def test_rows_are_kept_twice_where_they_fit():
     X, _ = data(50)
     step = 5  # rows are computed so many at a time: a sixteenth of what fits
     room = 12 * 50 * (50 + 2 * step)
-    assert Rows(rbf(X), room - 1).brief is None
+    assert Rows(rbf(X), room - 1).scaled_rows is None
     rows = Rows(rbf(X), room, shift=0.5)
-    assert rows.table.nbytes + rows.brief.table.nbytes + 2 * rows.step * 8 * 50 <= room
+    assert rows.table.nbytes + rows.scaled_rows.table.nbytes + 2 * rows.step * 8 * 50 <= room
     rows.need(np.arange(50)[::-1])
     wanted = (rbf_kernel(X, gamma=GAMMA) + 0.5) / 1.5
-    assert rows.brief.table.dtype == np.float32
-    assert np.allclose(rows.brief.table[rows.slot], wanted, rtol=1e-6)
+    assert rows.scaled_rows.table.dtype == np.float32
+    assert np.allclose(rows.scaled_rows.table[rows.slot], wanted, rtol=1e-6)
 
 
 def test_settled_samples_never_have_a_row():

@@ -934,7 +934,8 @@ def test_reading_is_one_item_ahead_and_errors_arrive_in_turn():
 
 
 def test_checksums_tell_blocks_apart():
-    piece = pieces.Piece(DENSE, Y)
-    others = [pieces.Piece(DENSE.reshape(D, N), Y), pieces.Piece(DENSE, Y, WEIGHT), pieces.Piece(DENSE), pieces.Piece(CSR, Y)]
+    piece = pieces.RawBlock(DENSE, Y)
+    given = (DENSE.reshape(D, N), Y), (DENSE, Y, WEIGHT), (DENSE,), (CSR, Y)
+    others = [pieces.RawBlock(*arrays) for arrays in given]
     assert len({pieces.checksum(p) for p in [piece, *others]}) == 5
-    assert pieces.checksum(piece) == pieces.checksum(pieces.Piece(DENSE.copy(), Y.copy()))
+    assert pieces.checksum(piece) == pieces.checksum(pieces.RawBlock(DENSE.copy(), Y.copy()))

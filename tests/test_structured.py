@@ -16,7 +16,7 @@ from sklearn.model_selection import GridSearchCV
 import maxmargin as mm
 from maxmargin.problems.structured import StructuredProblem
 from maxmargin.solvers.polytope.linearization import Linearization
-from maxmargin.solvers.polytope.run import Options
+from maxmargin.solvers.polytope.run import StructuredOptions
 from maxmargin.structures import Chain, Graph, Multiclass, Structure, Tree
 
 SQUARE = [(0, 1), (1, 2), (3, 2), (3, 0), (0, 2)]  # tree-width 2
@@ -180,7 +180,7 @@ def test_exponentiated_gradient_is_the_explicit_one():
     structure = Multiclass(3, bias=False)
     structure.size(X, y)
     problem = StructuredProblem(structure.encode(X, y), np.full(3, 0.9))
-    options = Options(1e-9, 0, "permutation", average=False)
+    options = StructuredOptions(1e-9, 0, "permutation", average=False)
     run = Linearization(problem, None, options, temperature=np.full(3, 2.0), step=1.0, longest=1.0, cooling=1.0, smooth=True)
     p = run.points.node.flat[:, :3].copy()
     for _ in range(4):
@@ -196,7 +196,7 @@ def test_block_exponentiated_gradient_at_its_own_temperature_never_falls():
     structure, X, y = case("chain")
     structure.size(X, y)
     problem = StructuredProblem(structure.encode(X, y), np.full(len(y), 2.0))
-    run = mm.ExponentiatedGradient(average=False)._run(problem, None, Options(1e-9, 0, "permutation", False))
+    run = mm.ExponentiatedGradient(average=False)._run(problem, None, StructuredOptions(1e-9, 0, "permutation", False))
     values = []
     for _ in range(40):
         run.advance(lambda: False)

@@ -8,7 +8,7 @@ from maxmargin.data.rows import rows
 from maxmargin.losses.hinge import Hinge
 from maxmargin.problems.linear import CHUNK, BlockProblem, ScalarProblem
 from maxmargin.result import History
-from maxmargin.solvers.ascent.linear import BlockAscent, Options, ScalarAscent
+from maxmargin.solvers.ascent.linear import AscentOptions, BlockAscent, ScalarAscent
 from maxmargin.solvers.loop import Budget, solve
 
 C = 0.01
@@ -47,7 +47,7 @@ def stalling_run(kind: str):
     rng = np.random.default_rng(1)
     X = rng.normal(size=(120, 4)).astype(np.float32)
     y = (X[:, 0] + X[:, 1] + rng.normal(size=120) > 0).astype(np.int64)
-    options = Options(1e-10, 0, np.float32)
+    options = AscentOptions(1e-10, 0, np.float32)
     if kind == "rows":
         return BlockAscent(BlockProblem(rows(X.astype(np.float64), 1.0), y, np.full(120, 0.5), 1.0 - np.eye(2)), None, options)
     return ScalarAscent(ScalarProblem(rows(X, 1.0), Hinge(2.0 * y - 1.0, np.ones(120), np.full(120, 0.5))), None, options)

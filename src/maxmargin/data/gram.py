@@ -354,7 +354,7 @@ def indefinite(rows: "Rows", steps: int = 20) -> float:
     return max(0.0, -float(values[0]) / max(abs(float(values[-1])), 1e-300) - 1e-10)
 
 
-class Brief(NamedTuple):
+class ScaledRows(NamedTuple):
     """The rows again in float32, scaled to a unit diagonal: (K_ij + shift) scale_i scale_j"""
 
     table: np.ndarray
@@ -368,7 +368,7 @@ class Rows:
     def __init__(self, gram: Gram, room: int, shift: float = 0.0):
         """At most `room` bytes. A precomputed matrix takes none: its rows are read where they lie.
 
-        Where all rows fit once and a half, `brief` holds them a second time."""
+        Where all rows fit once and a half, `scaled_rows` holds them a second time."""
         self.gram = gram
         self.computed = 0  # entries of the matrix, for those who want to know
         self.whole = isinstance(gram, PrecomputedGram)
@@ -385,11 +385,11 @@ class Rows:
         # An empty table takes up memory only as it is written.
         self.table = gram.matrix if isinstance(gram, PrecomputedGram) else np.empty((self.capacity, gram.n))
         self.used, self.now = np.zeros(self.capacity, np.int64), 0
-        self.brief: Brief | None = None
+        self.scaled_rows: ScaledRows | None = None
         if not self.whole and self.capacity == gram.n and 12 * gram.n * (gram.n + 2 * self.step) <= room:
             size = gram.diagonal() + shift
             scale = np.divide(1.0, np.sqrt(size), out=np.zeros(gram.n), where=size > 0.0)
-            self.brief = Brief(np.empty((gram.n, gram.n), np.float32), scale, shift)
+            self.scaled_rows = ScaledRows(np.empty((gram.n, gram.n), np.float32), scale, shift)
 
     def need(self, wanted: np.ndarray, stop: Callable[[], bool] = lambda: False) -> np.ndarray:
         """The places in `table` of these rows, at most `capacity` of them; missing ones are computed. -1 for those that there was
@@ -417,8 +417,8 @@ class Rows:
         held = np.flatnonzero(self.owner >= 0)
         found = self.gram.block(block, others)
         fill_rows(found, self.table, *(index.view(np.uint64) for index in (others, held, self.owner[held], block, places)))
-        if self.brief is not None:
-            shorten(self.table, self.brief, block, places)
+        if self.scaled_rows is not None:
+            shorten(self.table, self.scaled_rows, block, places)
         self.owner[places], self.slot[block] = block, places
         self.computed += found.size
 
@@ -456,9 +456,9 @@ def fill_rows(found, table, others, held, owners, block, places):
 
 
 @kernel
-def shorten(table, brief, block, places):
-    """Rows of `block`, just written to table[places], once more as `Brief` says."""
+def shorten(table, scaled_rows, block, places):
+    """Rows of `block`, just written to table[places], once more as `ScaledRows` says."""
     for k in range(block.size):
-        left, row, out = brief.scale[block[k]], table[places[k]], brief.table[places[k]]
+        left, row, out = scaled_rows.scale[block[k]], table[places[k]], scaled_rows.table[places[k]]
         for c in range(row.size):
-            out[c] = (row[c] + brief.shift) * left * brief.scale[c]
+            out[c] = (row[c] + scaled_rows.shift) * left * scaled_rows.scale[c]

@@ -41,7 +41,7 @@ SEVERAL = 16  # models by default: what Uřičář and Franc found best
 
 
 @dataclass(frozen=True)
-class Options:
+class BundleOptions:
     """How a run goes about it; see `Bundle`."""
 
     tol: float
@@ -151,7 +151,7 @@ class Bundle(BaseEstimator):
         assert risk is not None  # or it would not have been accepted
         left = duals if isinstance(duals, Bundled) and duals.planes.n_models == groups else None
         memory = float(self.memory) * 2**20
-        options = Options(budget.tol, bool(self.prox), float(self.max_step), int(self.patience), int(self.idle), memory)
+        options = BundleOptions(budget.tol, bool(self.prox), float(self.max_step), int(self.patience), int(self.idle), memory)
         with loop.Interrupt() as interrupt:
 
             def stop() -> bool:
@@ -265,7 +265,7 @@ class Run(loop.Run):
         layout: Layout,
         start: np.ndarray | None,
         left: Bundled | None,
-        options: Options,
+        options: BundleOptions,
         stop: Callable[[], bool] = never,
     ):
         """`start` may be None where an earlier run left something."""

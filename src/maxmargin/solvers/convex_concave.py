@@ -54,7 +54,7 @@ class LatentResult(Result):
     stopped: str = ""
 
 
-class Echo(History):
+class StageHistory(History):
     """The history of one convex problem, which also goes on to that of all, passes counted through."""
 
     def __init__(self, whole: History, passes: int):
@@ -90,7 +90,7 @@ class Inner:
             watch=lambda iteration: self.budget.watch(before + iteration),
             halt=lambda: self.interrupt.pressed or self.budget.halt(),
         )
-        history = Echo(self.history, before)
+        history = StageHistory(self.history, before)
         result = self.solver.solve(problem, budget, history, seed=self.seed, duals=points, weights=weights, average=self.average)
         self.passes += result.n_iter
         self.calls += result.oracle_calls or 0

@@ -11,7 +11,7 @@ from ..problems.linear import RowProblem, ScalarProblem
 from ..problems.multilabel import MultilabelProblem
 from ..result import History, Result
 from .ascent.explicit import ExplicitAscent
-from .ascent.linear import BlockAscent, Options, ScalarAscent
+from .ascent.linear import AscentOptions, BlockAscent, ScalarAscent
 from .label_groups import solve_groups
 from .loop import Budget, solve
 
@@ -78,18 +78,18 @@ def begin(problem, duals, tol, seed, dtype, momentum, average):
 @begin.register
 def _(problem: ScalarProblem, duals, tol, seed, dtype, momentum, average):
     dtype = dtype or _working_dtype(problem, problem.loss.cap, tol, rows.dtype(problem.X))
-    return ScalarAscent(problem, duals, Options(tol, seed, dtype, momentum, average))
+    return ScalarAscent(problem, duals, AscentOptions(tol, seed, dtype, momentum, average))
 
 
 @begin.register
 def _(problem: RowProblem, duals, tol, seed, dtype, momentum, average):
     dtype = dtype or _working_dtype(problem, problem.cap, tol, np.float32)
-    return BlockAscent(problem, duals, Options(tol, seed, dtype, momentum, average))
+    return BlockAscent(problem, duals, AscentOptions(tol, seed, dtype, momentum, average))
 
 
 @begin.register
 def _(problem: GroupedProblem, duals, tol, seed, dtype, momentum, average):
-    return ExplicitAscent(problem, duals, Options(tol, seed, np.float64, False, average))
+    return ExplicitAscent(problem, duals, AscentOptions(tol, seed, np.float64, False, average))
 
 
 def _working_dtype(problem, cap: np.ndarray, tol: float, wanted):

@@ -29,7 +29,7 @@ class Left:
         return Left([None if part is None else part.rescaled(factor) for part in self.parts])
 
 
-class Ledger:
+class GroupTotals:
     """The values of all groups as they stand, and the record of their sums."""
 
     def __init__(self, primal: np.ndarray, history: History, budget: Budget):
@@ -45,16 +45,16 @@ class Ledger:
             self.history.append(Record(self.passes, self.budget.seconds(), primal, dual, primal - dual))
 
 
-class Page(History):
-    """The history of one group, copied to the ledger."""
+class GroupHistory(History):
+    """The history of one group, copied to the totals."""
 
-    def __init__(self, ledger: Ledger, group: int):
+    def __init__(self, totals: GroupTotals, group: int):
         super().__init__()
-        self.ledger, self.group = ledger, group
+        self.totals, self.group = totals, group
 
     def append(self, record: Record) -> None:
         super().append(record)
-        self.ledger.note(self.group, record)
+        self.totals.note(self.group, record)
 
 
 def solve_groups(
@@ -62,7 +62,7 @@ def solve_groups(
 ) -> Result:
     """Solve each group to the relative gap of the budget; `duals` and `weights` are a hot start."""
     groups, at_zero = problem.groups, problem.primal_at_zero()
-    ledger = Ledger(np.array([at_zero[columns].sum() for columns in groups]), history, budget)
+    totals = GroupTotals(np.array([at_zero[columns].sum() for columns in groups]), history, budget)
     known = weights is not None and len(weights) == len(groups)
     found: list[Result | None] = [None] * len(groups)
     problem.curvature  # noqa: B018 - computed before threads ask for it
@@ -81,7 +81,7 @@ def solve_groups(
 
         def watch(iteration: int) -> bool:
             nonlocal reason
-            with ledger.lock:
+            with totals.lock:
                 if budget.watch(iteration):
                     reason = reason or "Stopped by a callback."
             return halted()
@@ -95,21 +95,21 @@ def solve_groups(
         share = None if left is None else left * min(budget.n_jobs, len(groups) - k) / (len(groups) - k)
         jobs = 1 if len(groups) > 1 else budget.n_jobs
         own = replace(budget, max_time=share, n_jobs=jobs, watch=watch, halt=halted, begin=clock())
-        result = solver.solve(group, own, Page(ledger, k), seed=seed + k, average=average, **start)
+        result = solver.solve(group, own, GroupHistory(totals, k), seed=seed + k, average=average, **start)
         if isinstance(result.duals, np.ndarray):  # at once: a group's table is the largest there is
             result = replace(result, duals=sp.csc_array(result.duals))
         found[k] = result
 
     with Interrupt() as interrupt:
         in_threads(work, range(len(groups)), budget.n_jobs)
-    primal, dual = float(ledger.primal.sum()), float(ledger.dual.sum())
+    primal, dual = float(totals.primal.sum()), float(totals.dual.sum())
     gap, part = primal - dual, relative(primal, dual)
     converged = bool(part <= budget.tol)
     if converged:
-        message = f"Reached relative gap {part:.3g} <= tol={budget.tol:g} in {ledger.passes} passes."
+        message = f"Reached relative gap {part:.3g} <= tol={budget.tol:g} in {totals.passes} passes."
     elif reason:
         message = reason
-    elif budget.max_time is not None and ledger.passes < budget.max_iter:
+    elif budget.max_time is not None and totals.passes < budget.max_iter:
         message = f"Stopped after max_time={budget.max_time:g} seconds."
     else:
         message = f"Stopped after max_iter={budget.max_iter} passes."
@@ -118,7 +118,7 @@ def solve_groups(
         message += f" Of {problem.labels.shape[1]} labels {begun} were begun; the weights of the others are zero."
     certificate = Certificate(primal, dual, gap, part, converged, True, message)
     kept = [None if result is None else result.w for result in found]
-    return Result(kept, certificate, history, message, ledger.passes, assembled(problem, found), statistics=summed(found))
+    return Result(kept, certificate, history, message, totals.passes, assembled(problem, found), statistics=summed(found))
 
 
 def summed(found: list[Result | None]) -> dict[str, float]:

@@ -9,9 +9,9 @@ from ..problems.blocked import StreamProblem
 from ..problems.structured import SampleStream, StructuredProblem
 from ..result import History, Result
 from . import loop
-from .polytope.run import Options as StructuredOptions
+from .polytope.run import StructuredOptions
 from .streams.cache import PRUNING
-from .streams.run import Options, StreamRun
+from .streams.run import StreamOptions, StreamRun
 from .streams.structured import OnlineSets, SampleRun
 
 
@@ -65,7 +65,8 @@ class OnlineDual(BaseEstimator):
             raise TypeError(reason)
         if not isinstance(problem, StreamProblem):
             return loop.solve(self._structured(problem, duals, weights, budget, seed, average), budget, history)
-        options = Options(budget.tol, seed, float(self.cache_size), self.prune, float(self.effort), bool(self.verify), average)
+        own = float(self.cache_size), self.prune, float(self.effort), bool(self.verify)
+        options = StreamOptions(budget.tol, seed, *own, average)
         run = StreamRun(problem, options, budget.n_jobs)
         try:
             return loop.solve(run, budget, history)

@@ -18,9 +18,9 @@ import scipy.sparse as sp
 
 from ...data.mistakes import shown
 from .base import FileSource
-from .blocks import WIDEST, LabelLists, Piece
+from .blocks import WIDEST, LabelLists, RawBlock
 from .iterables import canonical
-from .options import Options
+from .options import SourceOptions
 
 BUFFER = 1 << 16  # bytes read at a time from each column of a row group
 
@@ -34,7 +34,7 @@ def arrow():
     return pyarrow
 
 
-def open_file(path: Path, options: Options) -> FileSource:
+def open_file(path: Path, options: SourceOptions) -> FileSource:
     arrow()
     options.refuse(path, zero_based="its indices start at 0 always", cache="it is binary already")
     return ParquetSource(path, options) if path.suffix.lower() == ".parquet" else ArrowSource(path, options)
@@ -60,7 +60,7 @@ def first_line(error: BaseException) -> str:
 class TableSource(FileSource):
     """What both formats share: which columns are what."""
 
-    def __init__(self, path: Path, options: Options):
+    def __init__(self, path: Path, options: SourceOptions):
         super().__init__(str(path), [path], options)
         self.path = path
         with readable(path):
@@ -134,12 +134,12 @@ class TableSource(FileSource):
         """Rows in a block, by the bytes that all of them take when decoded."""
         return max(1, int(self.options.block_bytes // max(size / max(rows, 1), 1)))
 
-    def _piece(self, table, first_row: int) -> Piece:
+    def _piece(self, table, first_row: int) -> RawBlock:
         """Of a record batch."""
         by_name = {name: self._whole(table, name, first_row) for name in self.columns}
         X = self._sparse(by_name) if self.sparse else self._dense(by_name, table.num_rows)
         weight = np.asarray(numbers(self.path, self.weights[0], by_name[self.weights[0]]), np.float64) if self.weights else None
-        return Piece(X, self._labels(by_name), weight)
+        return RawBlock(X, self._labels(by_name), weight)
 
     def _whole(self, table, name: str, first_row: int):
         column = table.column(name)
@@ -229,7 +229,7 @@ class ParquetSource(TableSource):
     def _cuts(self) -> Iterable[int]:
         return self.starts
 
-    def _pieces(self, first: int, stop: int | None) -> Generator[Piece]:
+    def _pieces(self, first: int, stop: int | None) -> Generator[RawBlock]:
         import pyarrow.parquet as pq
 
         if stop is None:
@@ -282,7 +282,7 @@ class ArrowSource(TableSource):
     def _cuts(self) -> Iterable[int]:
         return [block for block, (_, row, _, mapped) in enumerate(self.cuts) if mapped or row == 0]
 
-    def _pieces(self, first: int, stop: int | None) -> Generator[Piece]:
+    def _pieces(self, first: int, stop: int | None) -> Generator[RawBlock]:
         batch: Any = None
         row, held = self._first_rows[first], None
         with readable(self.path):

@@ -22,7 +22,7 @@ from ...utils.threads import read_ahead
 from .blocks import (
     Block,
     LabelLists,
-    Piece,
+    RawBlock,
     Scan,
     SourceChangedError,
     checksum,
@@ -31,7 +31,7 @@ from .blocks import (
     shuffled,
     widened,
 )
-from .options import Options
+from .options import SourceOptions
 from .scan import DISTINCT, Scanner
 
 __all__ = ["Block", "FileSource", "Scan", "Several", "Source", "SourceChangedError"]
@@ -144,7 +144,7 @@ class FileSource(Source):
     `files` are watched for changes. `beside` holds arrays that lie beside the file, with an entry for each row: "y", "weight".
     """
 
-    def __init__(self, name: str, files: Sequence[Path], options: Options, beside: dict[str, Any] | None = None):
+    def __init__(self, name: str, files: Sequence[Path], options: SourceOptions, beside: dict[str, Any] | None = None):
         super().__init__()
         self.name, self.options, self._beside = name, options, beside or {}
         watched = [*files, *(array.path for array in self._beside.values())]
@@ -186,7 +186,7 @@ class FileSource(Source):
                 )
 
     @abstractmethod
-    def _pieces(self, first: int, stop: int | None) -> Generator[Piece]:
+    def _pieces(self, first: int, stop: int | None) -> Generator[RawBlock]:
         """Blocks first ... stop - 1 of the file; in the scan all, (0, None). The cuts are the same every time."""
 
     def _cuts(self) -> Iterable[int]:
@@ -236,7 +236,7 @@ class FileSource(Source):
         if k < stop:
             raise self._differs(k)
 
-    def _same(self, k: int, piece: Piece) -> bool:
+    def _same(self, k: int, piece: RawBlock) -> bool:
         """Whether block k is what it was in the scan."""
         return checksum(piece) == self._sums[k]
 
@@ -245,7 +245,7 @@ class FileSource(Source):
             f"{self} gives other data than in its first pass, from row {self._first_rows[k]} on; open the source again."
         )
 
-    def _with_beside(self, piece: Piece, block: int | None = None) -> Piece:
+    def _with_beside(self, piece: RawBlock, block: int | None = None) -> RawBlock:
         """A piece with the labels and weights that lie in files of their own."""
         if not self._beside:
             return piece
@@ -253,7 +253,7 @@ class FileSource(Source):
         last = first + piece.X.shape[0]
         return piece._replace(**{field: array.part(first, last) for field, array in self._beside.items()})
 
-    def _block(self, k: int, piece: Piece) -> Block:
+    def _block(self, k: int, piece: RawBlock) -> Block:
         y = piece.y
         if self._tally.multilabel:
             y = indicator(y, self._tally.n_labels)

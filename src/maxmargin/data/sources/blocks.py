@@ -47,7 +47,7 @@ class LabelLists(NamedTuple):
     indptr: np.ndarray
 
 
-class Piece(NamedTuple):
+class RawBlock(NamedTuple):
     """A block as a format reads it: X is as wide as was needed, labels may be lists."""
 
     X: Any
@@ -63,7 +63,7 @@ def arrays_of(part) -> list[np.ndarray]:
     return [part.data, part.indices, part.indptr] if sp.issparse(part) else [part]
 
 
-def checksum(piece: Piece) -> int:
+def checksum(piece: RawBlock) -> int:
     """Of everything in a piece. At 2 GB/s it costs less than any parser, and it reads the block ahead of its use."""
     result = crc32(repr([None if part is None else part.shape for part in (piece.X, piece.weight)]).encode())
     for part in piece:

@@ -8,8 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from .base import FileSource, check_same_names
-from .blocks import Piece
-from .options import Options
+from .blocks import RawBlock
+from .options import SourceOptions
 
 MEANINGLESS = ("label", "weight", "features", "zero_based", "cache")
 
@@ -17,7 +17,7 @@ MEANINGLESS = ("label", "weight", "features", "zero_based", "cache")
 class IterableSource(FileSource):
     """A sequence is read in any order; other iterables only from their beginning."""
 
-    def __init__(self, given, options: Options):
+    def __init__(self, given, options: SourceOptions):
         name = f"The {type(given).__name__}"
         for option in MEANINGLESS:
             if getattr(options, option) is not None and getattr(options, option) is not False:
@@ -54,7 +54,7 @@ class IterableSource(FileSource):
     def _cuts(self) -> Iterable[int]:
         return super()._cuts() if isinstance(self._given, Sequence) else [0]
 
-    def _pieces(self, first: int, stop: int | None) -> Generator[Piece]:
+    def _pieces(self, first: int, stop: int | None) -> Generator[RawBlock]:
         if stop is None:
             self._numbers = []
         for k, item in self._items(first, stop):
@@ -70,7 +70,7 @@ class IterableSource(FileSource):
             return enumerate(self._given)
         return ((k, self._given[k]) for k in self._numbers[first:stop])
 
-    def _piece(self, k: int, item) -> Piece:
+    def _piece(self, k: int, item) -> RawBlock:
         if not isinstance(item, (tuple, list)) or len(item) not in (2, 3):
             raise ValueError(
                 f"{self}: block {k} must be (X, y) or (X, y, weight), it is {type(item).__name__}; a single block is given as "
@@ -101,7 +101,7 @@ class IterableSource(FileSource):
             weight = np.asarray(weight, dtype=np.float64)
             if weight.shape != (n,):
                 raise ValueError(f"{where}: X has {n} rows, the weights are of shape {weight.shape}.")
-        return Piece(X, y, weight)
+        return RawBlock(X, y, weight)
 
     def _check_names(self, X, where: str) -> None:
         """Blocks that are data frames have the same columns."""

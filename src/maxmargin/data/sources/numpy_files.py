@@ -13,15 +13,15 @@ import numpy as np
 import scipy.sparse as sp
 
 from .base import FileSource
-from .blocks import Piece, SourceChangedError
+from .blocks import RawBlock, SourceChangedError
 from .iterables import canonical
-from .options import Options
+from .options import SourceOptions
 from .side_files import beside, is_beside, mapped
 
 WHOLE = "the whole file has one kind of rows"
 
 
-def open_file(path: Path, options: Options) -> FileSource:
+def open_file(path: Path, options: SourceOptions) -> FileSource:
     options.refuse(path, zero_based="that is for text", cache="it is binary already")
     return NpySource(path, options) if path.suffix.lower() == ".npy" else NpzSource(path, options)
 
@@ -29,7 +29,7 @@ def open_file(path: Path, options: Options) -> FileSource:
 class NpySource(FileSource):
     """Rows of a matrix, or records of a structured array. Labels and weights are columns, fields or files beside it."""
 
-    def __init__(self, path: Path, options: Options):
+    def __init__(self, path: Path, options: SourceOptions):
         given = {"y": options.label, "weight": options.weight}
         super().__init__(str(path), [path], options, beside(path, **{k: v for k, v in given.items() if is_beside(v)}))
         self.path = path
@@ -80,7 +80,7 @@ class NpySource(FileSource):
             f"{name}={given!r} is no column of {self.path}: a number below {self.shape[1]} or a path of a .npy file."
         )
 
-    def _pieces(self, first: int, stop: int | None) -> Generator[Piece]:
+    def _pieces(self, first: int, stop: int | None) -> Generator[RawBlock]:
         last = -(-self.shape[0] // self.step)
         for k in range(first, last if stop is None else stop):
             matrix = mapped(self.path)
@@ -89,7 +89,7 @@ class NpySource(FileSource):
             yield self._piece(matrix[k * self.step : (k + 1) * self.step])
             del matrix
 
-    def _piece(self, part: np.ndarray) -> Piece:
+    def _piece(self, part: np.ndarray) -> RawBlock:
         if self.stored.names:
             X = np.empty((part.shape[0], len(self.columns)), self.dtype)
             for j, name in enumerate(self.columns):
@@ -99,14 +99,14 @@ class NpySource(FileSource):
             chosen = part if len(self.columns) == part.shape[1] else part[:, np.array(self.columns)]
             X = np.array(chosen, dtype=self.dtype, order="C")
             own = {field: np.array(part[:, column]) for field, column in self.own.items()}
-        return Piece(X, own.get("y"), own.get("weight"))
+        return RawBlock(X, own.get("y"), own.get("weight"))
 
 
 class NpzSource(FileSource):
     """Rows of a CSR matrix. Members that are not compressed are mapped; compressed ones can only be read from their beginning, so
     the blocks come in the order of the file then."""
 
-    def __init__(self, path: Path, options: Options):
+    def __init__(self, path: Path, options: SourceOptions):
         options.refuse(path, features=WHOLE)
         super().__init__(str(path), [path], options, beside(path, y=options.label, weight=options.weight))
         self.path = path
@@ -142,7 +142,7 @@ class NpzSource(FileSource):
     def _cuts(self) -> Iterable[int]:
         return super()._cuts() if self.mapped else [0]
 
-    def _pieces(self, first: int, stop: int | None) -> Generator[Piece]:
+    def _pieces(self, first: int, stop: int | None) -> Generator[RawBlock]:
         last = -(-self.n // self.step) if stop is None else stop
         with ExitStack() as stack:
             data, indices, indptr = (stack.enter_context(member.reading()) for member in self.members.values())
@@ -161,7 +161,7 @@ class NpzSource(FileSource):
                     raise ValueError(f"{self.path} is not a valid CSR matrix: an index is not within its {self.width} columns.")
                 arrays = values, columns.astype(np.int32, copy=False), (ends - low).astype(np.int32)
                 X = sp.csr_matrix(arrays, (end - begin, self.width))
-                yield Piece(canonical(X, str(self.path)))
+                yield RawBlock(canonical(X, str(self.path)))
                 del X, arrays, values, columns, ends
 
 

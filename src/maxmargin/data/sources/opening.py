@@ -7,7 +7,7 @@ from typing import Any
 
 from .base import FileSource, Several, Source
 from .iterables import IterableSource
-from .options import Options, block_bytes, is_path, positive_integer, real_dtype, truth
+from .options import SourceOptions, block_bytes, is_path, positive_integer, real_dtype, truth
 
 FORMATS = {  # suffix -> the module of this package that opens it
     ".svm": "text",
@@ -74,7 +74,7 @@ def open_source(
     Source
         `n_rows`, `n_features`, `feature_names`, `dtype`, `multilabel`, `scan()`, `blocks(seed=None)` and `check_unchanged()`.
     """
-    options = Options(
+    options = SourceOptions(
         label=label,
         weight=weight,
         features=features,
@@ -96,7 +96,7 @@ def open_source(
     return IterableSource(path_or_paths, options)
 
 
-def open_file(path: Path, options: Options) -> FileSource:
+def open_file(path: Path, options: SourceOptions) -> FileSource:
     suffixes = [suffix.lower() for suffix in path.suffixes]
     packed = suffixes.pop() if suffixes and suffixes[-1] in PACKED else None
     if not suffixes or suffixes[-1] not in FORMATS:
@@ -110,7 +110,7 @@ def open_file(path: Path, options: Options) -> FileSource:
     return import_module(f".{FORMATS[suffixes[-1]]}", __package__).open_file(path, options)
 
 
-def several(paths: list[Path], options: Options) -> Source:
+def several(paths: list[Path], options: SourceOptions) -> Source:
     each = [dict[str, Any]() for _ in paths]
     for name in ("label", "weight"):
         given = getattr(options, name)

@@ -14,7 +14,7 @@ MEGABYTE = 1 << 20
 
 
 @dataclass(frozen=True)
-class Options:
+class SourceOptions:
     """The arguments of `open_source`; None is "not given"."""
 
     label: Any = None

@@ -6,8 +6,8 @@ from typing import Any, NoReturn
 import numpy as np
 import scipy.sparse as sp
 
-from .blocks import WIDEST, LabelLists, Piece, Scan
-from .options import Options
+from .blocks import WIDEST, LabelLists, RawBlock, Scan
+from .options import SourceOptions
 
 DISTINCT = 1 << 16  # so many different labels are told apart
 FOUND = ("width", "sparse", "columns", "many", "low", "high", "kind", "none", "several", "unfit")
@@ -16,7 +16,7 @@ FOUND = ("width", "sparse", "columns", "many", "low", "high", "kind", "none", "s
 class Scanner:
     """Checks the pieces of a scan and counts what they hold."""
 
-    def __init__(self, source: str, options: Options, place: Callable[[int, int], str]):
+    def __init__(self, source: str, options: SourceOptions, place: Callable[[int, int], str]):
         self.source, self.options, self.place = source, options, place
         self.width: int | None = None
         self.sparse: bool | None = None
@@ -45,7 +45,7 @@ class Scanner:
     def n_labels(self) -> int:
         return self.options.n_labels or self.columns
 
-    def add(self, k: int, piece: Piece) -> None:
+    def add(self, k: int, piece: RawBlock) -> None:
         self.add_matrix(k, piece.X)
         if piece.y is None:
             self.same_kind(k, "none")
@@ -104,7 +104,7 @@ class Scanner:
                     self.refuse(k, int(of[at]), f"the label {values[at]:g} is given twice")
         self.count(values)
 
-    def add_indicator(self, k: int, piece: Piece) -> None:
+    def add_indicator(self, k: int, piece: RawBlock) -> None:
         y = piece.y
         bad = ~np.isin(y.data if sp.issparse(y) else y, (0, 1))
         if bad.any():
@@ -118,7 +118,7 @@ class Scanner:
         self.columns = y.shape[1]
         self.count((sp.csc_matrix(y).getnnz(axis=0)).nonzero()[0])
 
-    def add_labels(self, k: int, piece: Piece) -> None:
+    def add_labels(self, k: int, piece: RawBlock) -> None:
         y = piece.y
         if y.ndim != 1 or y.size != piece.X.shape[0]:
             self.refuse(k, 0, f"labels of shape {y.shape} for {piece.X.shape[0]} rows")
@@ -130,7 +130,7 @@ class Scanner:
             self.refuse(k, 0, f"labels must be numbers or strings, these are {y.dtype}")
         self.count(y)
 
-    def add_weight(self, k: int, piece: Piece) -> None:
+    def add_weight(self, k: int, piece: RawBlock) -> None:
         weight = piece.weight
         assert weight is not None
         if weight.shape != (piece.X.shape[0],):

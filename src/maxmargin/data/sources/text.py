@@ -14,8 +14,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from .base import FileSource
-from .blocks import WIDEST, LabelLists, Piece, Scan, SourceChangedError
-from .options import Options
+from .blocks import WIDEST, LabelLists, RawBlock, Scan, SourceChangedError
+from .options import SourceOptions
 from .scan import Scanner
 from .side_files import beside
 from .svmlight import NEWLINE, Rows, TextError, line_and_column, parsed
@@ -82,7 +82,7 @@ class TextSource(FileSource):
     """A text file, plain or packed. Blocks of plain text are found again by their offsets; packed text can only be read from its
     beginning, so its blocks come in the order of the file unless there is a cache of them."""
 
-    def __init__(self, path: Path, options: Options):
+    def __init__(self, path: Path, options: SourceOptions):
         super().__init__(str(path), [path], options, beside(path, weight=options.weight))
         self.path = path
         self.packed = path.suffix.lower() in (".gz", ".xz")
@@ -129,7 +129,7 @@ class TextSource(FileSource):
     def _cuts(self) -> Iterable[int]:
         return [0] if self.packed and self._stored is None else super()._cuts()
 
-    def _pieces(self, first: int, stop: int | None) -> Generator[Piece]:
+    def _pieces(self, first: int, stop: int | None) -> Generator[RawBlock]:
         if self._stored is not None:
             try:
                 for piece in self._stored.pieces(first, stop):
@@ -158,7 +158,7 @@ class TextSource(FileSource):
             self._stored.path.unlink()
         self._stored = None
 
-    def _same(self, k: int, piece: Piece) -> bool:
+    def _same(self, k: int, piece: RawBlock) -> bool:
         """A block of the cache was compared with its checksum when it was read."""
         return (self._stored is not None and not self._beside) or super()._same(k, piece)
 
@@ -206,13 +206,13 @@ class TextSource(FileSource):
         raise SourceChangedError(f"{self.path} has changed while it was read; open the source again.")
 
 
-def as_piece(rows: Rows) -> Piece:
+def as_piece(rows: Rows) -> RawBlock:
     width = int(rows.indices.max()) + 1 if rows.indices.size else 0
     X = sp.csr_matrix((rows.values, rows.indices, rows.indptr), shape=(rows.starts.size, width))
     X.has_sorted_indices = X.has_canonical_format = True
-    return Piece(X, LabelLists(rows.labels, rows.label_indptr))
+    return RawBlock(X, LabelLists(rows.labels, rows.label_indptr))
 
 
-def open_file(path: Path, options: Options) -> TextSource:
+def open_file(path: Path, options: SourceOptions) -> TextSource:
     options.refuse(path, label="labels stand at the beginning of each line", features="text has no columns to choose from")
     return TextSource(path, options)

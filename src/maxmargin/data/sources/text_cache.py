@@ -22,8 +22,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from .base import stamp
-from .blocks import LabelLists, Piece, checksum
-from .options import Options, is_path
+from .blocks import LabelLists, RawBlock, checksum
+from .options import SourceOptions, is_path
 
 VERSION = 2  # of this format and of the parser: a cache with another one is not used
 MAGIC = b"maxmargin blocks\n"
@@ -37,7 +37,7 @@ class CacheError(Exception):
 class BlockCache:
     """Where the cache of a text is, and what it must have been made of."""
 
-    def __init__(self, text: Path, folder: Path, options: Options):
+    def __init__(self, text: Path, folder: Path, options: SourceOptions):
         self.text = text
         self.made_with = {
             "version": VERSION,
@@ -49,7 +49,7 @@ class BlockCache:
         self.path = folder / f"{text.name}.{sha256(key).hexdigest()[:12]}.blocks"
 
     @classmethod
-    def of(cls, text: Path, options: Options) -> "BlockCache | None":
+    def of(cls, text: Path, options: SourceOptions) -> "BlockCache | None":
         given = options.cache
         if given is None or given is False:
             return None
@@ -111,7 +111,7 @@ class CacheWriter:
                 stacklevel=2,
             )
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: RawBlock) -> None:
         if self.file is None:
             return
         with self.forgiven():
@@ -168,7 +168,7 @@ class CacheFile:
         self.blocks: list[tuple[int, ...]] = index["blocks"]
         self.ranges = [(offset, length, before) for offset, length, before in index["ranges"]]
 
-    def pieces(self, first: int, stop: int | None) -> Generator[Piece]:
+    def pieces(self, first: int, stop: int | None) -> Generator[RawBlock]:
         try:
             with open(self.path, "rb") as file:
                 for block in self.blocks[first:stop]:
@@ -176,7 +176,7 @@ class CacheFile:
         except OSError as error:
             raise CacheError(f"The cache {self.path} cannot be read ({error.strerror or error}).") from None
 
-    def piece(self, file: BinaryIO, place: int, expected: int, rows: int, entries: int, n_labels: int) -> Piece:
+    def piece(self, file: BinaryIO, place: int, expected: int, rows: int, entries: int, n_labels: int) -> RawBlock:
         file.seek(place)
         ends = ("int32", rows + 1)
         kinds = (self.made_of["dtype"], entries), ("int32", entries), ends, ("float64", n_labels), ends
@@ -185,7 +185,7 @@ class CacheFile:
             X = sp.csr_matrix((data, indices, indptr), shape=(rows, int(indices.max(initial=-1)) + 1))
         except ValueError as error:
             raise CacheError(f"The cache {self.path} is damaged ({error}).") from None
-        piece = Piece(X, LabelLists(labels, label_indptr))
+        piece = RawBlock(X, LabelLists(labels, label_indptr))
         if checksum(piece) != expected:
             raise CacheError(f"The cache {self.path} is damaged (a block is not what was written).")
         X.has_sorted_indices = X.has_canonical_format = True

@@ -29,7 +29,7 @@ from ...result import TINY
 from ...utils.threads import in_threads
 from ..dual_coordinate import begin
 from ..loop import Run
-from .linear import Options
+from .linear import AscentOptions
 
 COPY = 0.125  # part of the memory that copies may take
 FIRST, GROWTH = 0.25, 4  # part of the samples in the first round, and how much more of them each time
@@ -202,7 +202,7 @@ class Source(NamedTuple):
     constant: float
 
 
-class BriefSource(NamedTuple):
+class ScaledSource(NamedTuple):
     """table[places] between `near`, scaled as it should be."""
 
     table: np.ndarray
@@ -215,7 +215,7 @@ def copy_row(source, p, part):
     """Row p of the matrix of a part: copied when the sample first moves, as many never do."""
 
 
-@copy_row.register(BriefSource)
+@copy_row.register(ScaledSource)
 def _(source, p, part):
     row, out = np.uint64(source.places[p]), part.matrix.reshape(part.matrix.shape[0], -1)[p]
     for q in range(source.near.size):
@@ -372,7 +372,7 @@ def put_back(loss, label, state, near, part):
         state.change[label, i], state.duals[label, i] = new - b, new
 
 
-class Desk:
+class Workspace:
     """Where the copy of one label lies; used again and again."""
 
     def __init__(self, most: int):
@@ -410,7 +410,7 @@ class KernelAscent(Run):
 
     n_jobs = 1
 
-    def __init__(self, problem: KernelMultilabelProblem, duals: np.ndarray | None, options: Options):
+    def __init__(self, problem: KernelMultilabelProblem, duals: np.ndarray | None, options: AscentOptions):
         self.problem, self.options = problem, options
         self.hint: Any = None  # weights of an earlier run are those of its duals: nothing to offer beside them
         self.warm = duals is not None
@@ -433,11 +433,11 @@ class KernelAscent(Run):
         self.look(np.arange(labels))
 
     @cached_property
-    def desks(self) -> "SimpleQueue[Desk]":
+    def workspaces(self) -> "SimpleQueue[Workspace]":
         """One for each thread."""
-        found: SimpleQueue[Desk] = SimpleQueue()
+        found: SimpleQueue[Workspace] = SimpleQueue()
         for _ in range(self.n_jobs):
-            found.put(Desk(self.most))
+            found.put(Workspace(self.most))
         return found
 
     @cached_property
@@ -518,16 +518,16 @@ class KernelAscent(Run):
             near = np.sort(near[np.argsort(-self.view.gains[label, near], kind="stable")[: self.most]])
         if near.size == 0:
             return 0
-        desk = self.desks.get()
-        steps = climb(problem.loss, label, self.state, desk.part(near.size), self.source(label, at[near], near), rest)
-        self.desks.put(desk)
+        workspace = self.workspaces.get()
+        steps = climb(problem.loss, label, self.state, workspace.part(near.size), self.source(label, at[near], near), rest)
+        self.workspaces.put(workspace)
         return steps
 
-    def source(self, label: int, places: np.ndarray, near: np.ndarray) -> Source | BriefSource:
+    def source(self, label: int, places: np.ndarray, near: np.ndarray) -> Source | ScaledSource:
         """Where the copy of a label comes from. The scale of a dual that its loss curves too is not that of the kernel."""
-        brief = self.rows.brief
-        if brief is not None and isinstance(self.problem.loss, Hinge):
-            return BriefSource(brief.table, places, near.view(np.uint64))
+        scaled_rows = self.rows.scaled_rows
+        if scaled_rows is not None and isinstance(self.problem.loss, Hinge):
+            return ScaledSource(scaled_rows.table, places, near.view(np.uint64))
         factor = float(self.problem.correlation[label, label])
         return Source(self.rows.table, places, near.view(np.uint64), factor, self.problem.bias**2)
 
@@ -576,4 +576,4 @@ class KernelAscent(Run):
 
 @begin.register
 def _(problem: KernelMultilabelProblem, duals, tol, seed, dtype, momentum, average):
-    return KernelAscent(problem, duals, Options(tol, seed, np.float64, False, False))
+    return KernelAscent(problem, duals, AscentOptions(tol, seed, np.float64, False, False))

@@ -181,7 +181,7 @@ def row_return(duals, before, plan, now):
 
 
 @dataclass(frozen=True)
-class Options:
+class AscentOptions:
     """How a run goes about it. `dtype`: of the iterations; they go on in float64 when float32 makes no progress any more."""
 
     tol: float
@@ -198,7 +198,7 @@ class Ascent(Run, ABC):
     duals: Any
     side_duals: Any = None
 
-    def __init__(self, problem, duals: np.ndarray | None, options: Options):
+    def __init__(self, problem, duals: np.ndarray | None, options: AscentOptions):
         self.problem, self.options = problem, options
         self.hint: np.ndarray | None = None  # weights of an earlier run: a candidate for the first certificate
         self.warm = duals is not None

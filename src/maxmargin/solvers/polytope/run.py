@@ -22,7 +22,7 @@ SAMPLING = ("rest", "permutation", "uniform", "gap")
 
 
 @dataclass(frozen=True)
-class Options:
+class StructuredOptions:
     """How a run goes about it; see the solvers for what the fields mean."""
 
     tol: float
@@ -35,7 +35,7 @@ class Options:
 class StructuredRun(Run, ABC):
     """A run on a structured problem: its points, its weights and the order of visits."""
 
-    def __init__(self, problem: StructuredProblem, points: Any, options: Options):
+    def __init__(self, problem: StructuredProblem, points: Any, options: StructuredOptions):
         self.problem, self.options = problem, options
         self.warm = points is not None
         self.points = self.start() if points is None else copied(points)

@@ -14,7 +14,7 @@ from ...structures.encoded.contract import lacks_marginals
 from .. import loop
 from . import rows_as_structures
 from .linearization import OPTIMAL
-from .run import SAMPLING, Options
+from .run import SAMPLING, StructuredOptions
 
 
 def number_in(value, above: float, most: float) -> bool:
@@ -42,7 +42,7 @@ class StructuredSolver(BaseEstimator):
         self._check()
         if (reason := self.accepts(problem)) is not None:
             raise TypeError(reason)
-        options = Options(budget.tol, seed, self.sampling, self.average and average, budget.n_jobs)
+        options = StructuredOptions(budget.tol, seed, self.sampling, self.average and average, budget.n_jobs)
         if isinstance(problem, BlockProblem):
             structured = rows_as_structures.structured(problem)
             points = None if duals is None else rows_as_structures.points(problem, duals, self.kind_of_points())
@@ -68,5 +68,5 @@ class StructuredSolver(BaseEstimator):
         return "marginals"
 
     @abstractmethod
-    def _run(self, problem: StructuredProblem, points, options: Options):
+    def _run(self, problem: StructuredProblem, points, options: StructuredOptions):
         """A run on this problem from these points; None: from the solver's own start."""

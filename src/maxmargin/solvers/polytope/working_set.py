@@ -35,7 +35,7 @@ from ...structures.encoded.contract import (
 )
 from ..ascent.schedule import settle
 from ..dual_coordinate import begin as begin_run
-from .run import Options, StructuredRun
+from .run import StructuredOptions, StructuredRun
 from .signed import prepare_with, shift, space_of, unclipped
 
 START = 4  # outputs a sample has room for at first
@@ -453,7 +453,7 @@ def grown(old: Sets, size_of: np.ndarray) -> Sets:
 class WorkingSets(StructuredRun):
     """Ascent over collected outputs by one of the methods above."""
 
-    def __init__(self, problem, points, options: Options, method, *, trust: float = 0.0, momentum: bool = False):
+    def __init__(self, problem, points, options: StructuredOptions, method, *, trust: float = 0.0, momentum: bool = False):
         self.method, self.trust, self.momentum = method, trust, momentum
         self.memory, self.floor = 0, 0.0
         self.reached, self.asked = np.empty(problem.n_examples), np.zeros(problem.n_examples, np.int64)
@@ -514,4 +514,5 @@ class WorkingSets(StructuredRun):
 
 @begin_run.register
 def _(problem: StructuredProblem, duals, tol, seed, dtype, momentum, average):
-    return WorkingSets(problem, duals, Options(tol, seed, "rest", average), Corrective(), trust=TRUST, momentum=momentum)
+    options = StructuredOptions(tol, seed, "rest", average)
+    return WorkingSets(problem, duals, options, Corrective(), trust=TRUST, momentum=momentum)

@@ -33,7 +33,7 @@ MEGABYTE = 1 << 20
 
 
 @dataclass(frozen=True)
-class Options:
+class StreamOptions:
     """How a run goes about it; see `OnlineDual`."""
 
     tol: float
@@ -77,7 +77,7 @@ class Verification:
 class StreamRun(LateRun):
     """A run on a stream: weights in memory, duals in the cache and in the store."""
 
-    def __init__(self, problem: StreamProblem, options: Options, n_jobs: int = 1):
+    def __init__(self, problem: StreamProblem, options: StreamOptions, n_jobs: int = 1):
         super().__init__(problem, options, options.verify)
         self.n_jobs = n_jobs
         memory = options.cache_size * MEGABYTE

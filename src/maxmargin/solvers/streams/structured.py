@@ -13,7 +13,7 @@ import numpy as np
 from ...problems.structured import SampleStream, StructuredProblem
 from ...structures.encoded.python import Custom
 from ..pace import Pace
-from ..polytope.run import CALM, Options
+from ..polytope.run import CALM, StructuredOptions
 from ..polytope.signed import space_of, unclipped, weights_of
 from ..polytope.working_set import CROWDED, Corrective, WorkingSets, grown, set_pass
 from .late import LateRun
@@ -25,7 +25,7 @@ FINE = 0.3  # optimisation goes on while it raises the dual value by this part o
 class OnlineSets(WorkingSets):
     """A run on samples in memory. `whole`: how many samples the full problem has, where these are a block of it."""
 
-    def __init__(self, problem: StructuredProblem, points, options: Options, effort: float, whole: int | None = None):
+    def __init__(self, problem: StructuredProblem, points, options: StructuredOptions, effort: float, whole: int | None = None):
         self.effort, self.whole, self.quick = effort, whole or problem.n_examples, Pace()
         self.unasked = np.full(problem.n_examples, -np.inf)  # shares that no set falls short of: the oracle is left alone
         super().__init__(problem, points, options, Corrective())
@@ -102,7 +102,7 @@ class SampleRun(LateRun):
 
     problem: SampleStream
 
-    def __init__(self, problem: SampleStream, options: Options, effort: float, verify: bool):
+    def __init__(self, problem: SampleStream, options: StructuredOptions, effort: float, verify: bool):
         super().__init__(problem, options, verify)
         self.effort = effort
         self.sets: dict[int, tuple] = {}  # of each block, by its first row
@@ -140,7 +140,7 @@ class SampleRun(LateRun):
         points, met = self.sets.get(first, (None, None))
         if met is not None:
             part.data.known, part.data.next = met
-        options = Options(self.options.tol, self.options.seed + self.reads, n_jobs=self.options.n_jobs)
+        options = StructuredOptions(self.options.tol, self.options.seed + self.reads, n_jobs=self.options.n_jobs)
         return OnlineSets(part, points, options, self.effort, self.problem.n_examples)
 
     def learn(self, first: int, block: OnlineSets, stop) -> None:
