@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..data.mistakes import check_opened, trouble
 from ..jit import kernel
 from . import rows
 from .matrices import checked_matrix
+from .mistakes import check_opened, trouble
 
 
 def count(X) -> int:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ..data.mistakes import uneven
+from .mistakes import uneven
 
 BYTE = 8  # labels
 LISTS = "For lists of labels see sklearn.preprocessing.MultiLabelBinarizer."

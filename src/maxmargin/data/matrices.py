@@ -5,8 +5,8 @@ from copy import copy
 import numpy as np
 import scipy.sparse as sp
 
-from ..data.mistakes import uneven
 from ..jit import kernel
+from .mistakes import uneven
 
 
 def checked_matrix(X):

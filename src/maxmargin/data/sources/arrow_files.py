@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ...data.mistakes import shown
+from ..mistakes import shown
 from .base import FileSource
 from .blocks import WIDEST, LabelLists, RawBlock
 from .iterables import canonical
