@@ -30,6 +30,7 @@ LONG = re.compile(
             r"test_sklearn_checks.py.*(TwoGuesses|BySignature|OfClasses).*-check_.*(on_sparse_data|X_dtype=float32)",
             rf"test_structured.py::test_optimum_is_that_of_a_convex_solver\[({SLOWER})-(graph|tree)\]",
             rf"test_structured.py::test_certificate_is_true\[({SLOWER})-(graph|tree)\]",
+            r"test_structured.py::test_\w+\[(?!pairwise-)[^\]]*\bgraph\]",
             r"test_topk.py::test_formats_in_float32\[csr float32",
         )
     )
