@@ -6,9 +6,11 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
+from source_tree import PACKAGE, imports, modules
+
 import maxmargin as mm
 
-PACKAGE, HERE = Path(mm.__file__).parent, Path(__file__).parent
+HERE = Path(__file__).parent
 # Every room imports only from those before it.
 ORDER = (
     "jit", "utils", "result", "data", "projections", "regularizers", "losses", "structures", "problems", "callbacks", "solvers",
@@ -26,29 +28,6 @@ SEVERAL = set(
     wipe
     """.split()  # noqa: SIM905 - a hundred quotes say nothing
 )
-
-
-def modules() -> dict[str, Path]:
-    return {path.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", "."): path for path in PACKAGE.rglob("*.py")}
-
-
-def imports(known: dict[str, Path]) -> dict[str, set[str]]:
-    """Which modules each module imports, wherever in its text."""
-
-    def found(name: str) -> str | None:
-        return next((one for one in (name, f"{name}.__init__".removeprefix(".")) if one in known), None)
-
-    edges = defaultdict(set)
-    for module, path in known.items():
-        package = module.split(".")[:-1]
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.level:
-                base = ".".join([*package[: len(package) - node.level + 1], *(node.module or "").split(".")]).strip(".")
-                for alias in node.names:
-                    target = found(f"{base}.{alias.name}".strip(".")) or found(base)
-                    assert target, f"{module} imports {base}.{alias.name}, which is not there"
-                    edges[module].add(target)
-    return edges
 
 
 def test_rooms():

@@ -1,6 +1,5 @@
 """The package as installed: what an import costs, the public names, and the cache of compiled kernels."""
 
-import ast
 import json
 import os
 import re
@@ -9,13 +8,13 @@ import subprocess
 import sys
 import textwrap
 from functools import partial
-from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 from numba.core.caching import IndexDataCacheFile
+from source_tree import PACKAGE, imports, modules
 
 import maxmargin as mm
 from maxmargin import jit
@@ -23,8 +22,6 @@ from maxmargin.data.rows import rows
 from maxmargin.losses.base import value
 from maxmargin.losses.hinge import Hinge
 from maxmargin.problems.linear import scalar_risk
-
-PACKAGE = Path(mm.__file__).parent
 
 # `report` prints which kernels of the package were used, and how often the cache was hit and missed for each.
 KERNELS = """
@@ -222,25 +219,14 @@ def test_stamp_covers_what_compiles(tmp_path, monkeypatch):
     assert plain > 15 and len(stamps) > 20 and len(set(stamps)) == len(stamps)
 
 
-def imported(path: Path) -> set[Path]:
-    """The files of the package that this one imports, at any depth of its text."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            folder = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
-            for base in (folder, *(folder / alias.name for alias in node.names)):
-                found |= {file for file in (base.with_suffix(".py"), base / "__init__.py") if file.exists()}
-    return found
-
-
 def test_what_is_not_stamped_is_not_compiled():
     """No kernel can see a constant or a function of a plain file: none stands there, and nothing stamped imports it."""
-    plain = {path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] in jit.PLAIN}
-    for path in plain:
-        assert not re.search(r"@(kernel|jitable|generic)|\.register\(", path.read_text()), path
-    packages = {path for path in plain if path.name == "__init__.py" and path.parent == PACKAGE}  # `from . import rows` names it
-    for path in set(PACKAGE.rglob("*.py")) - plain:
-        assert not imported(path) & (plain - packages), path
+    known = modules()
+    plain = {module for module, path in known.items() if path.relative_to(PACKAGE).parts[0] in jit.PLAIN}
+    for module in plain:
+        assert not re.search(r"@(kernel|jitable|generic)|\.register\(", known[module].read_text()), module
+    for module, targets in imports(known).items():
+        assert module in plain or not targets & plain, module
 
 
 @pytest.mark.compiled
