@@ -112,6 +112,7 @@ class Structure(BaseEstimator):
         return -float(np.average(losses, weights=sample_weight))
 
     def _has_marginals(self) -> bool:
+        """Whether a subclass has defined them."""
         return type(self).marginals is not Structure.marginals and type(self).expect is not Structure.expect
 
     def encode(self, X, y):
@@ -120,10 +121,6 @@ class Structure(BaseEstimator):
 
     def check(self, X, y) -> None:
         """Refuse samples that this structure cannot read, in a sentence that names the sample."""
-
-
-def has_marginals(structure: Structure) -> bool:
-    return structure._has_marginals()
 
 
 def _needed(structure, method: str) -> str:

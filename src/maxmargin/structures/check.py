@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
-from .base import Structure, check_object, fresh, has_marginals
+from .base import Structure, check_object, fresh
 from .encoded.python import numbers_in
 from .latent import Completed, LatentStructure, completed
 
@@ -92,7 +92,7 @@ def _check_sample(structure, i: int, X, y, dim: int, weights: list, outputs, ran
         sample.check_decoders(each)
         if isinstance(structure, Completed):
             sample.check_impute(structure.latent, each)
-    if has_marginals(structure):
+    if structure._has_marginals():
         sample.check_marginals(weights[0], 0.5 * random.normal(size=dim))
 
 

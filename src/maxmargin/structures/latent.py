@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .base import Structure, _needed, has_marginals
+from .base import Structure, _needed
 from .encoded.contract import follow
 from .encoded.python import Custom, CustomMarginals, CustomMixtures, Known, dot
 
@@ -93,7 +93,7 @@ class CompletedWithMarginals(Completed):
 
 
 def completed(structure: LatentStructure) -> Completed:
-    return (CompletedWithMarginals if has_marginals(structure) else Completed)(structure)
+    return (CompletedWithMarginals if structure._has_marginals() else Completed)(structure)
 
 
 class Pairs(Custom):
