@@ -22,7 +22,7 @@ NAN, INF = float("nan"), float("inf")
 class Idle(mm.DualCoordinate):
     """A solver that must not be reached."""
 
-    def solve(self, *args, **kwargs):
+    def begin(self, problem, start, setting):
         raise AssertionError("work began on bad input")
 
 

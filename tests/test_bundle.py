@@ -17,25 +17,31 @@ from test_segmentation import lines
 
 import maxmargin as mm
 from maxmargin.data.indicators import checked_labels
-from maxmargin.data.rows import rows
+from maxmargin.data.table import table_of
 from maxmargin.jit import kernel, vectors
+from maxmargin.losses import (
+    HingeLoss,
+    MultilabelHingeLoss,
+    MultilabelSquaredHingeLoss,
+    SquaredEpsilonInsensitiveLoss,
+    TopKBetaLoss,
+)
 from maxmargin.losses.base import reward, row_slope, row_value, slope, value
 from maxmargin.losses.crammer_singer import crammer_singer
 from maxmargin.losses.epsilon_insensitive import EpsilonInsensitive
 from maxmargin.losses.hinge import Hinge
-from maxmargin.losses.multilabel_hinge import MultilabelHinge
-from maxmargin.losses.multilabel_squared_hinge import MultilabelSquaredHinge
 from maxmargin.losses.squared_epsilon_insensitive import SquaredEpsilonInsensitive
 from maxmargin.losses.squared_hinge import SquaredHinge
 from maxmargin.losses.topk_alpha import topk_alpha
 from maxmargin.losses.topk_beta import topk_beta
 from maxmargin.problems import multilabel as multilabel_problem
 from maxmargin.problems.explicit import ExplicitProblem
-from maxmargin.problems.linear import BlockProblem, ScalarProblem, TopKProblem
+from maxmargin.problems.linear import BlockProblem, ScalarProblem
 from maxmargin.problems.multilabel import MultilabelProblem
 from maxmargin.problems.risk import layout_of, risk_of
 from maxmargin.problems.structured import StructuredProblem
 from maxmargin.result import History
+from maxmargin.solvers import solution_of
 from maxmargin.solvers.loop import Budget
 from maxmargin.solvers.planes import simplex_qp
 from maxmargin.solvers.planes.collected import Planes, most_planes
@@ -159,16 +165,19 @@ def problems():
     X = features(rng, 41, 5)
     sparse = sp.csr_array(np.where(np.abs(X) < 0.5, 0.0, X))
     y, cap = labels(rng, X, 4), weights(rng, 41)
-    yield "binary", ScalarProblem(rows(X, 1.0), Hinge(rng.choice([-1.0, 1.0], 41), np.ones(41), cap))
-    yield "regression", ScalarProblem(rows(sparse, 2.0), SquaredEpsilonInsensitive(targets(rng, X), 0.1, cap))
-    yield "multiclass", BlockProblem(rows(X, 1.0), y, cap, 1.0 - np.eye(4))
-    yield "indexed", BlockProblem(rows(sparse.toarray(), 1.0, 0.99), y, cap, 1.0 - np.eye(4))
-    yield "topk", TopKProblem(rows(sparse, 1.0), y, cap, 4, 2, topk_beta, 0.1)
+    yield "binary", ScalarProblem(table_of(X, 1.0), HingeLoss(), (rng.choice([-1.0, 1.0], 41), np.ones(41)), cap)
+    yield "regression", ScalarProblem(table_of(sparse, 2.0), SquaredEpsilonInsensitiveLoss(0.1), (targets(rng, X),), cap)
+    yield "multiclass", BlockProblem(table_of(X, 1.0), y, cap, 1.0 - np.eye(4))
+    yield "indexed", BlockProblem(table_of(sparse.toarray(), 1.0, 0.99), y, cap, 1.0 - np.eye(4))
+    yield "topk", BlockProblem(table_of(sparse, 1.0), y, cap, 1.0 - np.eye(4), TopKBetaLoss(2, 0.1))
     some = checked_labels(np.where(rng.random((41, 3)) < 0.1, np.nan, rng.integers(0, 2, (41, 3)))).columns
-    for name, kind, R in (("labels", MultilabelHinge, None), ("coupled labels", MultilabelSquaredHinge, np.ones((3, 3)))):
+    for name, kind, R in (
+        ("labels", MultilabelHingeLoss(), None),
+        ("coupled labels", MultilabelSquaredHingeLoss(), np.ones((3, 3))),
+    ):
         weight, margin = rng.uniform(0.5, 2.0, (2, 3, 2))
-        yield name, MultilabelProblem(rows(X, 1.0), some, cap, weight, margin, kind, R).group(np.arange(3))
-    yield "explicit", ExplicitProblem(X, rng.uniform(-0.5, 1.5, 41), rng.integers(0, 12, 41)).bind(0.7)
+        yield name, MultilabelProblem(table_of(X, 1.0), some, cap, weight, margin, kind, R).group(np.arange(3))
+    yield "explicit", ExplicitProblem(X, rng.uniform(-0.5, 1.5, 41), rng.integers(0, 12, 41)).posed.at(0.7)
     X, y = words()
     structure = Chain()
     structure.size(X, y)
@@ -524,13 +533,14 @@ def test_starts():
     rng = np.random.default_rng(2)
     X = features(rng, 200, 4) / 3.0
     y = np.argmax(X @ rng.normal(size=(4, 3)), axis=1)
-    problem = BlockProblem(rows(X, 1.0), y, np.full(200, 0.5), 1.0 - np.eye(3))
+    problem = BlockProblem(table_of(X, 1.0), y, np.full(200, 0.5), 1.0 - np.eye(3))
     W = descended(problem, 10, 0)
-    optimum = mm.DualCoordinate().solve(problem, Budget(tol=1e-6), History()).certificate.primal
+    optimum = solution_of(mm.DualCoordinate(), problem, Budget(tol=1e-6), History()).certificate.primal
     assert problem.primal(W) <= 1.1 * optimum < problem.primal(np.zeros_like(W))
     given = layout_of(problem).flat(W)
     runs = [
-        mm.Bundle(init=init).solve(problem, Budget(tol=1e-4), History()) for init in ("sgd", "zero", given, given.reshape(3, 5))
+        solution_of(mm.Bundle(init=init), problem, Budget(tol=1e-4), History())
+        for init in ("sgd", "zero", given, given.reshape(3, 5))
     ]
     for run in runs:
         assert run.certificate.converged and run.certificate.primal == pytest.approx(optimum, rel=2e-4)
@@ -647,8 +657,8 @@ def test_what_it_does_not_serve():
         mm.StructuredSVM(Multiclass(), solver="bundle", keep_duals=True).fit(X, y)
     with pytest.raises(ValueError, match="init='sgd' serves neither priors"):
         mm.SVMClassifier(solver=mm.Bundle(init="sgd"), positive=True).fit(X, y)
-    with pytest.raises(TypeError, match="no subgradient of a dict"):
-        mm.Bundle().solve({}, Budget(), History())
+    with pytest.raises(TypeError, match="must be an ExplicitProblem or another Problem, got dict"):
+        mm.solve({}, solver="bundle")
 
 
 def test_a_wrong_oracle_of_a_structure_is_found():

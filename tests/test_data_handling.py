@@ -31,9 +31,9 @@ kinds_and_dtypes = pytest.mark.parametrize(("kind", "dtype"), [("binary", np.flo
 class Spy(mm.DualCoordinate):
     """Keeps the rows that the solver is given."""
 
-    def solve(self, problem, *args, **kwargs):
+    def begin(self, problem, start, setting):
         Spy.rows = problem.X
-        return super().solve(problem, *args, **kwargs)
+        return super().begin(problem, start, setting)
 
 
 def fitted(kind, data, **parameters):

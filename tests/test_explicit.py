@@ -168,7 +168,7 @@ def test_hot_start_from_infeasible_duals(kind):
     low, high = {"too large": (0.0, 9.0), "negative": (-9.0, 0.0), "both signs": (-9.0, 9.0)}[kind]
     duals, problem = rng.uniform(low, high, len(X)), mm.ExplicitProblem(X, margins, groups)
     expected = grouped(X, margins, groups)
-    start = problem.bind(1.0).repaired(duals)
+    start = problem.posed.repaired(duals)
     assert expected.infeasibility(start) <= 0.0
     check(mm.solve(problem, tol=TOL, duals=duals), expected)
 

@@ -13,16 +13,16 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.svm import LinearSVC
 
 import maxmargin as mm
-from maxmargin import DualCoordinate
+from maxmargin import DualCoordinate, solvers
 from maxmargin.data.gram import FunctionGram, Rows, checked_square, cross, function_of, gamma_of, gram_of, squared_norms
-from maxmargin.losses.hinge import Hinge
-from maxmargin.losses.squared_hinge import SquaredHinge
+from maxmargin.losses import HingeLoss, SquaredHingeLoss
 from maxmargin.problems.kernel import KernelMultilabelProblem, Point
 from maxmargin.result import History
 from maxmargin.solvers.ascent.kernel import KernelAscent, batches
+from maxmargin.solvers.base import Start
 from maxmargin.solvers.loop import Budget
 
-LOSSES = {"hinge": Hinge, "squared_hinge": SquaredHinge}
+LOSSES = {"hinge": HingeLoss, "squared_hinge": SquaredHingeLoss}
 GAMMA = 0.3
 
 
@@ -35,18 +35,19 @@ def data(n=40, d=4, labels=3, seed=0):
 
 def problem_of(gram, Y, *, C=1.0, R=None, loss="hinge", weight=None, margin=None, bias=0.0, room=1 << 26):
     n, labels = Y.shape
-    cap = C * (np.ones((n, labels)) if weight is None else weight)
+    weight = np.ones((n, labels)) if weight is None else weight
     margin = np.ones((n, labels)) if margin is None else margin
-    parts = [np.ascontiguousarray(table.T).ravel() for table in (Y, margin, cap)]
-    return KernelMultilabelProblem(gram, LOSSES[loss](*parts), np.eye(labels) if R is None else R, bias, room)
+    parts = [np.ascontiguousarray(table.T).ravel() for table in (Y, margin, weight)]
+    return KernelMultilabelProblem(gram, LOSSES[loss](), *parts, np.eye(labels) if R is None else R, bias, room).at(C)
 
 
 def rbf(X, gamma=GAMMA):
     return gram_of(function_of("rbf", gamma, 3, 0.0), X)
 
 
-def solved(problem, tol=1e-6, **options):
-    return DualCoordinate().solve(problem, Budget(tol=tol, max_time=60.0), History(), **options)
+def solved(problem, tol=1e-6, duals=None, **options):
+    start = Start(duals)
+    return solvers.solution_of(DualCoordinate(), problem, Budget(tol=tol, max_time=60.0), History(), start=start, **options)
 
 
 def optimum(K, Y, C, R, loss, weight, margin, bias):
@@ -237,7 +238,7 @@ def test_warm_start_after_another_c():
 def test_threads_change_nothing():
     X, Y = data(200, 4, 6)
     one = solved(problem_of(rbf(X), Y), 1e-5)
-    two = DualCoordinate().solve(problem_of(rbf(X), Y), Budget(tol=1e-5, n_jobs=3), History())
+    two = solvers.solution_of(DualCoordinate(), problem_of(rbf(X), Y), Budget(tol=1e-5, n_jobs=3), History())
     assert np.array_equal(one.duals, two.duals)
 
 

@@ -9,13 +9,14 @@ from sklearn.exceptions import ConvergenceWarning
 import maxmargin as mm
 from maxmargin import jit
 from maxmargin.data.gram import Rows, function_of, gram_of
-from maxmargin.data.rows import rows
 from maxmargin.data.sources.memory import Arrays
-from maxmargin.losses.hinge import Hinge
+from maxmargin.data.table import table_of
+from maxmargin.losses import HingeLoss
 from maxmargin.problems.linear import ScalarProblem
 from maxmargin.result import History
 from maxmargin.solvers import loop, pace
 from maxmargin.solvers.ascent.linear import AscentOptions, ScalarAscent
+from maxmargin.solvers.base import Run
 from maxmargin.solvers.planes import simplex_qp
 from maxmargin.structures import Structure
 
@@ -67,13 +68,10 @@ def test_numba_tells_when_it_compiles():
     assert jit.COMPILING.total - before > 0.5 * took and jit.clock() - worked < 0.5 * took
 
 
-class Slow(loop.Run):
+class Slow(Run):
     """A run whose first pass compiles for a hundred seconds; passes take one, evaluations as long as they are told to."""
 
-    warm, dual = False, 0.0
-
-    class options:  # noqa: N801
-        average = True
+    warm, dual, average = False, 0.0, True
 
     class problem:  # noqa: N801
         n_examples = 1
@@ -103,7 +101,7 @@ class Slow(loop.Run):
         self.clock.now += self.evaluation
         return 1.0 + self.evaluations
 
-    def exact_duals(self):
+    def left(self):
         return None
 
 
@@ -130,7 +128,7 @@ def test_long_rows_are_visited_few_at_a_time(monkeypatch):
     assert pace.examples_between(10.0, 1 << 16) == 1 << 16 and pace.examples_between(2.0e9, 1 << 16) == 1
     rng = np.random.default_rng(0)
     X, sign = rng.normal(size=(40, 7)), rng.choice([-1.0, 1.0], 40)
-    problem = ScalarProblem(rows(X, 1.0), Hinge(sign, np.ones(40), np.ones(40)))
+    problem = ScalarProblem(table_of(X, 1.0), HingeLoss(), (sign, np.ones(40)), np.ones(40))
     run = ScalarAscent(problem, None, AscentOptions(1e-9, 0, np.float64))
     monkeypatch.setattr(pace, "WORK", 5 * 2 * 8)
     run.advance(after(3))

@@ -15,10 +15,11 @@ from reference import Multiclass, Point, Reference, quadratic, reference
 from sklearn.base import clone
 
 import maxmargin as mm
-from maxmargin.data.rows import rows
-from maxmargin.losses.hinge import Hinge
+from maxmargin.data.table import table_of
+from maxmargin.losses import HingeLoss
 from maxmargin.problems.linear import BlockProblem, ScalarProblem
 from maxmargin.result import History
+from maxmargin.solvers import solution_of
 from maxmargin.solvers.loop import Budget
 
 TOL = 1e-7
@@ -320,12 +321,12 @@ def test_crammer_singer_with_two_classes_is_binary_at_twice_c():
     rng = np.random.default_rng(2)
     X, C = features(rng), 0.3
     y, weight = labels(rng, X, 2), rng.uniform(0.5, 2.0, len(X))
-    table, budget = rows(X, 1.0), Budget(tol=1e-8, max_iter=100_000)
+    table, budget = table_of(X, 1.0), Budget(tol=1e-8, max_iter=100_000)
     block = BlockProblem(table, y.astype(np.int64), C * weight, 1.0 - np.eye(2))
-    pair = mm.DualCoordinate().solve(block, budget, History())
-    scalar = ScalarProblem(table, Hinge(2.0 * y - 1.0, np.ones(len(y)), 2.0 * C * weight))
-    single = mm.DualCoordinate().solve(scalar, budget, History())
-    W = block.table(pair.w)
+    pair = solution_of(mm.DualCoordinate(), block, budget, History())
+    scalar = ScalarProblem(table, HingeLoss(), (2.0 * y - 1.0, np.ones(len(y))), 2.0 * C * weight)
+    single = solution_of(mm.DualCoordinate(), scalar, budget, History())
+    W = block.coefficients(pair.w)
     assert pair.certificate.converged and single.certificate.converged
     assert 2.0 * pair.certificate.primal == pytest.approx(single.certificate.primal, rel=2e-8)
     assert np.allclose(W[0], -W[1], atol=1e-12)

@@ -5,10 +5,9 @@ import pytest
 from sklearn.base import clone
 
 import maxmargin as mm
+from maxmargin.data import rows
 from maxmargin.estimators import linear as base
 from maxmargin.estimators import multilabel
-from maxmargin.problems import linear as problem
-from maxmargin.problems import multilabel as multilabel_problem
 from maxmargin.structures import Chain
 
 rng = np.random.default_rng(0)
@@ -40,11 +39,11 @@ def counted(monkeypatch, module, name):
 
 
 LINEAR = {
-    "binary": (mm.SVMClassifier(**SETTING), TWO, "C", (base, "rows"), (problem, "norms")),
-    "regression": (mm.SVMRegressor(**SETTING), LABEL, "C", (base, "rows"), (problem, "norms")),
-    "topk": (mm.TopKSVMClassifier(k=2, **SETTING), FIVE, "C", (base, "rows"), (problem, "norms")),
-    "topk over k": (mm.TopKSVMClassifier(**SETTING), FIVE, "k", (base, "rows"), (problem, "norms")),
-    "multilabel": (mm.MultilabelSVMClassifier(**SETTING), MANY, "C", (multilabel, "rows"), (multilabel_problem, "norms")),
+    "binary": (mm.SVMClassifier(**SETTING), TWO, "C", (base, "table_of"), (rows, "squared_norms")),
+    "regression": (mm.SVMRegressor(**SETTING), LABEL, "C", (base, "table_of"), (rows, "squared_norms")),
+    "topk": (mm.TopKSVMClassifier(k=2, **SETTING), FIVE, "C", (base, "table_of"), (rows, "squared_norms")),
+    "topk over k": (mm.TopKSVMClassifier(**SETTING), FIVE, "k", (base, "table_of"), (rows, "squared_norms")),
+    "multilabel": (mm.MultilabelSVMClassifier(**SETTING), MANY, "C", (multilabel, "table_of"), (rows, "squared_norms")),
     "rbf": (mm.MultilabelSVMClassifier(kernel="rbf", **SETTING), MANY, "C", (multilabel, "gram_of")),
 }
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import maxmargin as mm
-from maxmargin.data.rows import rows
-from maxmargin.losses.hinge import Hinge
+from maxmargin.data.table import table_of
+from maxmargin.losses import HingeLoss
 from maxmargin.problems.linear import CHUNK, BlockProblem, ScalarProblem
 from maxmargin.result import History
 from maxmargin.solvers.ascent.linear import AscentOptions, BlockAscent, ScalarAscent
@@ -49,8 +49,11 @@ def stalling_run(kind: str):
     y = (X[:, 0] + X[:, 1] + rng.normal(size=120) > 0).astype(np.int64)
     options = AscentOptions(1e-10, 0, np.float32)
     if kind == "rows":
-        return BlockAscent(BlockProblem(rows(X.astype(np.float64), 1.0), y, np.full(120, 0.5), 1.0 - np.eye(2)), None, options)
-    return ScalarAscent(ScalarProblem(rows(X, 1.0), Hinge(2.0 * y - 1.0, np.ones(120), np.full(120, 0.5))), None, options)
+        return BlockAscent(
+            BlockProblem(table_of(X.astype(np.float64), 1.0), y, np.full(120, 0.5), 1.0 - np.eye(2)), None, options
+        )
+    target = 2.0 * y - 1.0, np.ones(120)
+    return ScalarAscent(ScalarProblem(table_of(X, 1.0), HingeLoss(), target, np.full(120, 0.5)), None, options)
 
 
 @pytest.mark.parametrize("kind", ["rows", "scalar"])

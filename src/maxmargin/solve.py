@@ -1,23 +1,26 @@
 """Without an estimator: `solve` for the generalised SVM with listed constraints, `minimize` for a convex risk of one's own."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import singledispatch
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
+from .problems.base import Problem
 from .problems.explicit import ExplicitProblem
 from .problems.risk import Cut, Layout, Risk, risk_of
 from .result import History, Result
-from .solvers import Bundle, resolve
+from .solvers import Bundle, resolve, solution_of
+from .solvers.base import NOWHERE, Start
 from .solvers.loop import Budget
 from .solvers.planes.coordinates import Coordinates, coordinates_of
 from .utils.threads import thread_count
 
 
 def solve(
-    problem: ExplicitProblem,
+    problem: ExplicitProblem | Problem,
     C: float = 1.0,
     solver="auto",
     tol: float = 1e-3,
@@ -28,11 +31,12 @@ def solve(
     duals: np.ndarray | None = None,
     n_jobs: int | None = None,
 ) -> Result:
-    """Solve an `ExplicitProblem` to a certified relative gap.
+    """Solve a problem to a certified relative gap.
 
     Parameters
     ----------
-    problem : ExplicitProblem
+    problem : ExplicitProblem, or a problem of another kind
+        Those of estimators and of your own are described in `maxmargin.extend`.
     C : float
         Weight of the losses against the regulariser.
     solver : str or solver object
@@ -53,8 +57,6 @@ def solve(
         `w` (one weight a feature), `certificate`, `history`, `message`, `n_iter` and `duals` (one a row; None of `Bundle`,
         which has planes in their place).
     """
-    if not isinstance(problem, ExplicitProblem):
-        raise TypeError(f"problem must be an ExplicitProblem, got {type(problem).__name__}.")
     for name, value in (("C", C), ("tol", tol), ("max_time", max_time), ("max_iter", max_iter)):
         if name == "max_time" and value is None:
             continue
@@ -62,17 +64,40 @@ def solve(
             raise ValueError(f"{name} must be a finite number > 0, got {value!r}.")
     if not isinstance(random_state, Integral) or random_state < 0:
         raise ValueError(f"random_state must be an integer >= 0, got {random_state!r}.")
-    chosen = resolve(solver)
-    bound = problem.bind(C)
-    if duals is not None:
-        duals = np.asarray(duals, dtype=np.float64)
-        if duals.shape != bound.margin.shape or not np.all(np.isfinite(duals)):
-            raise ValueError(f"duals must be {bound.margin.size} finite numbers, one for each row of X.")
+    chosen, (posed, back) = resolve(solver), _posed(problem)
+    posed = posed.at(C)
+    start = NOWHERE if duals is None else Start(_checked_duals(duals, posed))
     budget = Budget(tol, max_iter, max_time, thread_count(n_jobs))
-    result = chosen.solve(bound, budget, History(), seed=random_state, duals=duals)
-    w = problem.weights_of(result.w)
-    found = result.duals if isinstance(result.duals, np.ndarray) else None  # planes may be large, and start no other run
-    return replace(result, w=w, duals=found)
+    result = solution_of(chosen, posed, budget, History(), start=start, seed=random_state)
+    found = result.duals if chosen.keeps_duals else None  # planes may be large, and start no other run
+    return replace(result, w=back(result.w), duals=found)
+
+
+@singledispatch
+def _posed(problem) -> tuple[Problem, Callable[[Any], np.ndarray]]:
+    """What solvers see of it, and the way from their weights to the user's."""
+    raise TypeError(f"problem must be an ExplicitProblem or another Problem, got {type(problem).__name__}.")
+
+
+@_posed.register
+def _(problem: Problem):
+    return problem, problem.coefficients
+
+
+@_posed.register
+def _(problem: ExplicitProblem):
+    return problem.posed, problem.weights_of
+
+
+def _checked_duals(duals, problem: Problem) -> np.ndarray:
+    """A user's start, made feasible."""
+    given = np.asarray(duals, dtype=np.float64)
+    fits = given.shape == problem.dual_shape and bool(np.all(np.isfinite(given)))
+    found = problem.resumed(given, np.zeros(problem.weight_shape), None, "")[0] if fits else None
+    if found is None:
+        shape = " x ".join(map(str, problem.dual_shape)) or "no"
+        raise ValueError(f"duals must be {shape} finite numbers: those of an earlier result on the same samples.")
+    return found
 
 
 # ---- a risk of one's own -----------------------------------------------------------------------------------
@@ -81,17 +106,25 @@ DEFAULT = Bundle()
 
 
 @dataclass(frozen=True)
-class RiskProblem:
+class RiskProblem(Problem):
     """1/2 ||w||^2 + C R(w) over a box."""
 
     risk: Callable[[np.ndarray], tuple[Any, Any]]
     dim: int
-    C: float
     lower: np.ndarray | None = None
     upper: np.ndarray | None = None
+    weight: np.ndarray = field(default_factory=lambda: np.ones(1))
+    C: float = 1.0
 
-    own_parts = True  # the risk says of how many parts it is the sum
-    n_examples = 1
+    n_parts = None  # the risk says of how many parts it is the sum
+
+    @property
+    def n_examples(self) -> int:
+        return 1
+
+    def primal(self, w: np.ndarray, n_jobs: int = 1) -> float:
+        value, _ = self.risk(w)
+        return 0.5 * float(w @ w) + float(self.cap[0] * np.sum(value))
 
     @property
     def weight_shape(self) -> tuple[int, ...]:
@@ -104,7 +137,8 @@ class OwnRisk(Risk):
     def __init__(self, problem: RiskProblem, models: int):
         self.problem, self.models, self.calls = problem, models, 0
         self.dim, self.n_groups = problem.dim, models or 1
-        self.nonnegative, self.ours = (bool(getattr(problem.risk, name, False)) for name in ("nonnegative", "ours"))
+        own = problem.risk
+        self.nonnegative, self.ours = (own.nonnegative, own.ours) if isinstance(own, Risk) else (False, False)
 
     def cut(self, w):
         self.calls += 1
@@ -119,7 +153,8 @@ class OwnRisk(Risk):
             self.models = self.n_groups = len(values)
         if len(values) != self.models:
             raise ValueError(f"The risk returned {len(values)} values at call {self.calls}; {self.models} are expected.")
-        return Cut(self.problem.C * values, self.problem.C * slopes, self.problem.C * offsets)
+        factor = self.problem.cap[0]
+        return Cut(factor * values, factor * slopes, factor * offsets)
 
     def checked(self, answer) -> tuple[np.ndarray, np.ndarray]:
         """values (P,) and subgradients (P, dim), finite"""
@@ -213,11 +248,11 @@ def minimize(
     if isinstance(risk, Risk) and risk.dim != dim:
         raise ValueError(f"dim is {dim}, but this risk has {risk.dim} weights.")
     lower, upper = _checked_bounds(bounds, int(dim))
-    problem = RiskProblem(risk, int(dim), float(C), lower, upper)
+    problem = RiskProblem(risk, int(dim), lower, upper).at(C)
     chosen = resolve(solver)
-    if chosen.accepts(problem) is not None:
+    if chosen.serves(problem) is not None:
         raise TypeError(f"{type(chosen).__name__} cannot minimise a risk that is a function of yours; use solver=Bundle().")
-    result = chosen.solve(problem, Budget(float(tol), int(max_iter), max_time), History())
+    result = solution_of(chosen, problem, Budget(float(tol), int(max_iter), max_time), History())
     return replace(result, duals=None)  # planes may be large
 
 

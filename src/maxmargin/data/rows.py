@@ -106,6 +106,17 @@ def mean_length(X) -> float:
     return entries / max(shape(X)[0], 1) + 1.0
 
 
+def column_sizes(X) -> np.ndarray | None:
+    """The largest absolute value of each column; None of rows that are not of a kind of ours, or have no values."""
+    if not isinstance(X, Dense | Indexed | CSR) or not X.values.size:
+        return None
+    if isinstance(X, CSR):
+        size = np.zeros(X.columns, X.values.dtype)
+        np.maximum.at(size, X.indices, np.abs(X.values))
+        return size
+    return np.maximum(X.values.max(axis=0), -X.values.min(axis=0))
+
+
 # ---- the accessors ---------------------------------------------------------------------------------------
 
 

@@ -2,12 +2,9 @@
 
 import numpy as np
 
-from ..data.rows import CSR, Dense, Indexed
-from ..problems.blocked import StreamProblem
-from ..problems.structured import SampleStream
+from ..problems.base import Problem
 from ..result import Certificate
-from ..solvers.bundle import Bundle
-from ..structures.encoded.python import Custom
+from ..solvers.base import Solver
 
 UNEVEN = 1e3  # columns that differ in size by this factor are what slows a solver down
 FAR = 0.5  # a relative gap from which on the model may be hardly better than none
@@ -54,25 +51,17 @@ def raise_it(limit: str, resumable: bool) -> str:
     return f"Raise {limit}{' (warm_start=True goes on from here)' if resumable else ''}."
 
 
-def spread_of(problem) -> float | None:
+def spread_of(problem: Problem) -> float | None:
     """The largest column of the data over the smallest that is not zero, by their largest entries; None where the problem has
     no columns of numbers in memory."""
-    data = getattr(problem, "data", problem)
-    table = getattr(getattr(data, "graphs", data), "X", None)
-    if not isinstance(table, Dense | Indexed | CSR) or not table.values.size:
+    size = problem.column_sizes()
+    if size is None:
         return None
-    if isinstance(table, CSR):
-        size = np.zeros(table.columns, table.values.dtype)
-        np.maximum.at(size, table.indices, np.abs(table.values))
-    else:
-        size = np.maximum(table.values.max(axis=0), -table.values.min(axis=0))
     size = size[size > 0].astype(np.float64)
     with np.errstate(over="ignore"):  # beside a denormal number anything is infinitely large
         return float(size.max() / size.min()) if size.size else None
 
 
-def resumes(solver, problem) -> bool:
+def resumes(solver: Solver, problem: Problem) -> bool:
     """Whether a warm start of this solver goes on from what a run on such a problem has left."""
-    if isinstance(problem, StreamProblem | SampleStream):
-        return False
-    return isinstance(solver, Bundle) or not isinstance(getattr(problem, "data", None), Custom)
+    return problem.in_memory and (problem.keeps_points or not solver.keeps_duals)

@@ -11,7 +11,10 @@ from sklearn.utils import check_random_state
 from ..callbacks import CallbackSupportMixin, Progress
 from ..data.matrices import numbers
 from ..data.mistakes import check_opened
+from ..problems.base import Problem
 from ..result import History, Result
+from ..solvers import solution_of
+from ..solvers.base import Solver
 from ..solvers.loop import Budget
 from ..structures.base import check_object
 from ..utils.threads import thread_count
@@ -27,13 +30,20 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         check_object(getattr(self, "structure", None))
         super()._validate_params()
 
-    def _drive(self, solver, problem, keep: Callable[[Result], None], resumable: bool = True, **start) -> Result:
-        """Solve `problem`, telling callbacks and the user; `keep` sets the fitted attributes, `start` goes to the solver.
-        `resumable`: a `fit` after this one may be of the same problem."""
-        if self.keep_duals and not getattr(solver, "keeps_duals", True):
-            name = type(getattr(solver, "solver", solver)).__name__  # the convex-concave procedure has a solver of its own
+    def _drive(
+        self,
+        solver: Solver,
+        problem: Problem,
+        keep: Callable[[Result], None],
+        resumable: bool = True,
+        way: Callable[..., Result] = solution_of,
+        **start,
+    ) -> Result:
+        """Solve `problem`, telling callbacks and the user; `keep` sets the fitted attributes, `start` goes on to the `way`, by
+        which a solver is used. `resumable`: a `fit` after this one may be of the same problem."""
+        if self.keep_duals and not solver.keeps_duals:
             raise ValueError(
-                f"keep_duals=True does not go with {name}, which holds planes and no duals of samples. "
+                f"keep_duals=True does not go with {type(solver).__name__}, which holds planes and no duals of samples. "
                 "Use solver='dual_coordinate'."
             )
         self.history_ = History()
@@ -44,7 +54,7 @@ class Certified(CallbackSupportMixin, BaseEstimator):
             line.setup(self, context)
         budget = Budget(self.tol, self.max_iter, self.max_time, thread_count(self.n_jobs), self._watch(context, line))
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        result = solver.solve(problem, budget, self.history_, seed=seed, average=not self.keep_duals, **start)
+        result = way(solver, problem, budget, self.history_, seed=seed, average=not self.keep_duals, **start)
         self.certificate_, self.history_, self.n_iter_ = result.certificate, result.history, result.n_iter
         self.__dict__.pop("statistics_", None)
         if result.statistics:
@@ -58,7 +68,7 @@ class Certified(CallbackSupportMixin, BaseEstimator):
             warnings.warn(text, ConvergenceWarning, stacklevel=5)
         return result
 
-    def _most_passes(self, problem) -> int:
+    def _most_passes(self, problem: Problem) -> int:
         return self.max_iter
 
     def _watch(self, context, line: Progress | None):
@@ -73,7 +83,7 @@ class Certified(CallbackSupportMixin, BaseEstimator):
 
         return watch
 
-    def _spread(self, problem) -> float | None:
+    def _spread(self, problem: Problem) -> float | None:
         """By how much the columns of X differ in size, where that is known and nothing makes up for it."""
         made_up = (getattr(self, name, None) is not None for name in ("prior_scale", "prior_covariance"))
         return None if any(made_up) else spread_of(problem)

@@ -14,16 +14,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..callbacks import with_callbacks
 from ..data.sources.base import check_same_names
-from ..data.sources.memory import Arrays, Block, is_source
-from ..jit import vectors
-from ..problems.blocked import Examples, StreamProblem, joined, stacked
-from ..regularizers.gaussian import Regularizer
+from ..data.sources.memory import Block, is_source
+from ..data.table import table_of
+from ..problems.base import PLAIN_TERM
+from ..problems.blocked import Examples, Reader, StreamProblem, joined, stacked
+from ..regularizers.base import Regularizer
+from ..regularizers.frozen import frozen
+from ..regularizers.half_spaces import HalfSpaces
 from ..regularizers.prior import Prior
 from ..result import Result
-from ..solvers import OnlineDual, resolve
-from ..solvers.dual_coordinate import DualCoordinate
+from ..solvers import DualCoordinate, OnlineDual, resolve
+from ..solvers.base import Solver, Start
 from ..solvers.streams.run import MEGABYTE
 from .base import Certified
+from .posing import Posing
 
 
 def blockwise(method: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
@@ -89,28 +93,63 @@ def check_finite(X, rows: np.ndarray) -> None:
     raise ValueError(f"Row {rows[row]} of the source holds NaN or infinity.")
 
 
-def code_of(target) -> np.ndarray:
-    """The part of a target that has an entry for each sample."""
-    return target[0] if isinstance(target, tuple) else target
+def class_codes(classes: np.ndarray, y, rows: np.ndarray) -> np.ndarray:
+    """The number of each sample's class; `rows` are the numbers of the samples."""
+    place = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+    unknown = np.flatnonzero(classes[place] != y)
+    if unknown.size:
+        row = unknown[0]
+        raise ValueError(f"Sample {rows[row]} has the label {y[row]!r}, which is not among the classes {classes.tolist()}.")
+    return place.astype(np.int64)
 
 
-def with_code(target, code: np.ndarray):
-    """The same target for other samples."""
-    return (code, *target[1:]) if isinstance(target, tuple) else code
+def real_codes(y, rows: np.ndarray) -> np.ndarray:
+    """Real targets, all of them finite."""
+    target = np.asarray(y, dtype=np.float64)
+    bad = np.flatnonzero(~np.isfinite(target))
+    if bad.size:
+        raise ValueError(f"The target of sample {rows[bad[0]]} is NaN or infinite.")
+    return target
+
+
+@dataclass(frozen=True)
+class SourceReader(Reader):
+    """Blocks of a user's source. `classes` are those of a classifier; `setting`: the bias and the share of non-zeros below which
+    rows get an index."""
+
+    posing: Posing
+    classes: np.ndarray | None
+    prior: Prior
+    regularizer: Regularizer
+    half_spaces: HalfSpaces | None
+    setting: tuple[float, float]
+    dtype: Any = None
+
+    def read(self, block: Block) -> Examples:
+        y, rows = _labels(block), block.rows
+        code = real_codes(y, rows) if self.classes is None else class_codes(self.classes, y, rows)
+        X = block.X if self.dtype is None else block.X.astype(self.dtype, copy=False)
+        check_finite(X, rows)
+        weight = np.ones(rows.size) if block.weight is None else np.asarray(block.weight, np.float64)
+        return Examples(rows, self.prior.turned(X), code, weight)
+
+    def build(self, X, target, weight):
+        return self.posing.problem(table_of(X, *self.setting), target, weight, self.regularizer, self.half_spaces)
 
 
 class Kept(NamedTuple):
     """What `partial_fit` goes on from: the support vectors so far with their duals, and what it could not keep.
 
-    `frozen` is the sum of b_i x_i over support vectors that memory had no room for, and `reward` theirs; `dropped` says whether
-    any example is not among the samples any more.
+    `frozen` is the sum of b_i x_i over support vectors that memory had no room for, `reward` theirs and C the one they belong
+    to; `dropped` says whether any example is not among the samples any more.
     """
 
     samples: Examples
     duals: np.ndarray
-    target: Any
+    factors: np.ndarray | None
     frozen: np.ndarray
     reward: float
+    C: float
     dropped: bool
 
 
@@ -124,20 +163,20 @@ def check_source(estimator, source, y, sample_weight, multilabel: bool = False) 
         raise ValueError(f"{type(estimator).__name__} takes {wanted} for each sample; this source has {found}.")
 
 
-def reading_solver(solver) -> OnlineDual:
+def reading_solver(given) -> Solver:
     """The solver for a source, from the parameter of an estimator."""
-    found = OnlineDual() if solver == "auto" else resolve(solver)
-    if not isinstance(found, OnlineDual):
+    found = OnlineDual() if isinstance(given, str) and given == "auto" else resolve(given)
+    if not found.reads:
         raise ValueError(f"A source is read by OnlineDual; {type(found).__name__} needs the data in memory.")
     return found
 
 
-def solver_of_pieces(solver) -> tuple[Any, float]:
+def solver_of_pieces(given) -> tuple[Solver, float]:
     """The solver for `partial_fit`, from the parameter of an estimator, and how many megabytes of examples may be kept."""
-    found = resolve(solver)
+    found = resolve(given)
     if isinstance(found, OnlineDual):
         return DualCoordinate(), found.cache_size
-    if not getattr(found, "keeps_duals", True):
+    if not found.keeps_duals:
         raise ValueError(f"partial_fit needs a solver with duals of samples; {type(found).__name__} has none.")
     return found, OnlineDual().cache_size
 
@@ -166,21 +205,21 @@ class Streaming(Certified):
 
     # ---- fit ----------------------------------------------------------------------------------------------
 
-    def _scanned(self, source) -> tuple[int, Any]:
-        """The number of rows, and the target without samples: what is common to all blocks."""
+    def _scanned(self, source) -> tuple[int, np.ndarray | None]:
+        """The number of rows, and the factors of the classes."""
         labels, n_rows = None, source.n_rows
         if self._classifies or n_rows is None or source.n_features is None:
             n_rows, _, labels = source.scan()
         if not n_rows:
             raise ValueError("The source has no rows.")
         if not self._classifies:
-            return n_rows, self._checked_target(np.zeros(0), None)
+            return n_rows, None
         if labels is None:
             raise ValueError(
                 "The source has no labels (open it with label=...), or too many different ones to be classes (SVMRegressor?)."
             )
         mass = self._mass(source, labels) if getattr(self, "class_weight", None) == "balanced" else None
-        return n_rows, self._checked_target(labels, mass)
+        return n_rows, self._checked_target(labels, mass)[1]
 
     def _mass(self, source, labels: np.ndarray) -> np.ndarray:
         """The weight of each class, by a pass of its own."""
@@ -190,43 +229,17 @@ class Streaming(Certified):
         return mass
 
     def _source_problem(self, source) -> tuple[StreamProblem, Prior]:
-        """The problem of a source of the user's."""
-        n_rows, target = self._scanned(source)
-        self.n_features_in_ = int(source.n_features)
+        """The problem of a source of the user's, and the prior that its weights have to be turned back by."""
+        n_rows, factors = self._scanned(source)
+        self.n_features_in_ = features = int(source.n_features)
         keep_names(self, source)
-        prior = self._prior(self.n_features_in_, self._block_classes(target))
-
-        def read(block: Block) -> Examples:
-            y = self._codes(_labels(block), block.rows)
-            weight = np.ones(block.rows.size) if block.weight is None else np.asarray(block.weight, np.float64)
-            return Examples(block.rows, self._block_rows(block, prior), y, weight)
-
-        return self._stream(source, read, n_rows, target, prior), prior
-
-    def _array_problem(self, X, target, weight, prior: Prior) -> StreamProblem:
-        """The problem of validated arrays, read in blocks like a source."""
-
-        def read(block: Block) -> Examples:
-            assert block.y is not None and block.weight is not None
-            return Examples(block.rows, prior.turned(block.X), block.y, block.weight)
-
-        return self._stream(Arrays(X, code_of(target), weight), read, X.shape[0], target, prior)
-
-    def _stream(self, source, read, n_rows: int, target, prior: Prior) -> StreamProblem:
-        classes = self._block_classes(target)
-        nothing = np.zeros((0, source.n_features))
-        _, regularizer, half_spaces = prior.applied(nothing, classes)
-
-        def build(X, code: np.ndarray, weight: np.ndarray):
-            return self._problem(self._rows(X, classes), with_code(target, code), weight, regularizer, half_spaces)
-
-        return StreamProblem(source, read, build, n_rows, source.n_features, classes, regularizer, half_spaces)
-
-    def _block_rows(self, block: Block, prior: Prior):
-        """X of a block as the problem takes it."""
-        X = block.X if self.dtype is None else block.X.astype(self.dtype, copy=False)
-        check_finite(X, block.rows)
-        return prior.turned(X)
+        posing = self._posing(factors)
+        prior = self._prior(features, posing.classes)
+        empty, regularizer, half_spaces = prior.applied(np.zeros((0, features)), posing.classes)
+        like = self._rows(empty, posing.classes)
+        classes = self.classes_ if self._classifies else None
+        reader = SourceReader(posing, classes, prior, regularizer, half_spaces, (like.bias, like.sparse_below), self.dtype)
+        return StreamProblem(source, reader, n_rows, features, posing.classes, regularizer, half_spaces), prior
 
     # ---- partial_fit --------------------------------------------------------------------------------------
 
@@ -253,49 +266,47 @@ class Streaming(Certified):
         """
         self._validate_params()
         solver, cache_size = solver_of_pieces(self.solver)
-        kept: Kept | None = getattr(self, "_kept", None)
-        target = self._declared(classes, kept)
+        kept: Kept | None = self.__dict__.get("_kept")
+        factors = self._declared(classes, kept)
         samples = self._piece(X, y, sample_weight, first=kept is None)
-        classes_count = self._block_classes(target)
-        prior = self._prior(self.n_features_in_, classes_count)
-        width = () if classes_count is None else (classes_count,)
-        duals = np.zeros((samples.rows.size, *width))
+        posing = self._posing(factors)
+        prior = self._prior(self.n_features_in_, posing.classes)
+        duals = np.zeros((samples.rows.size, *(() if posing.classes is None else (posing.classes,))))
         if kept is not None:
             samples = joined([kept.samples, samples])
             duals = np.concatenate([kept.duals, duals])
-        data, regularizer, half_spaces = prior.applied(samples.X, classes_count)
-        frozen = np.zeros(0) if kept is None else kept.frozen
-        shift = Shift(regularizer, frozen, 0.0 if kept is None else kept.reward)
-        problem = self._problem(
-            self._rows(data, classes_count), with_code(target, samples.target), samples.weight, shift.regularizer, half_spaces
-        )
+        data, regularizer, half_spaces = prior.applied(samples.X, posing.classes)
+        if kept is not None and kept.frozen.size:
+            regularizer = frozen(regularizer, kept.frozen, kept.reward, kept.C)
+        table = self._rows(data, posing.classes)
+        problem = posing.problem(table, samples.target, samples.weight, regularizer, half_spaces).at(self.C)
         dropped = kept is not None and kept.dropped
 
         def keep(result: Result) -> None:
-            self._keep(result, prior.back(self._table(problem, result.w)))
+            self._keep(result, prior.back(problem.coefficients(result.w)))
             self.certificate_ = replace(result.certificate, verified=result.certificate.verified and not dropped)
 
-        result = self._drive(solver, problem, keep, resumable=False, duals=problem.clipped(duals))
-        self._kept = self._remember(problem, samples, result.duals, target, shift, cache_size, dropped)
+        result = self._drive(solver, problem, keep, resumable=False, start=Start(problem.clipped(duals)))
+        self._kept = self._remember(samples, result.duals, factors, kept, cache_size)
         return self
 
-    def _declared(self, classes, kept: Kept | None):
-        """The target without samples; the classes are those of the first call."""
+    def _declared(self, classes, kept: Kept | None) -> np.ndarray | None:
+        """The factors of the classes, which are those of the first call."""
         if kept is not None:
             if classes is not None and not np.array_equal(np.unique(classes), self.classes_ if self._classifies else []):
                 raise ValueError(f"classes={classes!r} is not the same as in the first call of partial_fit: {self.classes_!r}.")
-            return kept.target
+            return kept.factors
         if not self._classifies:
             if classes is not None:
                 raise ValueError("classes is for classifiers.")
-            return self._checked_target(np.zeros(0), None)
+            return None
         if classes is None:  # as in scikit-learn: those of a fit before will do
             classes = getattr(self, "classes_", None)
         if classes is None:
             raise ValueError("classes must be given in the first call of partial_fit: all classes that will ever come.")
         if getattr(self, "class_weight", None) == "balanced":
             raise ValueError("class_weight='balanced' needs all data at once; give the factors as a dict for partial_fit.")
-        return self._checked_target(np.unique(classes), None)
+        return self._checked_target(np.unique(classes), None)[1]
 
     def _piece(self, X, y, sample_weight, first: bool) -> Examples:
         X, y = self._checked_data(X, y, reset=first)
@@ -303,53 +314,24 @@ class Streaming(Certified):
         rows = np.arange(X.shape[0])
         return Examples(rows, X, self._codes(y, rows), weight)
 
-    def _remember(self, problem, samples: Examples, duals: np.ndarray, target, shift: "Shift", cache_size, dropped) -> Kept:
+    def _remember(self, samples: Examples, duals: np.ndarray, factors, before: Kept | None, cache_size: float) -> Kept:
         """The support vectors; the oldest of them leave their part of the weights only, where memory has no room for all."""
         support = np.asarray(duals != 0.0 if duals.ndim == 1 else duals.any(axis=1))
-        dropped = dropped or not support.all()
+        dropped = (before is not None and before.dropped) or not support.all()
         samples, duals = samples.chosen(support), duals[support]
-        frozen, reward = shift.frozen, shift.reward
+        held, reward = (np.zeros(0), 0.0) if before is None else (before.frozen, before.reward)
         size, count = samples.nbytes + duals.nbytes, samples.rows.size
         if size > cache_size * MEGABYTE:
             old = np.arange(count) < count * (1.0 - cache_size * MEGABYTE / size)
-            frozen, reward = shift.with_more(self._frozen_part(samples.chosen(old), duals[old], target))
+            r, more = self._frozen_part(samples.chosen(old), duals[old], factors)
+            held, reward = held + r if held.size else r, reward + more
             samples, duals, dropped = samples.chosen(~old), duals[~old], True
-        return Kept(samples, duals, target, frozen, reward, dropped)
+        return Kept(samples, duals, factors, held, reward, self.C, dropped)
 
-    def _frozen_part(self, samples: Examples, duals: np.ndarray, target) -> tuple[np.ndarray, float]:
+    def _frozen_part(self, samples: Examples, duals: np.ndarray, factors) -> tuple[np.ndarray, float]:
         """sum_i b_i x_i of these samples, and their reward."""
-        classes = self._block_classes(target)
-        data = Prior(covariance=self.prior_covariance).checked(self.n_features_in_, classes).turned(samples.X)
-        problem = self._problem(self._rows(data, classes), with_code(target, samples.target), samples.weight, Regularizer(), None)
-        value, r = problem.evaluate(duals if duals.ndim == 1 else vectors.table(vectors.pack(duals, np.float64)))
+        posing = self._posing(factors)
+        data = Prior(covariance=self.prior_covariance).checked(self.n_features_in_, posing.classes).turned(samples.X)
+        table = self._rows(data, posing.classes)
+        value, r = posing.problem(table, samples.target, samples.weight, PLAIN_TERM, None).at(self.C).reevaluated(duals)
         return r, value + 0.5 * float(np.vdot(r, r))
-
-
-@dataclass(frozen=True)
-class Shifted(Regularizer):
-    """A quadratic term whose values count something more, so that solvers, records and certificates speak of the whole."""
-
-    constant: float = 0.0
-
-    def penalty(self, w: np.ndarray) -> float:
-        return super().penalty(w) + self.constant
-
-    def dual(self, r: np.ndarray, v: np.ndarray) -> float:
-        return super().dual(r, v) + self.constant
-
-
-class Shift:
-    """Duals that stay as they are, sum_i b_i x_i = r: to the others they are a prior mean, moved by variance * r."""
-
-    def __init__(self, regularizer: Regularizer, frozen: np.ndarray, reward: float):
-        self.frozen, self.reward, self.regularizer = frozen, reward, regularizer
-        if frozen.size:
-            mean = regularizer.unclipped(frozen)
-            moved = mean if regularizer.mean is None else mean - regularizer.mean
-            start = 0.0 if regularizer.mean is None else float(np.vdot(regularizer.mean, frozen))
-            constant = reward - 0.5 * float(np.vdot(moved, frozen)) - start
-            self.regularizer = Shifted(mean, regularizer.variance, regularizer.lower, constant)
-
-    def with_more(self, part: tuple[np.ndarray, float]) -> tuple[np.ndarray, float]:
-        r, reward = part
-        return (self.frozen + r if self.frozen.size else r), self.reward + reward

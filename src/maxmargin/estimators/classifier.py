@@ -9,13 +9,11 @@ from sklearn.utils.validation import column_or_1d
 
 from ..data.matrices import numbers
 from ..data.mistakes import cost_rows
-from ..losses.hinge import Hinge
-from ..losses.squared_hinge import SquaredHinge
-from ..problems.linear import BlockProblem, ScalarProblem
-from .by_block import Scored, blockwise
+from ..losses import BINARY, MULTICLASS
+from ..losses.base import BinaryLoss, Loss, MulticlassLoss
+from .by_block import Scored, blockwise, class_codes
 from .linear import LinearSVM
-
-LOSSES = {"hinge": Hinge, "squared_hinge": SquaredHinge}
+from .posing import SeveralClasses, TwoClasses
 
 
 class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
@@ -28,8 +26,8 @@ class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
     ----------
     C : float, default=1.0
         Weight of the losses against the regulariser. A mean form with parameter lam has C = 1 / (lam * n_samples).
-    loss : {"hinge", "squared_hinge"}, default="hinge"
-        "squared_hinge" is for two classes.
+    loss : {"hinge", "squared_hinge"} or loss object, default="hinge"
+        "squared_hinge" is for two classes. An object is a `BinaryLoss` or a `MulticlassLoss` of your own (`maxmargin.extend`).
     cost : array of shape (n_classes, n_classes) or dict of dicts, optional
         cost[y, j], the margin that class y must keep from class j, in the order of `classes_`; or by name, cost[y][j], where
         pairs that are left out cost 1. The diagonal is zero; by default all other entries are 1.
@@ -99,7 +97,7 @@ class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
 
     _parameter_constraints = {
         **LinearSVM._parameter_constraints,
-        "loss": [StrOptions(set(LOSSES))],
+        "loss": [StrOptions(set(BINARY)), BinaryLoss, MulticlassLoss],
         "cost": ["array-like", dict, None],
         "class_weight": [StrOptions({"balanced"}), dict, None],
     }
@@ -153,6 +151,8 @@ class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
     def decision_function(self, X) -> np.ndarray:
         """Scores: (n_samples,) for two classes, positive for `classes_[1]`; else (n_samples, n_classes)."""
         scores = self._scores(X)
+        if scores.shape[1] == 2:  # a loss of rows, for two classes
+            return scores[:, 1] - scores[:, 0]
         return scores.ravel() if scores.shape[1] == 1 else scores
 
     @blockwise
@@ -166,18 +166,10 @@ class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
         return {}
 
     def _checked_target(self, y, sample_weight):
-        label, factors = self._checked_labels(y, sample_weight)
-        if len(self.classes_) > 2 and self.loss != "hinge":
-            raise ValueError(f"loss={self.loss!r} is for two classes; y has {len(self.classes_)}. Use loss='hinge'.")
-        return label, cost_matrix(self.cost, self.classes_), factors
+        return self._checked_labels(y, sample_weight)
 
     def _codes(self, y, rows):
-        place = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
-        unknown = np.flatnonzero(self.classes_[place] != y)
-        if unknown.size:
-            row, known = unknown[0], self.classes_.tolist()
-            raise ValueError(f"Sample {rows[row]} has the label {y[row]!r}, which is not among the classes {known}.")
-        return place.astype(np.int64)
+        return class_codes(self.classes_, y, rows)
 
     def _checked_labels(self, y, sample_weight) -> tuple[np.ndarray, np.ndarray]:
         """The number of each sample's class, and the factors of the classes."""
@@ -195,16 +187,19 @@ class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
         """The factor of `class_weight` on each class."""
         return class_factors(self.class_weight, self.classes_, y, label, sample_weight)
 
-    def _block_classes(self, target):
-        return None if len(self.classes_) == 2 else len(self.classes_)
-
-    def _problem(self, data, target, weight, regularizer, half_spaces):
-        label, cost, factors = target
-        cap = self.C * weight * factors[label]
-        if len(self.classes_) == 2:
-            sign = np.where(label == 1, 1.0, -1.0)
-            return ScalarProblem(data, LOSSES[self.loss](sign, cost[label, 1 - label], cap), regularizer, half_spaces)
-        return BlockProblem(data, label, cap, cost, regularizer, half_spaces)
+    def _posing(self, factors):
+        count, cost = len(self.classes_), cost_matrix(self.cost, self.classes_)
+        if isinstance(self.loss, Loss):
+            loss: Loss = self.loss
+        elif count > 2 and self.loss not in MULTICLASS:
+            raise ValueError(f"loss={self.loss!r} is for two classes; y has {count}. Use loss='hinge'.")
+        else:
+            loss = (BINARY if count == 2 else MULTICLASS)[self.loss]()
+        if isinstance(loss, MulticlassLoss):
+            return SeveralClasses(loss, cost, factors)
+        if count > 2:
+            raise ValueError(f"{type(loss).__name__} is for two classes; y has {count}. A MulticlassLoss serves any number.")
+        return TwoClasses(loss, cost, factors)
 
     def _shaped(self, coef, intercept):
         return np.atleast_2d(coef), np.atleast_1d(intercept)

@@ -253,12 +253,12 @@ class LatentSVMClassifier(ClassifierMixin, LatentModel):
             data: Bags | BinaryBags = BinaryBags(table, start, sign, first, cost[label, 1 - label])
         else:
             data = Bags(table, start, label.astype(np.int64), first, cost)
-
-        def make(C: float) -> BagProblem:
-            return BagProblem(data, C * weight * factors[label], matrix)
-
         meant = None if positive is None else classes[positive]
-        return make, {"classes_": classes, "positive_class_": meant, "n_features_in_": matrix.shape[1]}
+        return BagProblem(data, weight * factors[label], matrix), {
+            "classes_": classes,
+            "positive_class_": meant,
+            "n_features_in_": matrix.shape[1],
+        }
 
     def _checked_init(self, problem: BagProblem):
         sizes = np.diff(problem.data.start)

@@ -2,7 +2,6 @@
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
 
@@ -16,12 +15,12 @@ from ..data.mistakes import check_opened
 from ..problems.latent import LatentProblem
 from ..result import Result
 from ..solvers import NAMES, resolve
-from ..solvers.convex_concave import ConvexConcave, Last, LatentResult
+from ..solvers.base import WarmStart
+from ..solvers.convex_concave import ConvexConcave, LatentResult
 from .advice import still_falling
 from .base import READ, Certified
 
 NOTHING = 1e-6  # a quadratic term below this part of the objective is that of no weights, and rounding
-Make = Callable[[float], LatentProblem]
 
 
 class LatentModel(Certified):
@@ -63,8 +62,8 @@ class LatentModel(Certified):
         """
         self._validate_params()
         check_opened(X, READ)
-        make, learned = self._prepared(X, y, sample_weight)
-        self._fit(make, learned, getattr(self, "_last", None) if self.warm_start else None)
+        problem, learned = self._prepared(X, y, sample_weight)
+        self._fit(problem, learned, self.__dict__.get("_last") if self.warm_start else None)
         return self
 
     def regularization_path(self, X, y, Cs, sample_weight=None) -> list:
@@ -76,25 +75,25 @@ class LatentModel(Certified):
         if Cs.ndim != 1 or not np.all(np.isfinite(Cs)) or np.any(Cs <= 0):
             raise ValueError("Cs must be a list of finite numbers > 0.")
         self._validate_params()
-        make, learned = self._prepared(X, y, sample_weight)
+        problem, learned = self._prepared(X, y, sample_weight)
         fitted: list[LatentModel] = []
         last = None
         for C in Cs:
             estimator = clone(self).set_params(C=float(C))
             if hasattr(self, "_skl_callbacks"):
                 estimator.set_callbacks(*self._skl_callbacks)
-            last = with_callbacks(type(estimator)._fit)(estimator, make, learned, last)
+            last = with_callbacks(type(estimator)._fit)(estimator, problem, learned, last)
             fitted.append(estimator)
         return fitted
 
-    def _fit(self, make: Make, learned: dict[str, Any], last: Last | None) -> Last:
+    def _fit(self, posed: LatentProblem, learned: dict[str, Any], last: WarmStart | None) -> WarmStart:
         for name, value in learned.items():
             setattr(self, name, value)
-        problem = make(float(self.C))
-        procedure = ConvexConcave(resolve(self.solver), self.max_cccp_iter, self._checked_init(problem), self.n_restarts)
-        if last is not None and last.W.shape != problem.weight_shape:
+        problem, solver = posed.at(self.C), resolve(self.solver)
+        procedure = ConvexConcave(self.max_cccp_iter, self._checked_init(problem), self.n_restarts)
+        if last is not None and problem.fitting(last.weights) is None:
             last = None
-        result = self._drive(procedure, problem, self._keep_latent, last=last)
+        result = self._drive(solver, problem, self._keep_latent, way=procedure.solve, last=last)
         assert isinstance(result, LatentResult) and result.problem is not None
         if not result.settled and result.certificate.converged:
             warnings.warn(still_falling(result.stopped, self.max_cccp_iter), ConvergenceWarning, stacklevel=4)
@@ -105,11 +104,11 @@ class LatentModel(Certified):
                 ConvergenceWarning,
                 stacklevel=4,
             )
-        last = Last(result.problem, result.duals, result.w)
+        found = WarmStart.of(result.problem, solver, result)
         self.__dict__.pop("_last", None)
         if self.warm_start:
-            self._last = last
-        return last
+            self._last = found.for_other_data()
+        return found
 
     def _keep_latent(self, result: Result) -> None:
         assert isinstance(result, LatentResult)
@@ -129,8 +128,8 @@ class LatentModel(Certified):
     # ---- what a subclass says -----------------------------------------------------------------------------
 
     @abstractmethod
-    def _prepared(self, X, y, sample_weight) -> tuple[Make, dict[str, Any]]:
-        """Checked samples: the problem at any C, and the fitted attributes that are known already."""
+    def _prepared(self, X, y, sample_weight) -> tuple[LatentProblem, dict[str, Any]]:
+        """Checked samples: their problem at C = 1, and the fitted attributes that are known already."""
 
     @abstractmethod
     def _checked_init(self, problem) -> Any:

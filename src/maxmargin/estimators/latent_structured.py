@@ -144,11 +144,7 @@ class LatentStructuredSVM(LatentModel):
         found = np.asarray(structure.joint_feature(X[0], y[0], structure.impute(np.zeros(size), X[0], y[0]))).size
         if size != found:
             raise ValueError(f"{name}.size says {size} weights, joint_feature has {found} numbers.")
-
-        def make(C: float) -> LatentStructuredProblem:
-            return LatentStructuredProblem(structure, list(X), list(y), C * weight, int(size))
-
-        return make, {"structure_": structure}
+        return LatentStructuredProblem(structure, list(X), list(y), weight, int(size)), {"structure_": structure}
 
     def _checked_init(self, problem: LatentStructuredProblem):
         if isinstance(self.init, str) and self.init in INITS:

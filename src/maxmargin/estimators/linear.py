@@ -14,39 +14,41 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from ..callbacks import with_callbacks
 from ..data.matrices import checked_matrix, numbers
 from ..data.mistakes import check_table, check_target
-from ..data.rows import rows
 from ..data.sources.memory import is_source
-from ..problems.blocked import StreamProblem
-from ..problems.linear import SameRows
+from ..data.table import Table, table_of
+from ..problems.base import PLAIN_TERM, Problem
 from ..problems.risk import Risk, risk_of
-from ..regularizers.gaussian import Regularizer
 from ..regularizers.prior import Prior
 from ..result import Result
-from ..solvers import NAMES, OnlineDual, resolve
+from ..solvers import NAMES, resolve
+from ..solvers.base import NOWHERE, Solver, WarmStart
 from ..utils.threads import thread_count
 from .base import Certified
 from .by_block import Streaming, check_source, reading_solver
 from .frames import validate_data
+from .posing import Posing
 
 FLOATS = [np.float64, np.float32]  # what X may be, the first one otherwise
 LEARNED = ("n_features_in_", "feature_names_in_", "classes_", "_form")  # what checked samples say of a model before any fit
 SPARSE_BELOW = {"scalar": 0.2, "row": 0.6}  # dense rows with fewer non-zeros than this are read by an index of them
 
 
-class Last(NamedTuple):
-    """What a run leaves for the next: duals (or what the solver has in their place), weights, and its C."""
+class Posed(NamedTuple):
+    """The problem of checked samples at C = 1, the prior that its weights have to be turned back by (None: as they are), and the
+    samples themselves where a model keeps some."""
 
-    duals: Any
-    w: Any
-    C: float
+    problem: Problem
+    prior: Prior | None = None
+    samples: Any = None
 
 
 class Prepared(NamedTuple):
-    """Samples, checked: they serve every C of a path. `pose(estimator)` is the problem that its parameters make of them, and what
-    else its `_fit` needs; `learned` are the fitted attributes that are known already."""
+    """Samples, checked: they serve every setting of a path. `pose(estimator)` is the problem that its parameters make of them;
+    `learned` are the fitted attributes that are known already."""
 
-    pose: Callable[[Any], Any]
+    pose: Callable[[Any], Posed]
     learned: dict[str, Any]
+    solver: Solver
 
 
 class LinearModel(Certified):
@@ -87,8 +89,14 @@ class LinearModel(Certified):
         self
         """
         self._validate_params()
+        return self._fitted(self._prepared(X, y, sample_weight))
+
+    def _fitted(self, prepared: "Prepared"):
+        """Fit to checked samples."""
         self.__dict__.pop("_kept", None)
-        self._fit(self._prepared(X, y, sample_weight), getattr(self, "_last", None) if self.warm_start else None)
+        self._adopt(prepared.learned)
+        last = self.__dict__.get("_last") if self.warm_start else None
+        self._fit(prepared.pose(self), prepared.solver, last)
         return self
 
     def regularization_path(self, X, y, Cs, sample_weight=None) -> list:
@@ -108,17 +116,42 @@ class LinearModel(Certified):
         """Fitted copies, one for each setting of parameters, each started from the one before it. The samples, what `_prepared`
         takes, must not mean anything else under another setting: they are checked once."""
         fitted: list[LinearModel] = []
-        prepared, last = None, None
+        prepared, posed, last = None, None, None
+        learned: dict[str, Any] = {}
         for setting in settings:
             estimator = clone(self).set_params(**setting)
             estimator._validate_params()
             if prepared is None:
                 prepared = estimator._prepared(*samples)
+            estimator._adopt(learned or prepared.learned)
+            if posed is None or not same_losses:
+                posed = prepared.pose(estimator)
+                learned = estimator._learned()
             if hasattr(self, "_skl_callbacks"):
                 estimator.set_callbacks(*self._skl_callbacks)
-            last = with_callbacks(type(estimator)._fit)(estimator, prepared, last, same_losses)
+            last = with_callbacks(type(estimator)._fit)(estimator, posed, prepared.solver, last)
             fitted.append(estimator)
         return fitted
+
+    def _fit(self, posed: Posed, solver: Solver, last: WarmStart | None) -> WarmStart:
+        """Solve the problem at this C, from what an earlier run has left; returns what this one leaves."""
+        problem = posed.problem.at(self.C)
+
+        def keep(result: Result) -> None:
+            weights = problem.coefficients(result.w)
+            self._keep(result, weights if posed.prior is None else posed.prior.back(weights))
+
+        start = NOWHERE if last is None else last.fits(problem, solver)
+        result = self._drive(solver, problem, keep, start=start)
+        found = WarmStart.of(problem, solver, result)
+        self._remember_start(found if problem.in_memory else None)
+        return found
+
+    def _remember_start(self, start: WarmStart | None) -> None:
+        """What the next `fit` begins from, if that is asked for and possible."""
+        self.__dict__.pop("_last", None)
+        if self.warm_start and start is not None:
+            self._last = start.for_other_data()
 
     # ---- data ---------------------------------------------------------------------------------------------
 
@@ -158,15 +191,9 @@ class LinearModel(Certified):
         """Fitted attributes from the weights (..., features + 1) in the user's coordinates."""
         scaling = float(self.intercept_scaling) if self.fit_intercept else 0.0
         self.coef_, self.intercept_ = self._shaped(np.ascontiguousarray(weights[..., :-1]), weights[..., -1] * scaling)
-        duals = None if hasattr(result.duals, "rescaled") else result.duals  # planes are of no use to other data
-        for name, wanted, kept in (
-            ("dual_coef_", self.keep_duals, duals),
-            ("_last", self.warm_start, Last(duals, result.w, self.C)),
-        ):
-            if wanted:
-                setattr(self, name, kept)
-            else:
-                self.__dict__.pop(name, None)
+        self.__dict__.pop("dual_coef_", None)
+        if self.keep_duals:
+            self.dual_coef_ = result.duals
 
     def _scores(self, X) -> np.ndarray:
         """The scores of samples as a user gives them."""
@@ -187,11 +214,6 @@ class LinearModel(Certified):
     @abstractmethod
     def _prepared(self, X, y, sample_weight) -> Prepared:
         """The samples, checked."""
-
-    @abstractmethod
-    def _fit(self, prepared: Prepared, last: Last | None, same_losses: bool = False) -> Last:
-        """Pose the problem, solve it, keep the result; `last` and what is returned are what runs leave. `same_losses`: the `last`
-        problem had this one's but for C."""
 
     @abstractmethod
     def _shaped(self, coef, intercept) -> tuple[np.ndarray, Any]:
@@ -216,57 +238,35 @@ class LinearSVM(Streaming, LinearModel):
         `risk.dim` weights: one a feature and last the intercept's (unused without one), for several classes a row of them for
         each, flattened. C, priors and signs are not part of it.
         """
-        model = clone(self).set_params(C=1.0)
+        model = clone(self)
         model._validate_params()
-        X, target, weight = model._validated(X, y, sample_weight)
+        X, (code, factors), weight = model._validated(X, y, sample_weight)
         if not isinstance(n_groups, Integral) or not 1 <= n_groups <= X.shape[0]:
             raise ValueError(f"n_groups must be an integer between 1 and the {X.shape[0]} samples; got {n_groups!r}.")
-        problem = model._problem(model._rows(X, model._block_classes(target)), target, weight, Regularizer(), None)
+        posing = model._posing(factors)
+        problem = posing.problem(model._rows(X, posing.classes), code, weight, PLAIN_TERM, None)
         found = risk_of(problem, int(n_groups), thread_count(self.n_jobs))
         assert found is not None
         return found
 
-    def _fit(self, prepared: Prepared, last: Last | None, same_losses: bool = False) -> Last:
-        self._adopt(prepared.learned)
-        problem, prior, solver = prepared.pose(self)
-
-        def keep(result: Result) -> None:
-            self._keep(result, prior.back(self._table(problem, result.w)))
-
-        result = self._drive(solver, problem, keep, **self._start(problem, last, same_losses))
-        return Last(result.duals, result.w, self.C)
-
     def _prepared(self, X, y, sample_weight) -> Prepared:
-        """What is posed is a problem, the prior that it was made with and the solver for it."""
         if is_source(X):
             check_source(self, X, y, sample_weight)
-            return Prepared(lambda model: (*model._source_problem(X), reading_solver(model.solver)), {})
+            return Prepared(lambda model: Posed(*model._source_problem(X)), {}, reading_solver(self.solver))
         solver = resolve(self.solver)
-        X, target, weight = self._validated(X, y, sample_weight)
-        classes = self._block_classes(target)
+        X, (code, factors), weight = self._validated(X, y, sample_weight)
+        classes = self._posing(factors).classes
         prior = self._prior(X.shape[1], classes)
-        if isinstance(solver, OnlineDual):
-            return Prepared(lambda model: (model._array_problem(X, target, weight, prior), prior, solver), self._learned())
         data, regularizer, half_spaces = prior.applied(X, classes)
-        table, same = self._rows(data, classes), SameRows()
+        table = self._rows(data, classes)
 
-        def pose(model):
-            return same(model._problem(table, target, weight, regularizer, half_spaces)), prior, solver
+        def pose(model) -> Posed:
+            return Posed(model._posing(factors).problem(table, code, weight, regularizer, half_spaces), prior)
 
-        return Prepared(pose, self._learned())
+        return Prepared(pose, self._learned(), solver)
 
     def _prior(self, features: int, classes: int | None) -> Prior:
         return Prior(self.positive, self.prior_mean, self.prior_scale, self.prior_covariance).checked(features, classes)
-
-    def _start(self, problem, last: Last | None, same_losses: bool) -> dict[str, Any]:
-        """Where the solver may begin: the duals of an earlier run made feasible, or planes, which hold for their own data."""
-        if last is None or isinstance(problem, StreamProblem) or last.w.shape != problem.weight_shape:
-            return {}  # duals belong to rows, which a stream may have changed: `OnlineDual` starts from zero
-        if isinstance(last.duals, np.ndarray):
-            fits = last.duals.shape == problem.dual_shape
-            return {"duals": problem.clipped(last.duals), "weights": last.w} if fits else {}
-        duals = last.duals.rescaled(self.C / last.C) if same_losses and last.duals is not None else None
-        return {"duals": duals, "weights": last.w}
 
     def _validated(self, X, y, sample_weight):
         """X, the target and the weights as the problem takes them."""
@@ -276,9 +276,9 @@ class LinearSVM(Streaming, LinearModel):
         target = self._checked_target(y, sample_weight)
         return X, target, np.ones(X.shape[0]) if sample_weight is None else sample_weight
 
-    def _rows(self, X, classes: int | None):
+    def _rows(self, X, classes: int | None) -> Table:
         bias = float(self.intercept_scaling) if self.fit_intercept else 0.0
-        return rows(X, bias, SPARSE_BELOW["scalar" if classes is None else "row"])
+        return table_of(X, bias, SPARSE_BELOW["scalar" if classes is None else "row"])
 
     def _checked_data(self, X, y, reset: bool = True):
         check_target(y, self._classifies)
@@ -291,20 +291,13 @@ class LinearSVM(Streaming, LinearModel):
         """Options of scikit-learn's validation for y."""
 
     @abstractmethod
-    def _checked_target(self, y, sample_weight) -> Any:
-        """y as the problem needs it."""
+    def _checked_target(self, y, sample_weight) -> tuple[np.ndarray, np.ndarray | None]:
+        """y as codes, and the factors of the classes on the weights, where there are classes."""
 
     @abstractmethod
     def _codes(self, y, rows: np.ndarray) -> np.ndarray:
-        """y of some samples as the problem needs it; `rows` are their numbers, for messages."""
+        """y of some samples as codes; `rows` are their numbers, for messages."""
 
     @abstractmethod
-    def _block_classes(self, target) -> int | None:
-        """The number of classes of a block problem; None for one score per sample."""
-
-    @abstractmethod
-    def _problem(self, data, target, weight, regularizer, half_spaces) -> Any: ...
-
-    def _table(self, problem, w: np.ndarray) -> np.ndarray:
-        """The weights as (features + 1,) or (classes, features + 1)."""
-        return problem.table(w)
+    def _posing(self, factors: np.ndarray | None) -> Posing:
+        """What makes a problem of samples and codes, by the parameters as they are."""

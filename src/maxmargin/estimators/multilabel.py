@@ -13,27 +13,26 @@ from ..callbacks import with_callbacks
 from ..data.gram import gram_of
 from ..data.indicators import Checked, checked_labels
 from ..data.matrices import numbers
-from ..data.rows import rows
 from ..data.sources.memory import is_source
-from ..losses.multilabel_hinge import MultilabelHinge
-from ..losses.multilabel_squared_hinge import MultilabelSquaredHinge
+from ..data.table import table_of
+from ..losses import MULTILABEL
+from ..losses.base import MultilabelLoss
 from ..problems.blocked import StreamProblem
 from ..problems.kernel import KernelMultilabelProblem
-from ..problems.linear import SameRows
 from ..problems.multilabel import MultilabelProblem
 from ..problems.risk import Risk, risk_of
 from ..regularizers.label_prior import checked_prior
-from ..result import Result
-from ..solvers import OnlineDual, resolve
+from ..solvers import resolve
+from ..solvers.base import NOWHERE, WarmStart
 from ..utils.threads import thread_count
 from .by_block import Scored, blockwise, check_source, keep_names, reading_solver
 from .frames import validate_data
-from .linear import SPARSE_BELOW, Last, LinearModel, Prepared
-from .multilabel_kernel import KERNELS, keep_kernel, kernel_function, kernel_problem, started
+from .linear import SPARSE_BELOW, LinearModel, Posed, Prepared
+from .multilabel_kernel import KERNELS, keep_kernel, kernel_function, kernel_problem
 from .multilabel_partial_fit import InPieces
-from .multilabel_stream import arrays, masses, reader, stream
+from .multilabel_stream import LabelReader, masses, stream
+from .posing import AllLabels
 
-LOSSES = {"hinge": MultilabelHinge, "squared_hinge": MultilabelSquaredHinge}
 PIECE = 4096  # rows that are predicted at a time where labels are sparse
 
 
@@ -113,7 +112,7 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, InPieces):
         "label_prior": ["array-like", None],
         "label_weight": [StrOptions({"balanced"}), "array-like", None],
         "cost": ["array-like", None],
-        "loss": [StrOptions(set(LOSSES))],
+        "loss": [StrOptions(set(MULTILABEL)), MultilabelLoss],
         "cache_size": [Interval(Real, 0.0, None, closed="neither")],
     }
 
@@ -184,9 +183,7 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, InPieces):
         self
         """
         self._validate_params()
-        self.__dict__.pop("_kept", None)
-        self._fit(self._prepared(X, y, sample_weight, mask), getattr(self, "_last", None) if self.warm_start else None)
-        return self
+        return self._fitted(self._prepared(X, y, sample_weight, mask))
 
     def regularization_path(self, X, y, Cs, sample_weight=None, mask=None) -> list:
         """Fitted copies of this estimator for each C in `Cs`, each started from the one before it and certified.
@@ -205,7 +202,7 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, InPieces):
         self._validate_params()
         if self.kernel != "linear":
             raise ValueError(f"risk is a function of weights, which kernel={self.kernel!r} has none of; use kernel='linear'.")
-        model = clone(self).set_params(C=1.0)
+        model = clone(self)
         X, labels = model._checked_pair(X, y, mask)
         weight = np.ones(X.shape[0]) if sample_weight is None else model._checked_weight(sample_weight, X)
         if not isinstance(n_groups, Integral) or not 1 <= n_groups <= X.shape[0]:
@@ -234,43 +231,36 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, InPieces):
         return self._kernel_model.scores(X) if hasattr(self, "_kernel_model") else super()._scored(X)
 
     def _prepared(self, X, y, sample_weight, mask=None) -> Prepared:
-        """What is posed is a problem, the solver for it and X, which the support is taken from."""
         if is_source(X):
-            return Prepared(lambda model: (*model._source_problem(X, y, sample_weight, mask), None), {})
+            check_source(self, X, y, sample_weight, multilabel=True)
+            if mask is not None:
+                raise ValueError("A source has no mask of labels; leave mask out.")
+            return Prepared(lambda model: Posed(model._source_problem(X)), {}, reading_solver(self.solver))
         solver = resolve(self.solver)
         X, labels = self._checked_pair(X, y, mask)
         weight = np.ones(X.shape[0]) if sample_weight is None else self._checked_weight(sample_weight, X)
         self.classes_, self._form = np.arange(labels.columns.shape[1]), (labels.dtype, labels.sparse)
-        if isinstance(solver, OnlineDual) and self.kernel == "linear":
-            return Prepared(lambda model: (model._array_problem(X, labels, weight), solver, None), self._learned())
-        data, same = self._data(X), SameRows()
-        return Prepared(lambda model: (same(model._problem(data, labels, weight)), solver, X), self._learned())
+        data = self._data(X)
+        return Prepared(lambda model: Posed(model._problem(data, labels, weight), None, X), self._learned(), solver)
 
-    def _fit(self, prepared: Prepared, last: Last | None, same_losses: bool = False) -> Last:
-        self._adopt(prepared.learned)
-        problem, solver, X = prepared.pose(self)
-        if isinstance(problem, StreamProblem):
-            return self._fit_stream(problem, solver)
-        duals, weights = started(last, problem, self.C if same_losses else None)
+    def _fit(self, posed, solver, last):
+        """A kernel keeps support samples in the place of weights; duals of all labels at once are not kept."""
+        if self.keep_duals and not (posed.problem.in_memory and solver.by_groups):
+            raise ValueError("keep_duals=True needs solver='dual_coordinate' here, and the samples in memory.")
+        if self.kernel == "linear":
+            self._forget_kernel()
+            return super()._fit(posed, solver, last)
+        problem = posed.problem.at(self.C)
+        start = NOWHERE if last is None else last.fits(problem, solver)
+        result = self._drive(solver, problem, lambda found: keep_kernel(self, problem, found, posed.samples), start=start)
+        found = WarmStart.of(problem, solver, replace(result, w=None))
+        self._remember_start(found)
+        return found
 
-        def keep(result: Result) -> None:
-            if isinstance(problem, KernelMultilabelProblem):
-                keep_kernel(self, problem, result, X)
-            else:
-                self._forget_kernel()
-                self._keep(result, problem.table(result.w))
-
-        result = self._drive(solver, problem, keep, duals=duals, weights=weights)
-        return Last(result.duals, result.w, self.C)
-
-    def _source_problem(self, source, y, sample_weight, mask) -> tuple[StreamProblem, OnlineDual]:
-        """The problem of samples that come in blocks, and the solver that reads them."""
-        check_source(self, source, y, sample_weight, multilabel=True)
-        if mask is not None:
-            raise ValueError("A source has no mask of labels; leave mask out.")
+    def _source_problem(self, source) -> StreamProblem:
+        """The problem of samples that come in blocks."""
         if self.kernel != "linear":
             raise ValueError("A kernel needs all samples in memory; sources are for kernel='linear'.")
-        solver = reading_solver(self.solver)
         n_rows, features, _ = source.scan()
         count = int(source.n_labels)
         found = masses(source) if isinstance(self.label_weight, str) else np.ones((count, 2))
@@ -278,32 +268,19 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, InPieces):
         keep_names(self, source)
         self.classes_, self._form = np.arange(count), (np.dtype(int), True)
         self._dtypes()
-        return stream(source, reader(self.dtype), n_rows, features, *self._stream_parts(found)), solver
+        reader = LabelReader(self._posing(found), (self._bias(), SPARSE_BELOW["row"]), self.dtype)
+        return stream(source, reader, n_rows, features)
 
-    def _array_problem(self, X, labels: Checked, weight: np.ndarray) -> StreamProblem:
-        """The same for arrays in memory."""
-        parts = self._stream_parts(labels.columns.masses(weight))
-        return stream(*arrays(X, labels.columns, weight), *X.shape, *parts)
-
-    def _stream_parts(self, found: np.ndarray):
-        """What `stream` needs beside the samples; `found` are the masses of the labels."""
-        count = len(found)
+    def _posing(self, masses: np.ndarray) -> AllLabels:
+        """What is common to all samples; `masses` are those of the labels."""
+        count = len(masses)
         R = None if self.label_prior is None else checked_prior(self.label_prior, count)
-        parts = self._label_factors(found), _pairs("cost", self.cost, count), LOSSES[self.loss], R
-        bias = float(self.intercept_scaling) if self.fit_intercept else 0.0
-        return parts, (float(self.C), bias, SPARSE_BELOW["row"])
+        factors = self._label_factors(masses)
+        loss = self.loss if isinstance(self.loss, MultilabelLoss) else MULTILABEL[self.loss]()
+        return AllLabels(loss, factors, _pairs("cost", self.cost, count), R)
 
-    def _fit_stream(self, problem, solver: OnlineDual) -> Last:
-        if self.keep_duals:
-            raise ValueError("keep_duals=True needs solver='dual_coordinate' here, and the samples in memory.")
-
-        def keep(result: Result) -> None:
-            self._forget_kernel()
-            LinearModel._keep(self, result, problem.table(result.w))
-
-        result = self._drive(solver, problem, keep)
-        self.__dict__.pop("_last", None)
-        return Last(None, result.w, self.C)
+    def _bias(self) -> float:
+        return float(self.intercept_scaling) if self.fit_intercept else 0.0
 
     def _checked_pair(self, X, y, mask, reset: bool = True) -> tuple[np.ndarray, Checked]:
         X = self._read(X, reset=reset, dtype=self._dtypes(), order="C")
@@ -314,24 +291,21 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, InPieces):
         return X, labels
 
     def _data(self, X):
-        """X as the problem takes it: its rows, or the kernel matrix."""
+        """X as the problem takes it: a table, or the kernel matrix."""
         if self.kernel != "linear":
             return gram_of(kernel_function(self, X), X)
-        return rows(X, float(self.intercept_scaling) if self.fit_intercept else 0.0, SPARSE_BELOW["row"])
+        return table_of(X, self._bias(), SPARSE_BELOW["row"])
 
-    def _problem(self, data, labels: Checked, weight: np.ndarray):
-        """What is minimised."""
+    def _problem(self, data, labels: Checked, weight: np.ndarray) -> MultilabelProblem | KernelMultilabelProblem:
+        """What is minimised, at C = 1."""
         columns = labels.columns
-        count = columns.shape[1]
-        R = None if self.label_prior is None else checked_prior(self.label_prior, count)
-        factors = self._label_factors(columns.masses(weight))
-        margin = _pairs("cost", self.cost, count)
+        posing = self._posing(columns.masses(weight))
         if self.kernel != "linear":
-            return kernel_problem(self, data, columns, self.C * weight, (factors, margin), R)
-        return MultilabelProblem(data, columns, self.C * weight, factors, margin, LOSSES[self.loss], R)
+            return kernel_problem(self, data, columns, weight, posing)
+        return MultilabelProblem(data, columns, weight, posing.label_weight, posing.margin, posing.loss, posing.R)
 
     def _most_passes(self, problem):
-        return self.max_iter * (len(problem.groups) if isinstance(problem, MultilabelProblem) else 1)
+        return self.max_iter * problem.n_groups
 
     def _label_factors(self, masses: np.ndarray) -> np.ndarray:
         """(labels, 2): the factors of samples without and with each label, whose masses are given."""
@@ -350,13 +324,8 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, InPieces):
 
     def _keep(self, result, weights):
         if self.keep_duals:
-            public = result.duals.tocsr() if self._form[1] else result.duals.toarray()
-            super()._keep(replace(result, duals=public), weights)
-        else:
-            super()._keep(result, weights)
-        if self.warm_start:
-            # Planes are of no use to other data.
-            self._last = Last(result.duals if sp.issparse(result.duals) else None, result.w, self.C)
+            result = replace(result, duals=result.duals.tocsr() if self._form[1] else result.duals.toarray())
+        super()._keep(result, weights)
 
     def _shaped(self, coef, intercept):
         return coef, np.atleast_1d(intercept)

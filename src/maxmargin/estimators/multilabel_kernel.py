@@ -9,32 +9,28 @@ import scipy.sparse as sp
 
 from ..data.gram import MEGABYTE, Gram, cross, function_of, gamma_of, squared_norms
 from ..data.indicators import LabelColumns
-from ..losses.hinge import Hinge
-from ..losses.squared_hinge import SquaredHinge
 from ..problems.kernel import KernelMultilabelProblem
 from ..result import Result
-from .linear import Last
+from .posing import AllLabels
 
 KERNELS = {"linear", "rbf", "poly", "sigmoid", "precomputed"}
-LOSSES = {"hinge": Hinge, "squared_hinge": SquaredHinge}
 PIECE = 1024  # samples that are predicted at a time
 
 
 def kernel_problem(
-    estimator, gram: Gram, columns: LabelColumns, cap: np.ndarray, pairs, R: np.ndarray | None
+    estimator, gram: Gram, columns: LabelColumns, weight: np.ndarray, posing: AllLabels
 ) -> KernelMultilabelProblem:
-    """What is minimised; `pairs` are the weights and the margins of labels that are absent and present, (labels, 2) each."""
-    count = columns.shape[1]
-    weight, margin = pairs
+    """What is minimised, at C = 1."""
     present = pattern(columns.present).astype(np.intp)
-    caps = np.take_along_axis(weight, present, axis=1) * cap
+    weights = np.take_along_axis(posing.label_weight, present, axis=1) * weight
     if columns.missing is not None:
-        caps[pattern(columns.missing)] = 0.0
-    margins = np.take_along_axis(margin, present, axis=1)
-    loss = LOSSES[estimator.loss](np.where(present, 1.0, -1.0).ravel(), margins.ravel(), caps.ravel())
+        weights[pattern(columns.missing)] = 0.0
+    margins = np.take_along_axis(posing.margin, present, axis=1)
+    sign = np.where(present, 1.0, -1.0).ravel()
+    R = np.eye(columns.shape[1]) if posing.R is None else posing.R
     bias = float(estimator.intercept_scaling) if estimator.fit_intercept else 0.0
-    room = int(estimator.cache_size * MEGABYTE)
-    return KernelMultilabelProblem(gram, loss, np.eye(count) if R is None else R, bias, room)
+    memory = int(estimator.cache_size * MEGABYTE)
+    return KernelMultilabelProblem(gram, posing.loss.single, sign, margins.ravel(), weights.ravel(), R, bias, memory)
 
 
 def kernel_function(estimator, X):
@@ -49,24 +45,6 @@ def pattern(matrix: sp.csc_array) -> np.ndarray:
     result = np.zeros(matrix.shape[::-1], bool)
     result[np.repeat(np.arange(matrix.shape[1]), np.diff(matrix.indptr)), matrix.indices] = True
     return result
-
-
-def started(last: Last | None, problem, C: float | None) -> tuple[Any, Any]:
-    """Duals and weights of an earlier run that this problem can start from; None where it was of another kind or size.
-
-    `C` where the losses are those of the earlier run but for it: then planes hold as well.
-    """
-    if last is None:
-        return None, None
-    if isinstance(last.w, list) and not sp.issparse(last.duals):
-        if isinstance(problem, KernelMultilabelProblem):
-            return None, None
-        return last.duals.rescaled(C / last.C) if C is not None and last.duals is not None else None, last.w
-    if last.duals is None or last.duals.shape != problem.dual_shape:
-        return None, None
-    if isinstance(problem, KernelMultilabelProblem) == sp.issparse(last.duals):
-        return None, None
-    return (problem.clipped(last.duals), None) if isinstance(problem, KernelMultilabelProblem) else (last.duals, last.w)
 
 
 @dataclass(frozen=True)
@@ -100,7 +78,7 @@ class KernelModel:
 
 
 def keep_kernel(estimator, problem: KernelMultilabelProblem, result: Result, X) -> None:
-    """Fitted attributes of a kernel model."""
+    """Fitted attributes of a kernel model; X are the samples that the support is taken from."""
     duals = result.duals
     mixed = duals @ problem.correlation
     estimator.support_ = np.flatnonzero(np.any(duals != 0.0, axis=1))
@@ -110,7 +88,3 @@ def keep_kernel(estimator, problem: KernelMultilabelProblem, result: Result, X) 
     function = kernel_function(estimator, X)
     support = None if isinstance(function, str) else X[estimator.support_]
     estimator._kernel_model = KernelModel(function, support, estimator.support_, mixed[estimator.support_], estimator.intercept_)
-    if estimator.warm_start:
-        estimator._last = Last(duals, None, estimator.C)
-    else:
-        estimator.__dict__.pop("_last", None)

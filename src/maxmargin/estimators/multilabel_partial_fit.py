@@ -11,6 +11,7 @@ from ..callbacks import with_callbacks
 from ..data.indicators import Checked, LabelColumns
 from ..problems.blocked import stacked
 from ..result import Result
+from ..solvers.base import Start
 from .by_block import solver_of_pieces
 from .linear import LinearModel
 
@@ -87,7 +88,7 @@ class InPieces(LinearModel):
             raise ValueError(f"partial_fit is for kernel='linear'; kernel={self.kernel!r} needs all samples at once.")
         if isinstance(self.label_weight, str):
             raise ValueError("label_weight='balanced' needs all data at once; give the factors for partial_fit.")
-        kept: Kept | None = getattr(self, "_kept", None)
+        kept: Kept | None = self.__dict__.get("_kept")
         X, labels = self._checked_pair(X, y, mask, reset=kept is None)
         count = labels.columns.shape[1]
         if kept is not None and kept.labels.shape[1] != count:
@@ -98,15 +99,16 @@ class InPieces(LinearModel):
         samples = Kept(X, labels.columns, weight, sp.csr_array((X.shape[0], count)), False)
         if kept is not None:
             samples = joined(kept, samples)
-        problem = self._problem(self._data(samples.X), labels._replace(columns=samples.labels), samples.weight)
+        posed = self._problem(self._data(samples.X), labels._replace(columns=samples.labels), samples.weight)
+        problem = posed.at(self.C)
         self.classes_, self._form = np.arange(count), (labels.dtype, labels.sparse)
 
         def keep(result: Result) -> None:
             self._forget_kernel()
-            self._keep(result, problem.table(result.w))
+            self._keep(result, problem.coefficients(result.w))
             self.certificate_ = replace(result.certificate, verified=result.certificate.verified and not samples.dropped)
 
         start = None if kept is None else sp.csc_array(samples.duals)
-        result = self._drive(solver, problem, keep, resumable=False, duals=start)
+        result = self._drive(solver, problem, keep, resumable=False, start=Start(start))
         self._kept = supported(samples, result.duals)
         return self

@@ -1,19 +1,19 @@
 """Multi-label problems of samples that come in blocks: all labels at once, a row of duals for each sample."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from ..data.indicators import LabelColumns
-from ..data.rows import rows
 from ..data.sources.blocks import Block
-from ..data.sources.memory import Arrays
-from ..problems.blocked import Examples, StreamProblem
-from ..problems.linear import norms
-from ..problems.multilabel import LabelGroup
-from ..regularizers.gaussian import Coupling, Regularizer
+from ..data.table import table_of
+from ..problems.base import PLAIN_TERM
+from ..problems.blocked import Examples, Reader, StreamProblem
+from ..regularizers.coupled import Coupling
 from .by_block import check_finite
+from .posing import AllLabels
 
 
 def packed(columns: LabelColumns) -> np.ndarray:
@@ -21,38 +21,28 @@ def packed(columns: LabelColumns) -> np.ndarray:
     return np.hstack(columns.packed(np.arange(columns.shape[1])))
 
 
-def stream(
-    source, read, n_rows: int, features: int, parts: tuple[Any, ...], setting: tuple[float, float, float]
-) -> StreamProblem:
-    """The problem of all samples. `parts`: factors, margins, kind of the loss and R; `setting`: C, the bias and SPARSE_BELOW."""
-    factors, margin, kind, R = parts
-    C, bias, sparse_below = setting
-    labels = np.arange(len(factors))
+@dataclass(frozen=True)
+class LabelReader(Reader):
+    """Blocks of a source with an indicator matrix; `setting` as that of `SourceReader`."""
 
-    def build(X, target: np.ndarray, weight: np.ndarray) -> LabelGroup:
-        data, half = rows(X, bias, sparse_below), target.shape[1] // 2
-        pair = np.ascontiguousarray(target[:, :half]), np.ascontiguousarray(target[:, half:])
-        return LabelGroup(data, C * weight, labels, pair, factors, margin, kind, norms(data, np.empty(0)), R)
+    posing: AllLabels
+    setting: tuple[float, float]
+    dtype: Any = None
 
-    regularizer = Regularizer() if R is None else Coupling(R)
-    return StreamProblem(source, read, build, n_rows, features, len(factors), regularizer)
-
-
-def reader(dtype):
-    """What makes samples of the blocks of a source with an indicator matrix."""
-
-    def read(block: Block) -> Examples:
-        X = block.X if dtype is None else block.X.astype(dtype, copy=False)
+    def read(self, block: Block) -> Examples:
+        X = block.X if self.dtype is None else block.X.astype(self.dtype, copy=False)
         check_finite(X, block.rows)
         weight = np.ones(block.rows.size) if block.weight is None else np.asarray(block.weight, np.float64)
         return Examples(block.rows, X, packed(LabelColumns(sp.csc_array(block.y))), weight)
 
-    return read
+    def build(self, X, target, weight):
+        return self.posing.problem(table_of(X, *self.setting), target, weight, PLAIN_TERM, None)
 
 
-def arrays(X, columns: LabelColumns, weight: np.ndarray) -> tuple[Arrays, Any]:
-    """Validated arrays as a source, and what reads its blocks."""
-    return Arrays(X, packed(columns), weight), lambda block: Examples(*block)
+def stream(source, reader: LabelReader, n_rows: int, features: int) -> StreamProblem:
+    """The problem of all samples."""
+    R = reader.posing.R
+    return StreamProblem(source, reader, n_rows, features, reader.posing.classes, PLAIN_TERM if R is None else Coupling(R))
 
 
 def masses(source) -> np.ndarray:

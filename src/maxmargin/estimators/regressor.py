@@ -7,13 +7,11 @@ from sklearn.base import RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..data.matrices import numbers
-from ..losses.epsilon_insensitive import EpsilonInsensitive
-from ..losses.squared_epsilon_insensitive import SquaredEpsilonInsensitive
-from ..problems.linear import ScalarProblem
-from .by_block import Scored, blockwise
+from ..losses import REGRESSION
+from ..losses.base import RegressionLoss
+from .by_block import Scored, blockwise, real_codes
 from .linear import LinearSVM
-
-LOSSES = {"epsilon_insensitive": EpsilonInsensitive, "squared_epsilon_insensitive": SquaredEpsilonInsensitive}
+from .posing import RealTargets
 
 
 class SVMRegressor(Scored, RegressorMixin, LinearSVM):
@@ -27,7 +25,8 @@ class SVMRegressor(Scored, RegressorMixin, LinearSVM):
         Weight of the losses against the regulariser.
     epsilon : float, default=0.1
         Deviations up to this cost nothing.
-    loss : {"epsilon_insensitive", "squared_epsilon_insensitive"}, default="epsilon_insensitive"
+    loss : {"epsilon_insensitive", "squared_epsilon_insensitive"} or loss object, default="epsilon_insensitive"
+        An object is a `RegressionLoss` of your own (`maxmargin.extend`); `epsilon` is then its own affair.
     positive, prior_mean, prior_scale, prior_covariance, tol, max_iter, max_time, fit_intercept, intercept_scaling, solver, \
 warm_start, keep_duals, random_state, n_jobs, verbose, dtype
         As in `SVMClassifier`; means and scales have shape (n_features,).
@@ -54,7 +53,7 @@ warm_start, keep_duals, random_state, n_jobs, verbose, dtype
     _parameter_constraints = {
         **LinearSVM._parameter_constraints,
         "epsilon": [Interval(Real, 0.0, None, closed="left")],
-        "loss": [StrOptions(set(LOSSES))],
+        "loss": [StrOptions(set(REGRESSION)), RegressionLoss],
     }
 
     def __init__(
@@ -109,21 +108,14 @@ warm_start, keep_duals, random_state, n_jobs, verbose, dtype
         return {"y_numeric": True}
 
     def _checked_target(self, y, sample_weight):
-        return numbers("y", y)
+        return numbers("y", y), None
 
     def _codes(self, y, rows):
-        target = np.asarray(y, dtype=np.float64)
-        bad = np.flatnonzero(~np.isfinite(target))
-        if bad.size:
-            raise ValueError(f"The target of sample {rows[bad[0]]} is NaN or infinite.")
-        return target
+        return real_codes(y, rows)
 
-    def _block_classes(self, target):
-        return None
-
-    def _problem(self, data, target, weight, regularizer, half_spaces):
-        loss = LOSSES[self.loss](target, float(self.epsilon), self.C * weight)
-        return ScalarProblem(data, loss, regularizer, half_spaces)
+    def _posing(self, factors):
+        own = isinstance(self.loss, RegressionLoss)
+        return RealTargets(self.loss if own else REGRESSION[self.loss](float(self.epsilon)))
 
     def _shaped(self, coef, intercept):
         return coef, np.atleast_1d(intercept)

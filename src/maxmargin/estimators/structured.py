@@ -17,23 +17,14 @@ from ..problems.risk import Layout, Risk, risk_of
 from ..problems.structured import SampleStream, StructuredProblem
 from ..result import Result
 from ..solvers import NAMES, Bundle, resolve
-from ..solvers.bundle import Bundled
-from ..solvers.polytope.points import dual_coefficients, fits
+from ..solvers.base import NOWHERE, Solver, WarmStart
+from ..solvers.polytope.points import dual_coefficients
 from ..structures.base import Structure, fresh
 from ..structures.encoded.python import Custom
 from ..structures.latent import LatentStructure
 from ..utils.threads import thread_count
 from .base import READ, Certified, checked_dtype, checked_weight, count, same_count
 from .by_block import check_source, reading_solver
-
-
-class Last(NamedTuple):
-    """What the next fit may start from."""
-
-    data: Any
-    points: Any
-    w: np.ndarray
-    C: float
 
 
 class Packed(NamedTuple):
@@ -179,9 +170,8 @@ class StructuredSVM(Certified):
         if is_source(X):
             check_source(self, X, y, sample_weight)
             return self._fit_source(X)
-        data, weight = self._encoded(X, y, sample_weight)
-        last = getattr(self, "_last", None) if self.warm_start else None
-        self._fit(data, weight, last)
+        problem = StructuredProblem(*self._encoded(X, y, sample_weight))
+        self._fit(problem, self.__dict__.get("_last") if self.warm_start else None)
         return self
 
     def risk(self, X, y, sample_weight=None, n_groups: int = 1) -> Risk:
@@ -211,7 +201,7 @@ class StructuredSVM(Certified):
             raise ValueError("Cs must be a list of finite numbers > 0.")
         self._validate_params()
         model = clone(self)
-        data, weight = model._encoded(X, y, sample_weight)
+        problem = StructuredProblem(*model._encoded(X, y, sample_weight))
         fitted: list[StructuredSVM] = []
         last = None
         for C in Cs:
@@ -219,7 +209,7 @@ class StructuredSVM(Certified):
             estimator.structure_ = model.structure_
             if hasattr(self, "_skl_callbacks"):
                 estimator.set_callbacks(*self._skl_callbacks)
-            last = with_callbacks(type(estimator)._fit)(estimator, data, weight, last)
+            last = with_callbacks(type(estimator)._fit)(estimator, problem, last)
             fitted.append(estimator)
         return fitted
 
@@ -296,49 +286,39 @@ class StructuredSVM(Certified):
             raise ValueError("The source has no samples.")
         data, _ = self._encoded(first.X, first.y, None)
         part = StructuredProblem(data, np.zeros(first.rows.size))
-        problem = SampleStream(source, self.structure_.encode, float(self.C), n_rows, part.weight_shape, part.bound)
+        problem = SampleStream(source, self.structure_, n_rows, part.weight_shape, part.bound).at(self.C)
         self.__dict__.pop("_last", None)
         self._drive(solver, problem, partial(self._keep, problem))
         return self
 
-    def _fit(self, data, weight, last):
-        problem = StructuredProblem(data, float(self.C) * weight)
+    def _fit(self, posed: StructuredProblem, last: WarmStart | None) -> WarmStart:
+        """Solve the problem at this C, from what an earlier run has left; returns what this one leaves."""
+        problem = posed.at(self.C)
         solver = self._told(resolve(self.solver), problem)
-        result = self._drive(solver, problem, partial(self._keep, problem), **self._start(problem, solver, last))
-        last = Last(data, result.duals, result.w, self.C)
+        start = NOWHERE if last is None else last.fits(problem, solver)
+        result = self._drive(solver, problem, partial(self._keep, problem), start=start)
+        found = WarmStart.of(problem, solver, result)
         self.__dict__.pop("_last", None)
         if self.warm_start:
-            # Planes are of no use to other samples.
-            self._last = last._replace(points=None) if isinstance(solver, Bundle) else last
-        return last
+            self._last = found.for_other_data()
+        return found
 
-    def _told(self, solver, problem: StructuredProblem):
+    def _told(self, given: Solver, problem: StructuredProblem) -> Solver:
         """The solver, with weights to begin at in the order of `w_` brought into that of the problem."""
-        if not isinstance(solver, Bundle) or isinstance(solver.init, str):
-            return solver
+        if not isinstance(given, Bundle) or isinstance(given.init, str):
+            return given
         size = self.structure_.flatten(np.zeros(problem.weight_shape)).size
-        given = numbers("init", solver.init).ravel()
-        if given.size != size:
-            raise ValueError(f"init must hold {size} finite weights in the order of w_; it has {given.size}.")
-        return clone(solver).set_params(init=self.structure_.unflatten(given).ravel())
+        init = numbers("init", given.init).ravel()
+        if init.size != size:
+            raise ValueError(f"init must hold {size} finite weights in the order of w_; it has {init.size}.")
+        return clone(given).set_params(init=self.structure_.unflatten(init).ravel())
 
-    def _start(self, problem: StructuredProblem, solver, last: Last | None) -> dict[str, Any]:
-        """Where the solver may begin: points that fit the samples, planes of these very samples, or weights."""
-        if last is None or last.w.shape != problem.weight_shape:
-            return {}
-        if isinstance(solver, Bundle):
-            same = isinstance(last.points, Bundled) and last.data is problem.data
-            return {"duals": last.points.rescaled(self.C / last.C) if same else None, "weights": last.w}
-        if fits(last.points, last.data, problem, solver):
-            return {"duals": last.points, "weights": last.w}
-        return {}
-
-    def _keep(self, problem: StructuredProblem | SampleStream, result: Result) -> None:
+    def _keep(self, problem: Any, result: Result) -> None:
         self.w_ = self.structure_.flatten(result.w)
         self.w_.flags.writeable = False
         self.n_oracle_calls_ = result.oracle_calls
         self.__dict__.pop("dual_coef_", None)
-        if self.keep_duals and isinstance(problem, StructuredProblem):  # sources are refused before
+        if self.keep_duals:  # sources are refused before
             self.dual_coef_ = dual_coefficients(result.duals, problem, self.structure_)
 
     def __sklearn_tags__(self):

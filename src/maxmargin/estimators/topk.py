@@ -7,14 +7,16 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, column_or_1d
 
-from ..losses.topk_alpha import topk_alpha
-from ..losses.topk_beta import topk_beta
-from ..problems.linear import BlockProblem, TopKProblem
+from ..losses.crammer_singer import CrammerSingerLoss
+from ..losses.topk_alpha import TopKAlphaLoss
+from ..losses.topk_beta import TopKBetaLoss
+from ..losses.topk_steps import TopKLoss
 from .by_block import blockwise
 from .classifier import SVMClassifier
 from .linear import LinearSVM
+from .posing import SeveralClasses
 
-FORMS = {"topk_alpha": topk_alpha, "topk_beta": topk_beta}
+LOSSES: dict[str, type[TopKLoss]] = {"topk_alpha": TopKAlphaLoss, "topk_beta": TopKBetaLoss}
 
 
 class TopKSVMClassifier(SVMClassifier):
@@ -71,7 +73,7 @@ class TopKSVMClassifier(SVMClassifier):
     _parameter_constraints = {
         **LinearSVM._parameter_constraints,
         "k": "no_validation",  # checked against the number of classes, in one sentence
-        "loss": [StrOptions(set(FORMS))],
+        "loss": [StrOptions(set(LOSSES))],
         "smoothing": [Interval(Real, 0.0, None, closed="left")],
         "class_weight": SVMClassifier._parameter_constraints["class_weight"],
     }
@@ -168,21 +170,16 @@ class TopKSVMClassifier(SVMClassifier):
         _check_k(self.k)
         return self._checked_labels(y, sample_weight)
 
-    def _block_classes(self, target):
-        return len(self.classes_)
-
-    def _problem(self, data, target, weight, regularizer, half_spaces):
-        label, factors = target
-        cap, count = self.C * weight * factors[label], len(self.classes_)
+    def _posing(self, factors):
+        count = len(self.classes_)
         if self.k >= count:  # here, not with the target: a path over k has one target
             raise ValueError(
                 f"k={self.k} guesses among the {count} classes in y leave nothing to learn: k must be below the number of "
                 "classes (a fold of a cross-validation may have fewer classes than the whole)."
             )
         if self.k == 1 and self.smoothing == 0.0:
-            return BlockProblem(data, label, cap, 1.0 - np.eye(count), regularizer, half_spaces)
-        form, smoothing = FORMS[self.loss], float(self.smoothing)
-        return TopKProblem(data, label, cap, count, int(self.k), form, smoothing, regularizer, half_spaces)
+            return SeveralClasses(CrammerSingerLoss(), 1.0 - np.eye(count), factors)
+        return SeveralClasses(LOSSES[self.loss](int(self.k), float(self.smoothing)), 1.0 - np.eye(count), factors)
 
 
 def _check_k(k) -> None:

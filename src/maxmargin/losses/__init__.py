@@ -1,1 +1,25 @@
-"""Losses of one example. A new loss is one new file: a named tuple of its numbers and the functions of `base` it implements."""
+"""Losses of one example. A new loss is one new file: a `Loss`, the named tuple it makes, and functions of `base` for that."""
+
+from .base import BinaryLoss, MulticlassLoss, MultilabelLoss, RegressionLoss
+from .crammer_singer import CrammerSingerLoss
+from .epsilon_insensitive import EpsilonInsensitiveLoss
+from .hinge import HingeLoss
+from .multilabel_hinge import MultilabelHingeLoss
+from .multilabel_squared_hinge import MultilabelSquaredHingeLoss
+from .squared_epsilon_insensitive import SquaredEpsilonInsensitiveLoss
+from .squared_hinge import SquaredHingeLoss
+from .topk_alpha import TopKAlphaLoss
+from .topk_beta import TopKBetaLoss
+
+BINARY: dict[str, type[BinaryLoss]] = {"hinge": HingeLoss, "squared_hinge": SquaredHingeLoss}
+REGRESSION: dict[str, type[RegressionLoss]] = {
+    "epsilon_insensitive": EpsilonInsensitiveLoss,
+    "squared_epsilon_insensitive": SquaredEpsilonInsensitiveLoss,
+}
+MULTICLASS: dict[str, type[MulticlassLoss]] = {
+    "hinge": CrammerSingerLoss,
+    "topk_alpha": TopKAlphaLoss,
+    "topk_beta": TopKBetaLoss,
+}
+MULTILABEL: dict[str, type[MultilabelLoss]] = {"hinge": MultilabelHingeLoss, "squared_hinge": MultilabelSquaredHingeLoss}
+ALL = (*BINARY.values(), *REGRESSION.values(), *MULTICLASS.values(), *MULTILABEL.values())

@@ -1,4 +1,8 @@
-"""What a loss must be able to do. Weights and C are part of its numbers, so that sums need no further factors.
+"""The Loss seam: what a loss must be able to do.
+
+A loss has two forms. As users name it, it is a `Loss`: numbers of its own and no data, so that `clone` copies it. At fit its
+method `of` makes the named tuple that kernels see, with the targets and caps of all examples in it; for the class of that tuple
+the functions below are registered. Weights and C are part of the caps, so that sums need no further factors.
 
 Two families share one shape. A *scalar* loss sees one score z = <w, x_i> and has one dual b_i, with v = sum_i b_i x_i.
 A *block* loss sees a row of class scores and has a row of duals, held as lane arrays. In both, by Fenchel and Young,
@@ -8,7 +12,59 @@ A *block* loss sees a row of class scores and has a row of duals, held as lane a
 so that each example knows its own share of the duality gap.
 """
 
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
 from ..jit import generic
+
+
+class Loss(BaseEstimator, ABC):
+    """A loss as users name it."""
+
+    steep = False  # whether slopes grow with the scores: steps of stochastic gradient descent may then lead away
+
+
+class BinaryLoss(Loss):
+    """A loss of one score, for two classes. What `of` makes needs `value`, `reward`, `step`, `clip`; `slope` for planes."""
+
+    @abstractmethod
+    def of(self, sign: np.ndarray, margin: np.ndarray, cap: np.ndarray) -> Any:
+        """What kernels see: of each example its class as +1 or -1, the margin it must keep, and C s_i."""
+
+
+class RegressionLoss(Loss):
+    """A loss of one score, for real targets; as `BinaryLoss`."""
+
+    @abstractmethod
+    def of(self, target: np.ndarray, cap: np.ndarray) -> Any:
+        """What kernels see: of each example its target, and C s_i."""
+
+
+class MulticlassLoss(Loss):
+    """A loss of a row of class scores. What `of` makes needs `row_value`, `row_step`, `row_extrapolate` and `row_repair`;
+    `row_slope` for planes."""
+
+    @abstractmethod
+    def of(self, label: np.ndarray, cost: np.ndarray, cap: np.ndarray, dtype: Any) -> Any:
+        """What kernels see, for iterations or certificates in this dtype: of each example the number of its class and C s_i;
+        cost[y, j] is the margin that class y must keep from class j."""
+
+
+class MultilabelLoss(Loss):
+    """A loss of each label of an example, taken a vector at a time; `multilabel_steps` says what `of` needs to make."""
+
+    single: BinaryLoss  # the same loss of one label, which kernels (inner products) use
+
+    @abstractmethod
+    def of(self, labels: Any) -> Any:
+        """What kernels see, from `multilabel_steps.Labels`."""
+
+    @abstractmethod
+    def at(self, slope: np.ndarray) -> np.ndarray:
+        """The loss of unit weight where the slope, margin - y z, is not negative."""
 
 
 @generic

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..jit import jitable, vectors
-from .base import row_extrapolate, row_prefetch, row_repair, row_slope, row_step, row_value
+from .base import MulticlassLoss, row_extrapolate, row_prefetch, row_repair, row_slope, row_step, row_value
 
 NEVER = -1e30  # the cost of an unused lane: no class is there
 
@@ -32,6 +32,13 @@ def crammer_singer(label: np.ndarray, cap: np.ndarray, cost: np.ndarray, dtype) 
     """The loss for iterations (or a certificate) in this dtype; `cost` is (classes, classes)."""
     packed = vectors.table(vectors.pack(cost, dtype, fill=NEVER))
     return CrammerSinger(label.astype(np.int32), cap, packed, cost.shape[0], 1e4 * float(np.finfo(dtype).eps))
+
+
+class CrammerSingerLoss(MulticlassLoss):
+    """max_j (cost[y, j] + z_j - z_y)"""
+
+    def of(self, label, cost, cap, dtype):
+        return crammer_singer(label, cap, cost, dtype)
 
 
 @row_value.register(CrammerSinger)

@@ -8,13 +8,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .base import clip, reward, slope, step, value
+from .base import RegressionLoss, clip, reward, slope, step, value
 
 
 class EpsilonInsensitive(NamedTuple):
     target: np.ndarray
     epsilon: float
     cap: np.ndarray
+
+
+class EpsilonInsensitiveLoss(RegressionLoss):
+    """max(0, |target - z| - epsilon)"""
+
+    def __init__(self, epsilon: float = 0.1):
+        self.epsilon = epsilon
+
+    def of(self, target, cap):
+        return EpsilonInsensitive(target, float(self.epsilon), cap)
 
 
 @value.register(EpsilonInsensitive)

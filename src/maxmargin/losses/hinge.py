@@ -4,13 +4,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .base import clip, reward, slope, step, value
+from .base import BinaryLoss, clip, reward, slope, step, value
 
 
 class Hinge(NamedTuple):
     sign: np.ndarray
     margin: np.ndarray
     cap: np.ndarray
+
+
+class HingeLoss(BinaryLoss):
+    """max(0, margin - y z)"""
+
+    def of(self, sign, margin, cap):
+        return Hinge(sign, margin, cap)
 
 
 @value.register(Hinge)

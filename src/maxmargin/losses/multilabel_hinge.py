@@ -3,15 +3,24 @@
 from typing import NamedTuple
 
 from ..jit import vectors
+from .base import MultilabelLoss
+from .hinge import HingeLoss
 from .multilabel_steps import FLAT, Labels, lane_best, lane_clip, lane_cost, lane_slope, lane_value, serve
 
 
 class MultilabelHinge(NamedTuple):
     labels: Labels
 
-    @staticmethod
-    def at(slope):
-        """The loss of unit weight where the slope is not negative."""
+
+class MultilabelHingeLoss(MultilabelLoss):
+    """max(0, slope) of each label"""
+
+    single = HingeLoss()
+
+    def of(self, labels):
+        return MultilabelHinge(labels)
+
+    def at(self, slope):
         return slope
 
 

@@ -3,15 +3,25 @@
 from typing import NamedTuple
 
 from ..jit import vectors
+from .base import MultilabelLoss
 from .multilabel_steps import FLAT, Labels, lane_best, lane_clip, lane_cost, lane_slope, lane_value, serve
+from .squared_hinge import SquaredHingeLoss
 
 
 class MultilabelSquaredHinge(NamedTuple):
     labels: Labels
 
-    @staticmethod
-    def at(slope):
-        """The loss of unit weight where the slope is not negative."""
+
+class MultilabelSquaredHingeLoss(MultilabelLoss):
+    """max(0, slope)^2 of each label"""
+
+    single = SquaredHingeLoss()
+    steep = True
+
+    def of(self, labels):
+        return MultilabelSquaredHinge(labels)
+
+    def at(self, slope):
         return slope * slope
 
 

@@ -7,13 +7,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .base import clip, reward, slope, step, value
+from .base import RegressionLoss, clip, reward, slope, step, value
 
 
 class SquaredEpsilonInsensitive(NamedTuple):
     target: np.ndarray
     epsilon: float
     cap: np.ndarray
+
+
+class SquaredEpsilonInsensitiveLoss(RegressionLoss):
+    """max(0, |target - z| - epsilon)^2"""
+
+    steep = True
+
+    def __init__(self, epsilon: float = 0.1):
+        self.epsilon = epsilon
+
+    def of(self, target, cap):
+        return SquaredEpsilonInsensitive(target, float(self.epsilon), cap)
 
 
 @value.register(SquaredEpsilonInsensitive)

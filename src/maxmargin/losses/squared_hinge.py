@@ -5,13 +5,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .base import clip, reward, slope, step, value
+from .base import BinaryLoss, clip, reward, slope, step, value
 
 
 class SquaredHinge(NamedTuple):
     sign: np.ndarray
     margin: np.ndarray
     cap: np.ndarray
+
+
+class SquaredHingeLoss(BinaryLoss):
+    """max(0, margin - y z)^2"""
+
+    steep = True
+
+    def of(self, sign, margin, cap):
+        return SquaredHinge(sign, margin, cap)
 
 
 @value.register(SquaredHinge)

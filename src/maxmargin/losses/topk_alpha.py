@@ -9,7 +9,7 @@ import numpy as np
 
 from ..jit import vectors
 from ..projections.newton import UNKNOWN, TopK, above, finite, level, top_sum
-from .topk_steps import BEYOND, Aside, ceiling, excess, floor_of, parts, register, shape_of, smoothed
+from .topk_steps import BEYOND, Aside, TopKLoss, ceiling, excess, floor_of, parts, register, shape_of, smoothed
 
 
 class TopKAlpha(NamedTuple):
@@ -27,6 +27,13 @@ class TopKAlpha(NamedTuple):
 def topk_alpha(label, cap, classes: int, k: int, smoothing: float, dtype) -> TopKAlpha:
     """The loss for iterations (or a certificate) in this dtype."""
     return TopKAlpha(*parts(label, cap, classes, k, smoothing, True, dtype))
+
+
+class TopKAlphaLoss(TopKLoss):
+    """The top-k hinge loss, alpha form."""
+
+    def of(self, label, cost, cap, dtype):
+        return topk_alpha(label, cap, cost.shape[0], self.k, self.smoothing, dtype)
 
 
 @shape_of.register(TopKAlpha)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..jit import vectors
 from ..projections.newton import UNKNOWN, Box, above, level, top_sum
-from .topk_steps import Aside, ceiling, excess, floor_of, parts, register, shape_of, smoothed
+from .topk_steps import Aside, TopKLoss, ceiling, excess, floor_of, parts, register, shape_of, smoothed
 
 
 class TopKBeta(NamedTuple):
@@ -27,6 +27,13 @@ class TopKBeta(NamedTuple):
 def topk_beta(label, cap, classes: int, k: int, smoothing: float, dtype) -> TopKBeta:
     """The loss for iterations (or a certificate) in this dtype."""
     return TopKBeta(*parts(label, cap, classes, k, smoothing, False, dtype))
+
+
+class TopKBetaLoss(TopKLoss):
+    """The top-k hinge loss, beta form."""
+
+    def of(self, label, cost, cap, dtype):
+        return topk_beta(label, cap, cost.shape[0], self.k, self.smoothing, dtype)
 
 
 @shape_of.register(TopKBeta)

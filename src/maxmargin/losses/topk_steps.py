@@ -17,7 +17,7 @@ import numpy as np
 
 from ..jit import generic_call, jitable, jitable_call, vectors
 from ..projections.newton import UNKNOWN, Level, above, finite, level, projected, top_sum
-from .base import row_extrapolate, row_prefetch, row_repair, row_slope, row_step, row_value
+from .base import MulticlassLoss, row_extrapolate, row_prefetch, row_repair, row_slope, row_step, row_value
 
 NEVER = -1e30  # the margin of an unused lane: no class is there
 SHORT = 1e-11  # a radius below this part of the largest entry is lost in rounding
@@ -48,6 +48,14 @@ class Parts(NamedTuple):
     loose: float  # what rounding does to a row that is just feasible
     margin: vectors.Table  # (1, classes), ones
     aside: Aside
+
+
+class TopKLoss(MulticlassLoss):
+    """What the two have in common as users name them: how many guesses, and how round the corners are. Margins are all one."""
+
+    def __init__(self, k: int = 5, smoothing: float = 0.0):
+        self.k = k
+        self.smoothing = smoothing
 
 
 def parts(label: np.ndarray, cap: np.ndarray, classes: int, k: int, smoothing: float, joint: bool, dtype) -> Parts:

@@ -4,17 +4,21 @@ A block's examples make a problem of their own (`ScalarProblem` or a `RowProblem
 whole are sums over blocks.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
+from ..data.sources.memory import Arrays
 from ..jit import vectors
-from ..regularizers.gaussian import Regularizer
+from ..regularizers.base import Regularizer
 from ..regularizers.half_spaces import HalfSpaces
+from .base import PLAIN_TERM, Problem
+from .linear import LinearProblem
 
 
 class Examples(NamedTuple):
@@ -48,21 +52,45 @@ def joined(parts: list[Examples]) -> Examples:
     return Examples(np.concatenate(rows), stacked(X), np.concatenate(target), np.concatenate(weight))
 
 
-@dataclass(frozen=True)
-class StreamProblem:
-    """`read` turns a block of the source into examples, checked; `build` makes the problem of some of them.
+class Reader(ABC):
+    """How blocks of a source become examples, and examples a problem. Holds no data, and pickles."""
 
-    `n_classes` is None where an example has one score.
-    """
+    @abstractmethod
+    def read(self, block: Any) -> Examples:
+        """The rows of a block, checked."""
+
+    @abstractmethod
+    def build(self, X: Any, target: np.ndarray, weight: np.ndarray) -> LinearProblem:
+        """The problem of some examples, at C = 1."""
+
+
+@dataclass(frozen=True)
+class StreamProblem(Problem):
+    """Examples that come in blocks. `n_classes` is None where an example has one score."""
 
     source: Any
-    read: Callable[[Any], Examples]
-    build: Callable[[Any, np.ndarray, np.ndarray], Any]
-    n_examples: int
+    reader: Reader
+    count: int
     n_features: int
     n_classes: int | None = None
-    regularizer: Any = field(default_factory=Regularizer)
+    regularizer: Regularizer = PLAIN_TERM
     half_spaces: HalfSpaces | None = None
+    C: float = 1.0
+
+    in_memory = False
+
+    @property
+    def n_examples(self) -> int:
+        return self.count
+
+    def build(self, X: Any, target: np.ndarray, weight: np.ndarray) -> LinearProblem:
+        """The problem of some examples, with the weights of the whole."""
+        return self.reader.build(X, target, weight).at(self.C)
+
+    def primal(self, w: np.ndarray, n_jobs: int = 1) -> float:
+        """P(w) by a pass over the source."""
+        risks = (self.build(part.X, part.target, part.weight).risk(w, n_jobs) for part in self.examples(None))
+        return self.regularizer.penalty(w) + sum(risks)
 
     @property
     def table_shape(self) -> tuple[int, ...]:
@@ -83,10 +111,9 @@ class StreamProblem:
         """A full pass; the rows of a block come as they are, since solvers visit them in a random order of their own."""
         with closing(self.source.blocks(seed, shuffle_rows=False)) as blocks:
             for block in blocks:
-                yield self.read(block)
+                yield self.reader.read(block)
 
-    def table(self, w: np.ndarray) -> np.ndarray:
-        """The weights as (features + 1,) or (classes, features + 1)."""
+    def coefficients(self, w: np.ndarray) -> np.ndarray:
         return w if self.n_classes is None else vectors.to_classes(self.regularizer.scoring(w), self.n_classes)
 
     def feasible(self, w: np.ndarray) -> np.ndarray:
@@ -95,3 +122,26 @@ class StreamProblem:
         if self.n_classes is None:
             return self.half_spaces.feasible(w)
         return vectors.from_classes(self.half_spaces.feasible(vectors.to_classes(w, self.n_classes)), np.float64)
+
+
+@dataclass(frozen=True)
+class MemoryReader(Reader):
+    """Blocks of the examples of a problem in memory; what targets they have, their numbers say."""
+
+    problem: LinearProblem
+
+    def read(self, block):
+        return Examples(block.rows, block.X, block.rows, block.weight)
+
+    def build(self, X, target, weight):
+        return self.problem.taken(self.problem.table.like(X), target, weight)
+
+
+def streamed(problem: LinearProblem) -> StreamProblem:
+    """A problem in memory as one whose examples come in blocks."""
+    source = Arrays(problem.table.matrix, np.arange(problem.n_examples), problem.weight)
+    shape, classes = problem.table.shape, problem.dual_shape[1:]
+    regularizer, half_spaces = problem.regularizer, problem.half_spaces
+    return StreamProblem(
+        source, MemoryReader(problem), *shape, classes[0] if classes else None, regularizer, half_spaces, problem.C
+    )

@@ -6,23 +6,24 @@ Row r of X is x_ij, `groups[r]` names its example i: the rows of one example sha
 sum_j a_ij <= C s_i.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from sklearn.utils import check_array
 
-from ..data import rows
 from ..data.matrices import checked_matrix, numbers
 from ..data.mistakes import check_table
-from ..data.rows import dot
+from ..data.rows import column_sizes, dot
+from ..data.table import Table, table_of
 from ..jit import kernel
 from ..losses.nonnegative import NonNegative
-from ..regularizers.gaussian import Free, Regularizer, move
+from ..regularizers.base import Regularizer
 from ..regularizers.half_spaces import HalfSpaces
 from ..regularizers.prior import Prior
-from .linear import Evaluated, norms, piecewise, scalar_combine
+from ..regularizers.spaces import Free, move
+from .base import PLAIN_TERM, Evaluated, Problem
+from .linear import piecewise, scalar_combine
 
 
 class ExplicitProblem:
@@ -72,13 +73,14 @@ class ExplicitProblem:
             raise ValueError(f"weights must be {count} finite numbers >= 0, one for each example in groups.")
         self.prior = Prior(positive, prior_mean, prior_scale, prior_covariance).checked(features, None)
 
-    def bind(self, C: float) -> "GroupedProblem":
-        """The problem at this C, as a solver takes it."""
+    @cached_property
+    def posed(self) -> "GroupedProblem":
+        """The problem as a solver takes it, at C = 1."""
         X, regularizer, half_spaces = self.prior.applied(self.X, None)
         members = np.argsort(self.group, kind="stable")
         starts = np.concatenate([[0], np.cumsum(np.bincount(self.group, minlength=len(self.groups)))])
         layout = members, starts
-        return GroupedProblem(rows.rows(X), self.margins, self.group, layout, C * self.weights, regularizer, half_spaces)
+        return GroupedProblem(table_of(X), self.margins, self.group, layout, self.weights, regularizer, half_spaces)
 
     def weights_of(self, w: np.ndarray) -> np.ndarray:
         """The user's weights from the solver's."""
@@ -109,16 +111,22 @@ def grouped_combine(X, margin, duals, space):
 
 
 @dataclass(frozen=True)
-class GroupedProblem:
-    """An `ExplicitProblem` at one C. `layout`: the rows sorted by example, and where each example begins."""
+class GroupedProblem(Problem):
+    """An `ExplicitProblem` as solvers see it. `layout`: the rows sorted by example, and where each example begins."""
 
-    X: Any
+    table: Table
     margin: np.ndarray
     group: np.ndarray
     layout: tuple[np.ndarray, np.ndarray]
-    cap: np.ndarray
-    regularizer: Regularizer = field(default_factory=Regularizer)
+    weight: np.ndarray
+    regularizer: Regularizer = PLAIN_TERM
     half_spaces: HalfSpaces | None = None
+    C: float = 1.0
+
+    @property
+    def X(self):  # noqa: N802 - a matrix, as everywhere
+        """The rows as kernels take them."""
+        return self.table.rows
 
     @property
     def n_examples(self) -> int:
@@ -126,13 +134,27 @@ class GroupedProblem:
         return self.margin.size
 
     @property
-    def weight_shape(self) -> tuple[int, ...]:
-        return (rows.shape(self.X)[1] + 1,)
+    def n_parts(self) -> int:
+        return self.weight.size
 
-    @cached_property
+    @property
+    def weight_shape(self) -> tuple[int, ...]:
+        return (self.table.shape[1] + 1,)
+
+    @property
+    def dual_shape(self) -> tuple[int, ...]:
+        return self.margin.shape
+
+    @property
     def curvature(self) -> np.ndarray:
-        variance = self.regularizer.variance
-        return norms(self.X, np.empty(0) if variance is None else variance)
+        return self.table.norms(self.regularizer.variance)
+
+    def resumed(self, duals, weights, data, kind):
+        fits = isinstance(duals, np.ndarray) and duals.shape == self.dual_shape
+        return (self.repaired(duals), self.fitting(weights)) if fits else (None, None)
+
+    def column_sizes(self):
+        return column_sizes(self.X)
 
     def feasible(self, w: np.ndarray) -> np.ndarray:
         return w if self.half_spaces is None else self.half_spaces.feasible(w)

@@ -9,13 +9,15 @@ values follow from B and S alone, and neither an inverse of R nor the vectors ph
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..data.gram import BLOCK, Gram
 from ..jit import kernel
-from ..losses.base import clip, reward, value
+from ..losses.base import BinaryLoss, clip, reward, value
+from .base import Problem
 
 
 @kernel
@@ -49,14 +51,23 @@ class Point(NamedTuple):
 
 
 @dataclass(frozen=True)
-class KernelMultilabelProblem:
-    """`loss` is a scalar loss over labels and samples, label by label; `room`: bytes for rows of the kernel matrix."""
+class KernelMultilabelProblem(Problem):
+    """`sign`, `margin` and `weight` are over labels and samples, label by label; `memory`: bytes for rows of the kernel."""
 
     gram: Gram
-    loss: Any
+    loss: BinaryLoss
+    sign: np.ndarray
+    margin: np.ndarray
+    weight: np.ndarray
     correlation: np.ndarray
     bias: float = 0.0
-    room: int = 1 << 30
+    memory: int = 1 << 30
+    C: float = 1.0
+
+    @cached_property
+    def exact_loss(self) -> Any:
+        """The loss as kernels see it: one score for each label of each sample."""
+        return self.loss.of(self.sign, self.margin, self.cap)
 
     @property
     def n_examples(self) -> int:
@@ -77,8 +88,15 @@ class KernelMultilabelProblem:
     def clipped(self, duals: np.ndarray) -> np.ndarray:
         """The nearest feasible duals: for a start from another problem's."""
         result = np.array(duals.T, dtype=np.float64, order="C")
-        clip_all(self.loss, result.reshape(-1))
+        clip_all(self.exact_loss, result.reshape(-1))
         return result.T
+
+    def resumed(self, duals, weights, data, kind):
+        fits = isinstance(duals, np.ndarray) and duals.shape == self.dual_shape
+        return (self.clipped(duals), None) if fits else (None, None)
+
+    def fitting(self, weights):
+        return None  # weights are those of their duals
 
     def scores(self, duals: np.ndarray) -> np.ndarray:
         """S from scratch: rows of the kernel matrix are computed in blocks and forgotten."""
@@ -92,8 +110,8 @@ class KernelMultilabelProblem:
 
     def primal(self, point: Point, n_jobs: int = 1) -> float:
         """P at the point."""
-        return 0.5 * float(np.vdot(point.duals, point.scores)) + total_value(self.loss, point.scores.reshape(-1))
+        return 0.5 * float(np.vdot(point.duals, point.scores)) + total_value(self.exact_loss, point.scores.reshape(-1))
 
     def dual(self, point: Point) -> float:
         """D at the point."""
-        return total_reward(self.loss, point.duals.reshape(-1)) - 0.5 * float(np.vdot(point.duals, point.scores))
+        return total_reward(self.exact_loss, point.duals.reshape(-1)) - 0.5 * float(np.vdot(point.duals, point.scores))

@@ -6,7 +6,7 @@ With z_i fixed in the last term the objective is convex, nowhere below F, and eq
 (Yu and Joachims 2009). For two classes F is that of Ramanan (2013), A.4; see structures/bags.py.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,17 +19,22 @@ from ..structures.encoded.bags import Bags, BinaryBags, impute_all
 from ..structures.encoded.contract import new_room, weight_shape
 from ..structures.latent import LatentStructure, Pairs, completed
 from ..utils.threads import in_threads, pieces
+from .base import Problem
 from .structured import PIECES, StructuredProblem
 
 Solve = Callable[[StructuredProblem], np.ndarray]  # weights that are good enough to start from
 
 
-class LatentProblem(ABC):
+class LatentProblem(Problem):
     """What the convex-concave procedure needs to know. Choices are whatever a problem makes of them."""
 
     @property
-    @abstractmethod
-    def weight_shape(self) -> tuple[int, ...]: ...
+    def n_examples(self) -> int:
+        return self.weight.size
+
+    def primal(self, W: np.ndarray, n_jobs: int = 1) -> float:
+        """F(W), which is not convex."""
+        return self.completed(self.impute(W, n_jobs)).primal(W, n_jobs)
 
     @abstractmethod
     def initial(self, init: Any, random: np.random.Generator, solve: Solve) -> Any:
@@ -58,8 +63,9 @@ class BagProblem(LatentProblem):
     """Bags of candidates; `matrix` are the candidates of all of them, below each other."""
 
     data: Bags | BinaryBags
-    cap: np.ndarray
+    weight: np.ndarray
     matrix: Any
+    C: float = 1.0
 
     @property
     def weight_shape(self):
@@ -83,7 +89,7 @@ class BagProblem(LatentProblem):
         means = sp.csr_array(means) if sp.issparse(means) else np.ascontiguousarray(means)
         table = rows.rows(means.astype(self.matrix.dtype, copy=False), float(self.data.X.bias))
         data = self.data._replace(X=table, start=np.arange(count.size + 1), choice=np.zeros(count.size, np.int64))
-        return StructuredProblem(data, self.cap)
+        return StructuredProblem(data, self.weight, self.C)
 
     def impute(self, W, n_jobs=1):
         choice = np.zeros(self.data.label.size, np.int64)
@@ -95,7 +101,7 @@ class BagProblem(LatentProblem):
         return choice
 
     def completed(self, choice, before=None):
-        return StructuredProblem(self.data._replace(choice=choice), self.cap)
+        return StructuredProblem(self.data._replace(choice=choice), self.weight, self.C)
 
     def same(self, problem, other):
         fixed = self.data.label == 1 if isinstance(self.data, BinaryBags) else slice(None)  # of negatives nothing is fixed
@@ -109,8 +115,9 @@ class LatentStructuredProblem(LatentProblem):
     structure: LatentStructure
     X: list
     y: list
-    cap: np.ndarray
+    weight: np.ndarray
     dim: int
+    C: float = 1.0
 
     @property
     def weight_shape(self):
@@ -126,9 +133,9 @@ class LatentStructuredProblem(LatentProblem):
 
     def completed(self, choice, before=None):
         if before is not None:
-            return StructuredProblem(before.data.with_hidden(choice), self.cap)
+            return StructuredProblem(before.data.with_hidden(choice), self.weight, self.C)
         pairs = list(zip(self.y, choice, strict=True))
-        return StructuredProblem(Pairs(completed(self.structure), self.X, pairs), self.cap)
+        return StructuredProblem(Pairs(completed(self.structure), self.X, pairs), self.weight, self.C)
 
     def same(self, problem, other):
         return problem.data.alike(other.data)

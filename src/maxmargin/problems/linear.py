@@ -1,29 +1,31 @@
-"""What is minimised. A problem is immutable, knows no solver, and computes primal and dual values from scratch, in float64.
+"""Linear problems in memory: one score an example, or a row of class scores.
 
-    P(w) = 1/2 ||w||^2 + C sum_i s_i loss_i(w)         the quadratic term in general: see `regularizer`
-    D(b) = sum_i reward_i(b_i) - 1/2 ||v(b)||^2        D(b) <= min P <= P(w) for every feasible b and every w
+    P(w) = 1/2 ||w||^2 + C sum_i s_i loss_i(w)         the quadratic term in general: see regularizers
+    D(b) = sum_i reward_i(b_i) - 1/2 ||v(b)||^2
 
-`C s_i` is folded into the losses, so a problem carries no further factor.
+`C s_i` is folded into what kernels see of the losses, so that sums need no further factor.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Self
 
 import numpy as np
 
 from ..data import rows
-from ..data.matrices import check_norms
 from ..data.rows import dot
+from ..data.table import Table
 from ..jit import kernel, vectors
-from ..losses.base import clip, reward, row_repair, row_value, value
-from ..losses.crammer_singer import crammer_singer
+from ..losses.base import BinaryLoss, Loss, MulticlassLoss, RegressionLoss, clip, reward, row_repair, row_value, value
+from ..losses.crammer_singer import CrammerSingerLoss
 from ..losses.nonnegative import NonNegative
-from ..regularizers.gaussian import Free, Regularizer, move, move_row
+from ..regularizers.base import Regularizer
 from ..regularizers.half_spaces import HalfSpaces
+from ..regularizers.spaces import Free, move, move_row
+from .base import PLAIN_TERM, Evaluated, Problem
 
 CHUNK = 4096  # examples a piece: sums are formed piece by piece, so they do not depend on the number of threads
 
@@ -83,13 +85,6 @@ def row_combine(X, loss, duals, space, out):
     return total
 
 
-def norms(X, variance: np.ndarray) -> np.ndarray:
-    """sum_j variance_j x_ij^2 of every row; an empty variance stands for ones"""
-    result = np.empty(rows.shape(X)[0])
-    rows.squared_norms(X, variance, result)
-    return check_norms(result)
-
-
 @kernel
 def wall_combine(X, duals, space, out):
     """V += sum_k x_k duals_k"""
@@ -108,127 +103,159 @@ def row_repairs(loss, duals, out, result):
             result[i, j] = out.flat[0, j]
 
 
-class Evaluated(NamedTuple):
-    """The dual side of a certificate: the value at the stored duals and the unclipped weights they stand for."""
-
-    dual: float
-    v: np.ndarray
+CRAMMER_SINGER = CrammerSingerLoss()
 
 
-@dataclass(frozen=True)
-class ScalarProblem:
-    """One score and one dual per example: binary classification and regression."""
+class LinearProblem(Problem):
+    """What linear problems in memory have in common: a table of samples, and duals that are arrays."""
 
-    X: Any
-    loss: Any
-    regularizer: Regularizer = field(default_factory=Regularizer)
-    half_spaces: HalfSpaces | None = None
+    table: Table
+    loss: Loss
+
+    @property
+    def X(self) -> Any:  # noqa: N802 - a matrix, as everywhere
+        """The rows as kernels take them."""
+        return self.table.rows
 
     @property
     def n_examples(self) -> int:
-        return rows.shape(self.X)[0]
+        return self.table.shape[0]
+
+    @property
+    @abstractmethod
+    def curvature(self) -> np.ndarray:
+        """||x_i||^2 in the metric of the prior: how fast an example's score moves with its dual."""
+
+    @property
+    @abstractmethod
+    def exact_loss(self) -> Any:
+        """The loss as kernels see it, for certificates. Threads may share it: values need no scratch."""
+
+    @property
+    def steep(self) -> bool:
+        """As that of the loss."""
+        return self.loss.steep
+
+    @abstractmethod
+    def risk(self, w: np.ndarray, n_jobs: int = 1) -> float:
+        """The sum of the losses."""
+
+    def primal(self, w: np.ndarray, n_jobs: int = 1) -> float:
+        return self.regularizer.penalty(w) + self.risk(w, n_jobs)
+
+    @abstractmethod
+    def clipped(self, duals: np.ndarray) -> np.ndarray:
+        """The nearest feasible duals, (examples, classes) or (examples,): for a start from another problem's."""
+
+    def resumed(self, duals, weights, data, kind):
+        weights = self.fitting(weights)
+        fits = weights is not None and duals is not None and duals.shape == self.dual_shape
+        return (self.clipped(duals), weights) if fits else (None, None)
+
+    def column_sizes(self):
+        return rows.column_sizes(self.X)
+
+    @abstractmethod
+    def reevaluated(self, duals: np.ndarray) -> Evaluated:
+        """The exact dual value of duals as they are kept between runs, (examples, classes) or (examples,)."""
+
+    @abstractmethod
+    def taken(self, table: Table, which: np.ndarray, weight: np.ndarray) -> Self:
+        """The problem of some of the examples, by their numbers; `table` and `weight` are theirs."""
+
+
+@dataclass(frozen=True)
+class ScalarProblem(LinearProblem):
+    """One score and one dual per example: binary classification and regression. `target` is what the loss takes of examples."""
+
+    table: Table
+    loss: BinaryLoss | RegressionLoss
+    target: tuple[np.ndarray, ...]
+    weight: np.ndarray
+    regularizer: Regularizer = PLAIN_TERM
+    half_spaces: HalfSpaces | None = None
+    C: float = 1.0
+
+    @cached_property
+    def exact_loss(self) -> Any:
+        """The loss as kernels see it."""
+        of: Callable[..., Any] = self.loss.of  # the two kinds of loss take different targets
+        return of(*self.target, self.cap)
 
     @property
     def weight_shape(self) -> tuple[int, ...]:
-        return (rows.shape(self.X)[1] + 1,)
+        return (self.table.shape[1] + 1,)
 
-    @cached_property
+    @property
     def curvature(self) -> np.ndarray:
         """||x_i||^2 in the metric of the prior: how fast an example's score moves with its dual."""
-        variance = self.regularizer.variance
-        return norms(self.X, np.empty(0) if variance is None else variance)
+        return self.table.norms(self.regularizer.variance)
 
     def risk(self, w: np.ndarray, n_jobs: int = 1) -> float:
-        return piecewise(lambda a, b: scalar_risk(self.X, self.loss, w, a, b), self.n_examples, n_jobs)
-
-    def primal(self, w: np.ndarray, n_jobs: int = 1) -> float:
-        """P(w) by a full pass; w must satisfy the sign constraints."""
-        return self.regularizer.penalty(w) + self.risk(w, n_jobs)
+        return piecewise(lambda a, b: scalar_risk(self.X, self.exact_loss, w, a, b), self.n_examples, n_jobs)
 
     @property
     def dual_shape(self) -> tuple[int, ...]:
         return (self.n_examples,)
 
     def clipped(self, duals: np.ndarray) -> np.ndarray:
-        """The nearest feasible duals: for a start from another problem's."""
         result = np.array(duals, dtype=np.float64)
-        scalar_clip(self.loss, result)
+        scalar_clip(self.exact_loss, result)
         return result
-
-    def table(self, w: np.ndarray) -> np.ndarray:
-        """The weights as (features + 1,)."""
-        return w
 
     def feasible(self, w: np.ndarray) -> np.ndarray:
         return w if self.half_spaces is None else self.half_spaces.feasible(w)
 
+    def taken(self, table, which, weight):
+        return replace(self, table=table, target=tuple(array[which] for array in self.target), weight=weight)
+
     def evaluate(self, duals: np.ndarray, side_duals: np.ndarray | None = None) -> Evaluated:
         """The exact dual value; `side_duals` are the duals of the half_spaces."""
         space = Free(vectors.aligned(self.weight_shape, np.float64))
-        total = scalar_combine(self.X, self.loss, duals, space)
+        total = scalar_combine(self.X, self.exact_loss, duals, space)
         if self.half_spaces is not None and side_duals is not None:
             scalar_combine(self.half_spaces.rows, NonNegative(0), side_duals, space)
         v = self.regularizer.unclipped(space.w)
         return Evaluated(total + self.regularizer.dual(space.w, v), v)
 
-
-class SameRows:
-    """Hands on what a problem found out about its rows, their norms, to further problems of the same rows and regulariser."""
-
-    def __init__(self) -> None:
-        self.known: dict[str, Any] = {}
-
-    def __call__(self, problem):
-        if self.known.get("curvature") is not None:
-            vars(problem)["curvature"] = self.known["curvature"]  # where `cached_property` looks first
-        self.known = vars(problem)
-        return problem
+    def reevaluated(self, duals: np.ndarray) -> Evaluated:
+        return self.evaluate(duals)
 
 
-class RowProblem(ABC):
-    """A row of class scores and a row of duals per example. Weights and duals are lane arrays.
+class RowProblem(LinearProblem):
+    """A row of class scores and a row of duals per example. Inside, weights and duals are lane arrays.
 
-    What the kinds of it differ in is the loss; all of them have X, cap, regularizer (or what stands in for it) and half_spaces.
+    What the kinds of it differ in is the loss.
     """
-
-    X: Any
-    cap: np.ndarray
-    regularizer: Any
-    half_spaces: HalfSpaces | None
 
     @property
     @abstractmethod
     def n_classes(self) -> int: ...
 
     @abstractmethod
-    def loss(self, dtype):
-        """The loss for iterations in this dtype."""
-
-    @property
-    def n_examples(self) -> int:
-        return rows.shape(self.X)[0]
+    def loss_in(self, dtype: Any) -> Any:
+        """The loss as kernels see it, for iterations in this dtype."""
 
     @property
     def table_shape(self) -> tuple[int, ...]:
-        return (rows.shape(self.X)[1] + 1, vectors.blocks(self.n_classes, np.float64), vectors.width(np.float64))
+        return (self.table.shape[1] + 1, vectors.blocks(self.n_classes, np.float64), vectors.width(np.float64))
 
     @property
     def weight_shape(self) -> tuple[int, ...]:
         return self.regularizer.shape(self.table_shape)
 
     @cached_property
-    def exact_loss(self):
-        """The loss of certificates. Threads may share it: values need no scratch."""
-        return self.loss(np.float64)
+    def exact_loss(self) -> Any:
+        return self.loss_in(np.float64)
 
     @cached_property
     def curvature(self) -> np.ndarray:
         """||x_i||^2 in the metric of the prior; where classes have priors of their own, the largest."""
         variance = self.regularizer.variance
         if variance is None:
-            return norms(self.X, np.empty(0))
+            return self.table.norms()
         tables = np.unique(vectors.to_classes(variance, self.n_classes), axis=0)
-        return np.max([norms(self.X, table) for table in tables], axis=0)
+        return np.max([self.table.norms(table) for table in tables], axis=0)
 
     def risk(self, W: np.ndarray, n_jobs: int = 1) -> float:
         Z = self.regularizer.scoring(W)
@@ -238,21 +265,15 @@ class RowProblem(ABC):
 
         return piecewise(piece, self.n_examples, n_jobs)
 
-    def primal(self, W: np.ndarray, n_jobs: int = 1) -> float:
-        """P(W) by a full pass; W must satisfy the sign constraints."""
-        return self.regularizer.penalty(W) + self.risk(W, n_jobs)
-
     @property
     def dual_shape(self) -> tuple[int, ...]:
         return (self.n_examples, self.n_classes)
 
     def clipped(self, duals: np.ndarray) -> np.ndarray:
-        """The nearest feasible duals: for a start from another problem's."""
         table = vectors.table(vectors.pack(duals, np.float64))
         return self.repaired(table)
 
-    def table(self, W: np.ndarray) -> np.ndarray:
-        """The weights as (classes, features + 1)."""
+    def coefficients(self, W: np.ndarray) -> np.ndarray:
         return vectors.to_classes(self.regularizer.scoring(W), self.n_classes)
 
     def feasible(self, W: np.ndarray) -> np.ndarray:
@@ -276,43 +297,29 @@ class RowProblem(ABC):
         row_repairs(self.exact_loss, duals, vectors.zeros_table(1, self.n_classes, np.float64), result)
         return result
 
+    def reevaluated(self, duals: np.ndarray) -> Evaluated:
+        return self.evaluate(vectors.table(vectors.pack(duals, np.float64)))
+
 
 @dataclass(frozen=True)
 class BlockProblem(RowProblem):
-    """Multiclass after Crammer and Singer, with a cost for each pair of classes."""
+    """Multiclass: each example has one class, and cost[y, j] is the margin that class y must keep from class j."""
 
-    X: Any
+    table: Table
     label: np.ndarray
-    cap: np.ndarray
+    weight: np.ndarray
     cost: np.ndarray
-    regularizer: Regularizer = field(default_factory=Regularizer)
+    loss: MulticlassLoss = CRAMMER_SINGER
+    regularizer: Regularizer = PLAIN_TERM
     half_spaces: HalfSpaces | None = None
+    C: float = 1.0
 
     @property
     def n_classes(self) -> int:
         return self.cost.shape[0]
 
-    def loss(self, dtype):
-        return crammer_singer(self.label, self.cap, self.cost, dtype)
+    def taken(self, table, which, weight):
+        return replace(self, table=table, label=self.label[which], weight=weight)
 
-
-@dataclass(frozen=True)
-class TopKProblem(RowProblem):
-    """Multiclass with a top-k loss; `form` makes it, as `topk_alpha` and `topk_beta` do."""
-
-    X: Any
-    label: np.ndarray
-    cap: np.ndarray
-    classes: int
-    k: int
-    form: Callable[..., Any]
-    smoothing: float = 0.0
-    regularizer: Regularizer = field(default_factory=Regularizer)
-    half_spaces: HalfSpaces | None = None
-
-    @property
-    def n_classes(self) -> int:
-        return self.classes
-
-    def loss(self, dtype):
-        return self.form(self.label, self.cap, self.classes, self.k, self.smoothing, dtype)
+    def loss_in(self, dtype):
+        return self.loss.of(self.label, self.cost, self.cap, dtype)

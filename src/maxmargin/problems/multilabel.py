@@ -6,9 +6,8 @@ Labels that R does not connect are problems of their own, and values add up. The
 of R, or several small ones together, as many as make good use of vectors and caches.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,10 +15,14 @@ from scipy.sparse.csgraph import connected_components
 
 from ..data import rows
 from ..data.indicators import LabelColumns
+from ..data.table import Table
 from ..jit import vectors
+from ..losses.base import MultilabelLoss
 from ..losses.multilabel_steps import Coupled, labels
-from ..regularizers.gaussian import Coupling, Regularizer
-from .linear import RowProblem, norms
+from ..regularizers.base import Regularizer
+from ..regularizers.coupled import Coupling
+from .base import PLAIN_TERM, Problem
+from .linear import RowProblem
 
 TOGETHER = 16  # labels of a group, where R leaves the choice
 
@@ -28,63 +31,71 @@ TOGETHER = 16  # labels of a group, where R leaves the choice
 class LabelGroup(RowProblem):
     """Some labels of a problem, all those that R connects them with among them."""
 
-    X: Any
-    cap: np.ndarray
+    table: Table
+    weight: np.ndarray
     columns: np.ndarray
     packed: tuple[np.ndarray, np.ndarray]
-    weight: np.ndarray
+    label_weight: np.ndarray
     margin: np.ndarray
-    kind: Any  # the class of the loss of a label
-    squared_norms: np.ndarray
+    loss: MultilabelLoss
     R: np.ndarray | None = None  # None: the identity
-    half_spaces: None = None
+    C: float = 1.0
 
     @property
     def n_classes(self) -> int:
         return len(self.columns)
 
     @cached_property
-    def curvature(self) -> np.ndarray:
-        return self.squared_norms
+    def coupling(self) -> Coupling:
+        assert self.R is not None
+        return Coupling(self.R)
 
-    @cached_property
-    def regularizer(self):
-        return Regularizer() if self.R is None else Coupling(self.R)
+    @property
+    def regularizer(self) -> Regularizer:  # type: ignore[override]  # made of R when it is asked for
+        return PLAIN_TERM if self.R is None else self.coupling
 
-    def loss(self, dtype):
+    def taken(self, table, which, weight):
+        present, known = self.packed
+        return replace(self, table=table, packed=(present[which], known[which]), weight=weight)
+
+    def loss_in(self, dtype):
         scale = np.ones(self.n_classes) if self.R is None else np.diag(self.R)
-        part = self.kind(labels(*self.packed, self.cap, self.weight, self.margin, scale, dtype))
+        part = self.loss.of(labels(*self.packed, self.cap, self.label_weight, self.margin, scale, dtype))
         if self.R is None:
             return part
         return Coupled(part, vectors.table(vectors.pack(self.R, dtype)), vectors.zeros_table(1, 1, dtype))
 
 
 @dataclass(frozen=True)
-class MultilabelProblem:
-    """All labels. `weight` and `margin` are (labels, 2), for a label that is absent and one that is present; `cap` is C s_i.
+class MultilabelProblem(Problem):
+    """All labels. `label_weight` and `margin` are (labels, 2), for a label that is absent and one that is present.
 
     Weights are a list of arrays, one for each group; duals are a CSC matrix (samples, labels) of the signed duals a_il y_il.
     """
 
-    X: Any
+    table: Table
     labels: LabelColumns
-    cap: np.ndarray
     weight: np.ndarray
+    label_weight: np.ndarray
     margin: np.ndarray
-    kind: Any
+    loss: MultilabelLoss
     R: np.ndarray | None = None
+    C: float = 1.0
+
+    made_of = LabelGroup
 
     @property
     def n_examples(self) -> int:
-        return rows.shape(self.X)[0]
+        return self.table.shape[0]
+
+    @property
+    def weight_shape(self) -> tuple[int, int]:
+        """Of the table of all labels; solvers see those of groups."""
+        return self.labels.shape[1], self.table.shape[1] + 1
 
     @property
     def dual_shape(self) -> tuple[int, int]:
         return self.labels.shape
-
-    @cached_property
-    def curvature(self) -> np.ndarray:
-        return norms(self.X, np.empty(0))
 
     @cached_property
     def groups(self) -> list[np.ndarray]:
@@ -103,22 +114,51 @@ class MultilabelProblem:
                 found.append(members)
         return found
 
+    @property
+    def n_groups(self) -> int:
+        return len(self.groups)
+
     def group(self, columns: np.ndarray) -> LabelGroup:
         R = None if self.R is None else self.R[np.ix_(columns, columns)]
         if R is not None and np.array_equal(R, np.eye(len(columns))):
             R = None
-        weight, margin = self.weight[columns], self.margin[columns]
-        return LabelGroup(self.X, self.cap, columns, self.labels.packed(columns), weight, margin, self.kind, self.curvature, R)
+        pairs = self.label_weight[columns], self.margin[columns]
+        return LabelGroup(self.table, self.weight, columns, self.labels.packed(columns), *pairs, self.loss, R, self.C)
+
+    def whole(self) -> LabelGroup:
+        """All labels as one group."""
+        columns = np.arange(self.labels.shape[1])
+        packed = self.labels.packed(columns)
+        return LabelGroup(self.table, self.weight, columns, packed, self.label_weight, self.margin, self.loss, self.R, self.C)
+
+    def primal(self, w: list, n_jobs: int = 1) -> float:
+        """The sum over all groups; a group of zeros may be None."""
+        total = 0.0
+        for columns, part in zip(self.groups, w, strict=True):
+            group = self.group(columns)
+            total += group.primal(np.zeros(group.weight_shape) if part is None else part, n_jobs)
+        return total
 
     def primal_at_zero(self) -> np.ndarray:
         """The loss of each label without any weights."""
-        slope = self.kind.at(self.margin)
-        return (self.labels.masses(self.cap) * self.weight * slope).sum(axis=1)
+        return (self.labels.masses(self.cap) * self.label_weight * self.loss.at(self.margin)).sum(axis=1)
 
-    def table(self, weights: list) -> np.ndarray:
-        """The weights as (labels, features + 1); None stands for a group of zeros."""
-        result = np.zeros((self.labels.shape[1], rows.shape(self.X)[1] + 1))
-        for columns, part in zip(self.groups, weights, strict=True):
+    def fitting(self, weights):
+        return weights if isinstance(weights, list) and len(weights) == len(self.groups) else None
+
+    def resumed(self, duals, weights, data, kind):
+        fits = sp.issparse(duals) and duals.shape == self.dual_shape
+        return (duals, self.fitting(weights)) if fits else (None, None)
+
+    def column_sizes(self):
+        return rows.column_sizes(self.table.rows)
+
+    def coefficients(self, w: list | np.ndarray) -> np.ndarray:
+        """The weights as (labels, features + 1), of groups or of all labels as one; None stands for a group of zeros."""
+        if isinstance(w, np.ndarray):
+            return vectors.to_classes(w if self.R is None else w[1], self.labels.shape[1])
+        result = np.zeros(self.weight_shape)
+        for columns, part in zip(self.groups, w, strict=True):
             if part is not None:
                 Z = part if part.ndim == 3 else part[1]
                 result[columns] = vectors.to_classes(Z, len(columns))

@@ -174,7 +174,7 @@ class ProblemRisk(Risk):
 
 class ScalarRisk(ProblemRisk):
     def part(self, W, out, span):
-        return scalar_cut(self.problem.X, self.problem.loss, W, out, *span)
+        return scalar_cut(self.problem.X, self.problem.exact_loss, W, out, *span)
 
 
 class RowRisk(ProblemRisk):
@@ -206,7 +206,7 @@ class MultilabelRisk(Risk):
     nonnegative = ours = True
 
     def __init__(self, problem: MultilabelProblem, n_groups: int, n_jobs: int):
-        self.n_groups, self.shape = n_groups, (problem.labels.shape[1], rows.shape(problem.X)[1] + 1)
+        self.n_groups, self.shape = n_groups, problem.weight_shape
         self.dim = self.shape[0] * self.shape[1]
         free = replace(problem, R=None)
         self.parts = [
@@ -250,7 +250,7 @@ def _(problem: LabelGroup) -> Layout:
     """(labels, features + 1); of coupled ones U' in its place, in which the quadratic term is 1/2 ||U||^2 (`Coupling.factor`)"""
     if problem.R is None:
         return layout_of.dispatch(RowProblem)(problem)
-    (F, inverse), K = problem.regularizer.factor, problem.n_classes
+    (F, inverse), K = problem.coupling.factor, problem.n_classes
 
     def shaped(u: np.ndarray) -> np.ndarray:
         U, both = u.reshape(F.shape[1], -1), vectors.aligned(problem.weight_shape, np.float64)
@@ -268,7 +268,7 @@ def risk_of(problem, n_groups: int = 1, n_jobs: int = 1, layout: Layout | None =
 
 @risk_of.register
 def _(problem: ScalarProblem, n_groups=1, n_jobs=1, layout=None):
-    if slope.dispatch(type(problem.loss)) is slope.dispatch(object):
+    if slope.dispatch(type(problem.exact_loss)) is slope.dispatch(object):
         return None
     return ScalarRisk(problem, problem.n_examples, n_groups, n_jobs, layout or layout_of(problem))
 
@@ -287,10 +287,9 @@ def _(problem: MultilabelProblem, n_groups=1, n_jobs=1, layout=None):
 
 @risk_of.register
 def _(problem: GroupedProblem, n_groups=1, n_jobs=1, layout=None):
-    return GroupedRisk(problem, problem.cap.size, n_groups, n_jobs, layout or layout_of(problem))
+    return GroupedRisk(problem, problem.n_parts, n_groups, n_jobs, layout or layout_of(problem))
 
 
 @risk_of.register
 def _(problem: StructuredProblem, n_groups=1, n_jobs=1, layout=None):
-    jobs = 1 if isinstance(problem.data, Interpreted) else n_jobs
-    return StructuredRisk(problem, problem.n_examples, n_groups, jobs, layout or layout_of(problem))
+    return StructuredRisk(problem, problem.n_examples, n_groups, problem.jobs(n_jobs), layout or layout_of(problem))

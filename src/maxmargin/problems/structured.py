@@ -7,7 +7,7 @@ with p_i a distribution over the outputs of sample i; both depend on it through 
 weights to be non-negative, w(p) is that sum clipped at zero there, and D has the same form (regularizer.py, without a prior).
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,21 +15,23 @@ from typing import Any
 
 import numpy as np
 
+from ..data.rows import column_sizes
 from ..jit import Interpreted, vectors
-from ..structures.encoded.contract import n_samples, new_room, nonnegative, weight_shape
+from ..structures.encoded.contract import kind_of, n_samples, new_room, nonnegative, same_shapes, weight_shape
 from ..structures.encoded.sweeps import combine, risk
 from ..utils.threads import in_threads, pieces
-from .linear import Evaluated
+from .base import Evaluated, Problem
 
 PIECES = 64  # the samples are evaluated in this many pieces, so that sums do not depend on the number of threads
 
 
 @dataclass(frozen=True)
-class StructuredProblem:
-    """Encoded samples and the weight C s_i of each."""
+class StructuredProblem(Problem):
+    """Encoded samples and the weight s_i of each."""
 
     data: Any
-    cap: np.ndarray
+    weight: np.ndarray
+    C: float = 1.0
 
     @property
     def n_examples(self) -> int:
@@ -46,12 +48,33 @@ class StructuredProblem:
 
     def primal(self, W: np.ndarray, n_jobs: int = 1) -> float:
         """P(W) by a full pass with the exact oracle."""
-        jobs = 1 if isinstance(self.data, Interpreted) else n_jobs
 
         def work(part: tuple[int, int]) -> float:
             return risk(self.data, self.cap, W, new_room(self.data), *part)
 
-        return 0.5 * float(np.vdot(W, W)) + float(sum(in_threads(work, pieces(self.n_examples, PIECES), jobs)))
+        return 0.5 * float(np.vdot(W, W)) + float(sum(in_threads(work, pieces(self.n_examples, PIECES), self.jobs(n_jobs))))
+
+    def jobs(self, n_jobs: int) -> int:
+        """How many threads can work on these samples at once: plain Python uses one."""
+        return 1 if isinstance(self.data, Interpreted) else n_jobs
+
+    @property
+    def keeps_points(self) -> bool:  # type: ignore[override]  # codes of a user's outputs mean nothing to another fit
+        return not isinstance(self.data, Interpreted)
+
+    @property
+    def remembered(self) -> Any:
+        return self.data
+
+    def resumed(self, duals, weights, data, kind):
+        """Points found on other samples: of the kind that is asked for, and on samples of the same shapes."""
+        if duals is None or self.fitting(weights) is None or kind_of(duals) != kind:
+            return None, None
+        fits = type(data) is type(self.data) and weight_shape(data) == self.weight_shape and same_shapes(self.data, data)
+        return (duals, weights) if fits else (None, None)
+
+    def column_sizes(self):
+        return column_sizes(getattr(getattr(self.data, "graphs", self.data), "X", None))  # of structures without rows: None
 
     def feasible(self, W: np.ndarray) -> np.ndarray:
         """The nearest weights that are not negative where they must not be."""
@@ -70,19 +93,34 @@ class StructuredProblem:
 
 
 @dataclass(frozen=True)
-class SampleStream:
-    """A structured problem whose samples come in blocks, always in the same order; `encode` makes what solvers see of a block."""
+class SampleStream(Problem):
+    """A structured problem whose samples come in blocks, always in the same order; `structure` encodes a block for solvers."""
 
     source: Any
-    encode: Callable[[Any, Any], Any]
-    C: float
-    n_examples: int
-    weight_shape: tuple[int, ...]
+    structure: Any
+    count: int
+    shape: tuple[int, ...]
     bound: np.ndarray  # as that of a StructuredProblem
+    C: float = 1.0
+
+    in_memory = False
+
+    @property
+    def n_examples(self) -> int:
+        return self.count
+
+    @property
+    def weight_shape(self) -> tuple[int, ...]:
+        return self.shape
+
+    def primal(self, W: np.ndarray, n_jobs: int = 1) -> float:
+        """P(W) by a pass over the source."""
+        term = 0.5 * float(np.vdot(W, W))
+        return term + sum(part.primal(W, n_jobs) - term for _, part in self.parts())
 
     def parts(self) -> Generator[tuple[int, StructuredProblem]]:
         """The number of the first sample of each block, and the block's problem."""
         with closing(self.source.blocks()) as blocks:
             for block in blocks:
                 weight = np.ones(block.rows.size) if block.weight is None else block.weight
-                yield int(block.rows[0]), StructuredProblem(self.encode(block.X, block.y), self.C * weight)
+                yield int(block.rows[0]), StructuredProblem(self.structure.encode(block.X, block.y), weight, self.C)

@@ -1,6 +1,6 @@
 """What the user says about the weights beforehand: a Gaussian prior and signs. Turned here into what a problem needs.
 
-A mean and standard deviations stay in the user's coordinates (`Regularizer`). A full covariance Sigma = L L' does not:
+A mean and standard deviations stay in the user's coordinates (`Gaussian`). A full covariance Sigma = L L' does not:
 there the data are replaced by X L, once, as a dense float64 matrix, and the weights are w = L u (Ramanan 2013, section
 6). Classes share Sigma. The intercept has prior mean 0 and standard deviation `intercept_scaling`, and is never
 sign-constrained.
@@ -14,7 +14,7 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from ..data.matrices import numbers
 from ..jit import vectors
-from .gaussian import Regularizer
+from .gaussian import Gaussian
 from .half_spaces import HalfSpaces
 
 
@@ -51,7 +51,7 @@ class Prior:
         variance = None if self.scale is None else np.square(self.scale)
         lower = None if mask is None else np.where(mask, 0.0, -np.inf)
         layout = [_weights(array, fill, features, classes) for array, fill in ((mean, 0.0), (variance, 1.0), (lower, -np.inf))]
-        return self.turned(X), Regularizer(*layout), half_spaces
+        return self.turned(X), Gaussian(*layout), half_spaces
 
     def turned(self, X):
         """X in the coordinates of the solver."""

@@ -1,15 +1,20 @@
 """Solvers. A new solver is one new file and one line in `NAMES`; `loop` is the one outer loop."""
 
+from ..problems.base import Problem
+from ..result import History, Result
 from .ascent import kernel  # noqa: F401 - lets DualCoordinate serve kernels
+from .base import NOWHERE, Solver, Start
 from .bundle import Bundle
 from .dual_coordinate import DualCoordinate
 from .exponentiated_gradient import ExponentiatedGradient
 from .frank_wolfe import FrankWolfe
+from .label_groups import solve_groups
+from .loop import Budget, carry_out
 from .online import OnlineDual
 from .partial_linearization import PartialLinearization
 from .polytope import working_set  # noqa: F401 - lets it serve structures
 
-NAMES = {
+NAMES: dict[str, type[Solver]] = {
     "auto": DualCoordinate,
     "dual_coordinate": DualCoordinate,
     "partial_linearization": PartialLinearization,
@@ -18,14 +23,30 @@ NAMES = {
     "bundle": Bundle,
     "online": OnlineDual,
 }
+ALL = (DualCoordinate, PartialLinearization, FrankWolfe, ExponentiatedGradient, Bundle, OnlineDual)
 
 
-def resolve(solver):
+def resolve(given: str | Solver) -> Solver:
     """A solver object from a short name, or the object itself."""
-    if isinstance(solver, str):
-        if solver not in NAMES:
-            raise ValueError(f"Unknown solver {solver!r}; known names are {', '.join(sorted(NAMES))}.")
-        return NAMES[solver]()
-    if not hasattr(solver, "solve") or not hasattr(solver, "accepts"):
-        raise TypeError(f"solver must be one of {', '.join(sorted(NAMES))} or a solver object, got {solver!r}.")
-    return solver
+    if isinstance(given, str):
+        if given not in NAMES:
+            raise ValueError(f"Unknown solver {given!r}; known names are {', '.join(sorted(NAMES))}.")
+        return NAMES[given]()
+    if not isinstance(given, Solver):
+        raise TypeError(f"solver must be one of {', '.join(sorted(NAMES))} or a solver object, got {given!r}.")
+    return given
+
+
+def solution_of(
+    solver: Solver,
+    problem: Problem,
+    budget: Budget,
+    history: History,
+    *,
+    start: Start = NOWHERE,
+    seed: int = 0,
+    average: bool = True,
+) -> Result:
+    """The way from a problem to a result: groups that have nothing in common one by one, everything else as it is."""
+    way = solve_groups if problem.made_of is not None and solver.by_groups else carry_out
+    return way(solver, problem, budget, history, start=start, seed=seed, average=average)

@@ -9,21 +9,21 @@ falls by at least gamma, such that T steps like it would reach the target; other
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import singledispatch
 from numbers import Integral, Real
-from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from ..jit import clock
-from ..problems.explicit import GroupedProblem
+from ..problems.base import Problem
+from ..problems.blocked import StreamProblem
 from ..problems.kernel import KernelMultilabelProblem
 from ..problems.multilabel import MultilabelProblem
 from ..problems.risk import Cut, Layout, Risk, layout_of, risk_of
-from ..result import History, Result
-from . import loop
-from .label_groups import solve_groups
+from ..problems.structured import SampleStream
+from .base import Run, Setting, Solver
+from .loop import SMALLER
 from .pace import never
 from .planes.collected import AGGREGATE, Planes, most_planes
 from .planes.coordinates import Coordinates, coordinates_of
@@ -54,20 +54,22 @@ class BundleOptions:
 
 
 @dataclass(frozen=True)
-class Bundled:
-    """What a run leaves for one at another C: its planes, and its best point with the values of the risk there."""
+class PlaneStart:
+    """What a run leaves for one at another C: its planes, its best point with the values of the risk there, and its C."""
 
     planes: Planes
     w: np.ndarray
     values: np.ndarray
+    C: float
 
-    def rescaled(self, factor: float) -> "Bundled":
-        """The same of `factor` times the risk; the planes are changed in place."""
+    def at(self, C: float) -> "PlaneStart":
+        """The same at another C; the planes are changed in place."""
+        factor = C / self.C
         self.planes.rescale(factor)
-        return Bundled(self.planes, self.w, factor * self.values)
+        return PlaneStart(self.planes, self.w, factor * self.values, C)
 
 
-class Bundle(BaseEstimator):
+class Bundle(Solver):
     """Bundle methods: BMRM, Prox-BMRM, P-BMRM and Prox-P-BMRM (Uřičář and Franc 2012), for every problem with a risk.
 
     An iteration is one pass over the data for the risk and its subgradient, on `n_jobs` threads, and a small quadratic program.
@@ -123,48 +125,29 @@ class Bundle(BaseEstimator):
         self.memory = memory
         self.passes = passes
 
-    def accepts(self, problem) -> str | None:
-        """None, or the reason why this solver cannot serve the problem."""
-        if isinstance(problem, MultilabelProblem):
-            return None
-        if isinstance(problem, KernelMultilabelProblem):
-            return "Bundle serves no kernels: its planes are vectors of weights. Use solver='dual_coordinate'."
-        if getattr(problem, "half_spaces", None) is not None:
+    def serves(self, problem):
+        if problem.half_spaces is not None:
             return "Bundle does not serve sign constraints under a full prior covariance; use solver='dual_coordinate'."
-        if risk_of(problem) is None:
-            return f"Bundle knows no subgradient of a {type(problem).__name__}."
-        return None
+        if problem.made_of is not None and not isinstance(self.init, str):
+            raise ValueError("init must be 'auto', 'sgd' or 'zero' for multi-label problems; use warm_start for weights.")
+        return knows(problem)
 
-    def solve(self, problem, budget: loop.Budget, history: History, *, seed=0, duals=None, weights=None, average=True) -> Result:
-        """Minimise until the budget's relative gap is certified, from `weights` or from what an earlier run left (`duals`)."""
-        self._check()
-        if (reason := self.accepts(problem)) is not None:
-            raise TypeError(reason)
-        if isinstance(problem, MultilabelProblem):  # its groups come here one by one
-            if not isinstance(self.init, str):
-                raise ValueError("init must be 'auto', 'sgd' or 'zero' for multi-label problems; use warm_start for weights.")
-            return solve_groups(self, problem, budget, history, seed=seed, duals=duals, weights=weights, average=average)
+    def begin(self, problem, start, setting):
         layout = layout_of(problem)
         dim = layout.flat(np.zeros(problem.weight_shape)).size
         groups = self._groups(problem, dim)
-        risk = risk_of(problem, groups, budget.n_jobs)
-        assert risk is not None  # or it would not have been accepted
-        left = duals if isinstance(duals, Bundled) and duals.planes.n_models == groups else None
+        risk = risk_of(problem, groups, setting.n_jobs)
+        assert risk is not None  # or it would not have been served
+        left = start.duals if isinstance(start.duals, PlaneStart) and start.duals.planes.n_models == groups else None
         memory = float(self.memory) * 2**20
-        options = BundleOptions(budget.tol, bool(self.prox), float(self.max_step), int(self.patience), int(self.idle), memory)
-        with loop.Interrupt() as interrupt:
+        options = BundleOptions(setting.tol, bool(self.prox), float(self.max_step), int(self.patience), int(self.idle), memory)
+        if left is None:
+            point = self._start(problem, layout, dim, start.weights, setting)
+            return BundleRun(problem, risk, layout, point, None, options, setting.stop)
+        warm = self._descended(problem, layout, setting)
+        return BundleRun(problem, risk, layout, warm, left.at(problem.C), options, setting.stop)
 
-            def stop() -> bool:
-                return bool(budget.why(interrupt.pressed))
-
-            start = self._start(problem, layout, dim, weights, seed, stop) if left is None else None
-            if left is not None:
-                start = self._descended(problem, layout, seed, stop)
-            run = Run(problem, risk, layout, start, left, options, stop)
-        held = replace(budget, halt=lambda: interrupt.pressed or budget.halt())
-        return loop.solve(run, held, history)
-
-    def _check(self) -> None:
+    def check(self) -> None:
         for name, least in (("patience", 1), ("idle", 1), ("passes", 0)):
             value = getattr(self, name)
             if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
@@ -182,9 +165,9 @@ class Bundle(BaseEstimator):
         ):
             raise ValueError(f"n_models must be 'auto' or an integer >= 1; got {self.n_models!r}.")
 
-    def _groups(self, problem, dim: int) -> int:
+    def _groups(self, problem: Problem, dim: int) -> int:
         """How many models there are; 0 where the risk itself decides."""
-        count = parts_of(problem)
+        count = problem.n_parts
         if count is None:
             return 0 if self.n_models == "auto" else int(self.n_models)
         if self.n_models == "auto":
@@ -194,7 +177,7 @@ class Bundle(BaseEstimator):
             raise ValueError(f"n_models={self.n_models} exceeds the {count} examples: a model needs one at least.")
         return int(self.n_models)
 
-    def _start(self, problem, layout: Layout, dim: int, weights, seed: int, stop: Callable[[], bool]) -> np.ndarray:
+    def _start(self, problem: Problem, layout: Layout, dim: int, weights, setting: Setting) -> np.ndarray:
         if not isinstance(self.init, str):
             try:
                 start = np.array(self.init, dtype=np.float64).ravel()
@@ -203,26 +186,40 @@ class Bundle(BaseEstimator):
             if start.size != dim or not np.all(np.isfinite(start)):
                 raise ValueError(f"init must hold {dim} finite weights for this problem; it has {start.size}.")
             return start
-        if self.init == "auto" and weights is not None and weights.shape == problem.weight_shape:
+        if self.init == "auto" and problem.fitting(weights) is not None:
             return layout.flat(weights)
-        found = self._descended(problem, layout, seed, stop)
+        found = self._descended(problem, layout, setting)
         if found is None and self.init == "sgd" and not serves(problem):
             raise ValueError("init='sgd' serves neither priors, signs nor a risk of your own; use 'zero' or give weights.")
         return np.zeros(dim) if found is None else found
 
-    def _descended(self, problem, layout: Layout, seed: int, stop: Callable[[], bool]) -> np.ndarray | None:
+    def _descended(self, problem: Problem, layout: Layout, setting: Setting) -> np.ndarray | None:
         """Where stochastic gradient descent leads, if it is asked for and possible."""
         if not isinstance(self.init, str) or not (self.init == "sgd" or (self.init == "auto" and self.prox)):
             return None
-        found = descended(problem, int(self.passes), seed, stop)
+        found = descended(problem, int(self.passes), setting.seed, setting.stop)
         return None if found is None else layout.flat(found)
 
 
-def parts_of(problem) -> int | None:
-    """How many examples there are to split; None where the risk is not ours."""
-    if isinstance(problem, GroupedProblem):
-        return problem.cap.size
-    return None if getattr(problem, "own_parts", False) else problem.n_examples
+@singledispatch
+def knows(problem: Problem) -> str | None:
+    """None, or the reason why there are no planes of this problem."""
+    return None if risk_of(problem) is not None else f"Bundle knows no subgradient of a {type(problem).__name__}."
+
+
+@knows.register
+def _(problem: MultilabelProblem) -> str | None:
+    return None  # its groups have planes
+
+
+@knows.register
+def _(problem: KernelMultilabelProblem) -> str | None:
+    return "Bundle serves no kernels: its planes are vectors of weights. Use solver='dual_coordinate'."
+
+
+@knows.register
+def _(problem: StreamProblem | SampleStream) -> str | None:
+    return "Bundle needs the data in memory; a source is read by OnlineDual."
 
 
 def above(offsets: np.ndarray, products: np.ndarray, values: np.ndarray, objective: float, terms: np.ndarray) -> int | None:
@@ -248,14 +245,15 @@ def broken(point: str, origin: str, offset: float, product: float, value: float)
     )
 
 
-class Run(loop.Run):
+class BundleRun(Run):
     """A run of a bundle method on one problem, in coordinates where the quadratic term is 1/2 ||u||^2."""
 
     exact = True
 
+    average = True
+
     @property
-    def calls(self) -> int:
-        """Calls of the max-oracle, one an example."""
+    def calls(self) -> int:  # type: ignore[override]  # calls of the max-oracle, one an example
         return self.visits
 
     def __init__(
@@ -264,13 +262,13 @@ class Run(loop.Run):
         risk: Risk,
         layout: Layout,
         start: np.ndarray | None,
-        left: Bundled | None,
+        left: PlaneStart | None,
         options: BundleOptions,
         stop: Callable[[], bool] = never,
     ):
         """`start` may be None where an earlier run left something."""
         self.problem, self.risk, self.layout, self.options = problem, risk, layout, options
-        self.frame: Coordinates = coordinates_of(problem, layout)
+        self.coordinates: Coordinates = coordinates_of(problem, layout)
         self.planes: Planes | None = None
         self.passes = self.visits = 0
         self.qp_seconds = self.oracle_seconds = 0.0
@@ -284,19 +282,19 @@ class Run(loop.Run):
         if left is not None:
             self.take_up(left, stop)
         if start is not None:
-            self.next = self.point = self.settled(self.frame.nearest(self.frame.inside(start)))
+            self.next = self.point = self.settled(self.coordinates.nearest(self.coordinates.inside(start)))
             self.value, self.reach = np.inf, 0.0
 
-    def take_up(self, left: Bundled, stop: Callable[[], bool]) -> None:
+    def take_up(self, left: PlaneStart, stop: Callable[[], bool]) -> None:
         """Go on with the planes of a run at another C: the risk at its best point is known, and where the model wants to go from
         there it may, as the optimum is elsewhere now."""
         planes = self.planes = left.planes
         planes.idle[: planes.size] = 0
-        self.arrive(self.settled(self.frame.inside(left.w)), left.values)
+        self.arrive(self.settled(self.coordinates.inside(left.w)), left.values)
         planes.here[: planes.size] = planes.slopes[: planes.size] @ self.point
         self.improve_bound(stop)
         planes.masses[: planes.size] = planes.bound[: planes.size]
-        self.reach = max(self.reach, planes.distance(planes.masses, 0.0, self.point, self.frame))
+        self.reach = max(self.reach, planes.distance(planes.masses, 0.0, self.point, self.coordinates))
         self.choose(stop)
 
     # ---- one iteration ------------------------------------------------------------------------------------
@@ -306,8 +304,8 @@ class Run(loop.Run):
         u = self.next
         began = clock()
         with np.errstate(over="ignore", invalid="ignore"):
-            cut = self.risk.cut(self.frame.outside(u))
-            slopes, offsets = self.frame.planes(cut.slopes, cut.offsets)
+            cut = self.risk.cut(self.coordinates.outside(u))
+            slopes, offsets = self.coordinates.planes(cut.slopes, cut.offsets)
         asked = clock()
         self.oracle_seconds += asked - began
         self.passes += 1
@@ -336,10 +334,10 @@ class Run(loop.Run):
 
     def retreat(self, u: np.ndarray) -> np.ndarray:
         """Where to ask instead of u, where the risk overflows: nearer to the best point, or at the start of all coordinates."""
-        near = self.frame.inside(self.best_w) if self.best_call else self.frame.nearest(np.zeros_like(u))
+        near = self.coordinates.inside(self.best_w) if self.best_call else self.coordinates.nearest(np.zeros_like(u))
         ahead = near + BACK * (u - near) if self.best_call else near
         if np.array_equal(self.settled(ahead), self.settled(u)):
-            raise ValueError(f"The risk overflows: its value or its subgradient is too large for float64. {loop.SMALLER}")
+            raise ValueError(f"The risk overflows: its value or its subgradient is too large for float64. {SMALLER}")
         return self.settled(ahead)
 
     def new_planes(self, shape: tuple[int, int]) -> Planes:
@@ -372,7 +370,7 @@ class Run(loop.Run):
             self.dual -= float(planes.bound[:n] @ over)
         if not self.best_call:
             return offsets
-        known = offsets, slopes @ self.frame.inside(self.best_w), self.best_values
+        known = offsets, slopes @ self.coordinates.inside(self.best_w), self.best_values
         terms = np.linalg.norm(slopes, axis=1) * self.widest
         if not self.risk.ours and (t := above(*known, size, terms)) is not None:
             raise ValueError(broken(f"call {self.best_call}", f"call {self.passes}", *(float(array[t]) for array in known)))
@@ -386,7 +384,7 @@ class Run(loop.Run):
         """
         value, last = 0.5 * float(u @ u) + float(values.sum()), self.value
         if value < self.best:
-            self.best, self.best_w, self.best_values, self.best_call = value, self.frame.outside(u), values, self.passes
+            self.best, self.best_w, self.best_values, self.best_call = value, self.coordinates.outside(u), values, self.passes
         if self.reach == 0.0:
             length = float(np.linalg.norm(u))
             self.reach = self.options.max_step * (length if length > 0.0 else float(np.sqrt(2.0 * max(value, 0.0))) or 1.0)
@@ -408,7 +406,7 @@ class Run(loop.Run):
             self.alpha = self.adjusted(stop)
         else:
             self.reduce(planes.masses, self.alpha, stop)
-        v, u = planes.point(planes.masses, self.alpha, self.point, self.frame)
+        v, u = planes.point(planes.masses, self.alpha, self.point, self.coordinates)
         self.keep_bound(planes.masses, v)
         self.next = self.settled(u)
 
@@ -441,7 +439,7 @@ class Run(loop.Run):
     def near(self, alpha: float) -> bool:
         planes = self.planes
         assert planes is not None
-        return planes.distance(planes.masses, alpha, self.point, self.frame) <= self.reach
+        return planes.distance(planes.masses, alpha, self.point, self.coordinates) <= self.reach
 
     def reduce(self, masses: np.ndarray, alpha: float, stop: Callable[[], bool]) -> None:
         """The solution of the reduced problem at this alpha in place of these masses, as exact as the gap at hand needs it."""
@@ -449,7 +447,7 @@ class Run(loop.Run):
         gap = self.best - self.dual if np.isfinite(self.dual) else np.inf
         size = max(abs(self.best), np.finfo(float).tiny)
         precision = SHARE * min(max(gap, self.options.tol * abs(self.best)), size)
-        self.planes.reduce(masses, alpha, self.point, self.frame, precision, stop)
+        self.planes.reduce(masses, alpha, self.point, self.coordinates, precision, stop)
 
     def improve_bound(self, stop: Callable[[], bool]) -> None:
         planes = self.planes
@@ -462,16 +460,16 @@ class Run(loop.Run):
         """Keep the lower bound that these masses prove, if it is the best."""
         planes = self.planes
         assert planes is not None
-        bound = planes.lower_bound(masses, v, self.frame)
+        bound = planes.lower_bound(masses, v, self.coordinates)
         if bound > self.dual:
             self.dual = bound
             planes.bound[: planes.size] = masses[: planes.size]
 
     def settled(self, u: np.ndarray) -> np.ndarray:
         """u as its weights have it: under a narrow prior some of it is lost in rounding."""
-        if self.frame.mean is None and self.frame.scale is None:
+        if self.coordinates.mean is None and self.coordinates.scale is None:
             return u
-        return self.frame.inside(self.frame.outside(u))
+        return self.coordinates.inside(self.coordinates.outside(u))
 
     # ---- what the loop asks for ---------------------------------------------------------------------------
 
@@ -480,19 +478,14 @@ class Run(loop.Run):
 
     def candidates(self) -> list[np.ndarray]:
         """The best point; before there is one, where the run would have gone next."""
-        return [self.layout.shaped(self.best_w if self.best_w.size else self.frame.outside(self.next))]
+        return [self.layout.shaped(self.best_w if self.best_w.size else self.coordinates.outside(self.next))]
 
     def primal(self, w: np.ndarray, n_jobs: int) -> float:
         """Known: the risk was asked there."""
         return self.best
 
-    def accelerate(self) -> None:
-        """Nothing to do between iterations."""
-
-    wake = refine = accelerate
-
-    def exact_duals(self) -> Any:
-        return Bundled(self.planes, self.best_w, self.best_values) if self.planes is not None else None
+    def left(self) -> PlaneStart | None:
+        return PlaneStart(self.planes, self.best_w, self.best_values, self.problem.C) if self.planes is not None else None
 
     def statistics(self) -> dict[str, float]:
         planes = self.planes

@@ -11,7 +11,7 @@ A step is solved to a part of what the step before gained, from the duals of the
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,19 +19,11 @@ from ..problems.latent import LatentProblem
 from ..problems.structured import StructuredProblem
 from ..result import Certificate, History, Record, Result, relative
 from ..structures.encoded.contract import follow
-from .loop import Budget, Interrupt
-from .polytope.points import fits
+from .base import NOWHERE, Solver, Start, WarmStart
+from .loop import Budget, Interrupt, carry_out
 
 LOOSE = 0.1  # the relative gap of the first step
 PART = 0.1  # of what a step gained: the gap of the next
-
-
-class Last(NamedTuple):
-    """What another run may start from: a convex problem, its points, and the weights."""
-
-    problem: StructuredProblem
-    points: Any
-    W: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -69,7 +61,7 @@ class StageHistory(History):
 class Inner:
     """Solves the convex problems, one after another, within one budget."""
 
-    def __init__(self, solver, budget: Budget, history: History, seed: int, average: bool, interrupt: Interrupt):
+    def __init__(self, solver: Solver, budget: Budget, history: History, seed: int, average: bool, interrupt: Interrupt):
         self.solver, self.budget, self.history, self.seed, self.average = solver, budget, history, seed, average
         self.passes, self.calls = 0, 0
         self.interrupt = interrupt
@@ -80,8 +72,8 @@ class Inner:
         """Passes left. Somebody who has stopped the run before its first convex problem gets one pass of that."""
         return 1 if self.stopped else self.budget.max_iter - self.passes
 
-    def solve(self, problem: StructuredProblem, tol: float, points=None, weights=None, most: int | None = None) -> Result:
-        """Minimise to the relative gap `tol`, in `most` passes (all that are left), from these points and weights."""
+    def solve(self, problem: StructuredProblem, tol: float, start: Start = NOWHERE, most: int | None = None) -> Result:
+        """Minimise to the relative gap `tol`, in `most` passes (all that are left)."""
         before = self.passes
         budget = replace(
             self.budget,
@@ -91,13 +83,13 @@ class Inner:
             halt=lambda: self.interrupt.pressed or self.budget.halt(),
         )
         history = StageHistory(self.history, before)
-        result = self.solver.solve(problem, budget, history, seed=self.seed, duals=points, weights=weights, average=self.average)
+        result = carry_out(self.solver, problem, budget, history, start=start, seed=self.seed, average=self.average)
         self.passes += result.n_iter
         self.calls += result.oracle_calls or 0
         if why := self.budget.why(self.interrupt.pressed):
             self.stopped = why
         elif self.passes >= self.budget.max_iter:
-            self.stopped = f"Stopped after max_iter={self.budget.max_iter} passes."
+            self.stopped = self.budget.after_passes()
         elif not result.certificate.converged:
             self.stopped = result.message
         return result
@@ -114,11 +106,10 @@ class Inner:
 
 
 class ConvexConcave:
-    """Runs the procedure from one or several starts, with `solver` for the convex problems.
+    """The procedure from one or several starts.
 
     Parameters
     ----------
-    solver : solver object
     steps : int
         Convex problems at the most, for each start.
     init : what `LatentProblem.initial` takes
@@ -126,21 +117,26 @@ class ConvexConcave:
         How many random starts follow; the best result counts.
     """
 
-    def __init__(self, solver, steps: int, init: Any, restarts: int = 0):
-        self.solver, self.steps, self.init, self.restarts = solver, steps, init, restarts
-
-    @property
-    def keeps_duals(self) -> bool:
-        return getattr(self.solver, "keeps_duals", True)
+    def __init__(self, steps: int, init: Any, restarts: int = 0):
+        self.steps, self.init, self.restarts = steps, init, restarts
 
     def solve(
-        self, problem: LatentProblem, budget: Budget, history: History, *, seed=0, average=True, last: Last | None = None
+        self,
+        solver: Solver,
+        problem: LatentProblem,
+        budget: Budget,
+        history: History,
+        *,
+        seed: int = 0,
+        average: bool = True,
+        last: WarmStart | None = None,
     ) -> LatentResult:
-        """Lower F until a step gains less than the relative `tol`, and certify the last convex problem to `tol`."""
+        """Lower F until a step gains less than the relative `tol`, and certify the last convex problem to `tol`. `solver` serves
+        the convex problems."""
         random = np.random.default_rng(seed)
         found: list[LatentResult] = []
         with Interrupt() as interrupt:  # between the convex problems, too
-            inner = Inner(self.solver, budget, history, seed, average, interrupt)
+            inner = Inner(solver, budget, history, seed, average, interrupt)
             while len(found) <= self.restarts and not (found and inner.stopped):
                 if not found and last is not None:
                     descent = self._resumed(problem, inner, last)
@@ -153,12 +149,12 @@ class ConvexConcave:
         best = replace(best, history=history, values=values, stopped=inner.stopped)
         return replace(best, n_iter=inner.passes, oracle_calls=inner.calls)
 
-    def _resumed(self, problem: LatentProblem, inner: Inner, last: Last) -> "Descent":
-        start = problem.completed(problem.impute(last.W, inner.budget.n_jobs))
-        points = last.points if fits(last.points, last.problem.data, start, self.solver) else None
+    def _resumed(self, problem: LatentProblem, inner: Inner, last: WarmStart) -> "Descent":
+        start = problem.completed(problem.impute(last.weights, inner.budget.n_jobs))
+        points = last.fits(start, inner.solver).duals
         if points is not None:
-            points = follow(points, last.problem.data, start.data)
-        return Descent(problem, inner, start, last.W, points)
+            points = follow(points, last.data, start.data)
+        return Descent(problem, inner, start, last.weights, points)
 
 
 class Descent:
@@ -209,7 +205,7 @@ class Descent:
         """One convex problem; returns whether F cannot be lowered any more."""
         inner, first = self.inner, self.kept is None
         final = self.gap <= self.tol
-        result = inner.solve(self.problem, self.gap, self.points, self.W)
+        result = inner.solve(self.problem, self.gap, Start(self.points, self.W))
         choice, tight = self.latent.tight(result.w, self.problem, inner.budget.n_jobs)
         value = tight.primal(result.w, inner.budget.n_jobs)
         if value < self.value or (first and not inner.average):

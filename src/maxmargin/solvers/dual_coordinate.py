@@ -3,23 +3,18 @@
 from functools import singledispatch
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
-from ..data import rows
 from ..problems.explicit import GroupedProblem
 from ..problems.linear import RowProblem, ScalarProblem
-from ..problems.multilabel import MultilabelProblem
-from ..result import History, Result
 from .ascent.explicit import ExplicitAscent
 from .ascent.linear import AscentOptions, BlockAscent, ScalarAscent
-from .label_groups import solve_groups
-from .loop import Budget, solve
+from .base import Solver
 
 SAFE = 1e-10, 1e10  # curvatures and caps for which float32 iterations are tried
 COARSE = 1e-4  # and the smallest tol
 
 
-class DualCoordinate(BaseEstimator):
+class DualCoordinate(Solver):
     """Exact block-coordinate ascent on the dual, with settled examples left alone and extrapolation between passes.
 
     Serves binary, regression, multiclass, top-k, multi-label, explicit and structured problems; of the last, each sample keeps
@@ -43,31 +38,20 @@ class DualCoordinate(BaseEstimator):
         self.average = average
         self.double = double
 
-    def accepts(self, problem) -> str | None:
-        """None, or the reason why this solver cannot serve the problem."""
-        if begin.dispatch(type(problem)) is begin.dispatch(object) and not isinstance(problem, MultilabelProblem):
+    def serves(self, problem):
+        kind = problem.made_of or type(problem)
+        if begin.dispatch(kind) is begin.dispatch(object):
+            if not problem.in_memory:
+                return "DualCoordinate needs the data in memory; a source is read by OnlineDual."
             return f"DualCoordinate has no step for a {type(problem).__name__}."
         return None
 
-    def kind_of_points(self) -> str:
-        """What a run on a structured problem ends with and can start from."""
-        return "sets"
-
-    def solve(self, problem, budget: Budget, history: History, *, seed=0, duals=None, weights=None, average=True) -> Result:
-        """Maximise the dual of `problem` until the budget's relative gap is certified.
-
-        `duals` is a hot start and `weights` go with it: they may already be good enough.
-        """
-        if (reason := self.accepts(problem)) is not None:
-            raise TypeError(reason)
-        if isinstance(problem, MultilabelProblem):  # its groups come here one by one
-            return solve_groups(self, problem, budget, history, seed=seed, duals=duals, weights=weights, average=average)
+    def begin(self, problem, start, setting):
         dtype = np.float64 if self.double else None
-        run = begin(problem, duals, budget.tol, seed, dtype, self.momentum, self.average and average)
-        if weights is not None and weights.shape == problem.weight_shape:
-            run.hint = weights
-        run.n_jobs = budget.n_jobs  # for runs that work on several labels at once
-        return solve(run, budget, history)
+        run = begin(problem, start.duals, setting.tol, setting.seed, dtype, self.momentum, self.average and setting.average)
+        run.hint = problem.fitting(start.weights)
+        run.n_jobs = setting.n_jobs  # for runs that work on several labels at once
+        return run
 
 
 @singledispatch
@@ -77,13 +61,13 @@ def begin(problem, duals, tol, seed, dtype, momentum, average):
 
 @begin.register
 def _(problem: ScalarProblem, duals, tol, seed, dtype, momentum, average):
-    dtype = dtype or _working_dtype(problem, problem.loss.cap, tol, rows.dtype(problem.X))
+    dtype = dtype or _working_dtype(problem, tol, problem.table.dtype)
     return ScalarAscent(problem, duals, AscentOptions(tol, seed, dtype, momentum, average))
 
 
 @begin.register
 def _(problem: RowProblem, duals, tol, seed, dtype, momentum, average):
-    dtype = dtype or _working_dtype(problem, problem.cap, tol, np.float32)
+    dtype = dtype or _working_dtype(problem, tol, np.float32)
     return BlockAscent(problem, duals, AscentOptions(tol, seed, dtype, momentum, average))
 
 
@@ -92,12 +76,12 @@ def _(problem: GroupedProblem, duals, tol, seed, dtype, momentum, average):
     return ExplicitAscent(problem, duals, AscentOptions(tol, seed, np.float64, False, average))
 
 
-def _working_dtype(problem, cap: np.ndarray, tol: float, wanted):
-    """`wanted`, or float64 where the numbers or the target are beyond what float32 can tell apart, or where there is a
-    half_spaces."""
-    sizes = np.concatenate([problem.curvature, cap])
+def _working_dtype(problem: ScalarProblem | RowProblem, tol: float, wanted):
+    """`wanted`, or float64 where the numbers or the target are beyond what float32 can tell apart, or where there are
+    half-spaces."""
+    sizes = np.concatenate([problem.curvature, problem.cap])
     sizes = sizes[sizes > 0]
     fits = sizes.size == 0 or (sizes.min() >= SAFE[0] and sizes.max() <= SAFE[1])
     # How far a score can move by its own dual: what rounding must be well below.
-    moves = np.median(problem.curvature * cap) >= 1e-2
+    moves = np.median(problem.curvature * problem.cap) >= 1e-2
     return wanted if fits and moves and tol >= COARSE and problem.half_spaces is None else np.float64

@@ -42,12 +42,12 @@ class ExponentiatedGradient(StructuredSolver):
         self.sampling = sampling
         self.average = average
 
-    def _check(self):
-        super()._check()
+    def check(self):
+        super().check()
         if self.temperature != "auto" and not number_in(self.temperature, 0.0, sys.float_info.max):
             raise ValueError(f"temperature must be 'auto' or a finite number > 0; got {self.temperature!r}.")
 
-    def _run(self, problem, points, options):
+    def run_on(self, problem, points, options):
         if self.temperature == "auto":
             temperature = np.empty(problem.n_examples)
             diameters(problem.data, temperature)

@@ -41,8 +41,8 @@ class FrankWolfe(StructuredSolver):
         self.sampling = sampling
         self.average = average
 
-    def _check(self):
-        super()._check()
+    def check(self):
+        super().check()
         if self.steps not in ("plain", *METHODS):
             raise ValueError(f"steps must be 'pairwise', 'away' or 'plain'; got {self.steps!r}.")
         if self.cache != 0 and not number_in(self.cache, 0.0, 1.0):
@@ -53,7 +53,7 @@ class FrankWolfe(StructuredSolver):
     def kind_of_points(self):
         return "sets" if self.block and self.steps != "plain" else "mixtures"
 
-    def _run(self, problem, points, options):
+    def run_on(self, problem, points, options):
         if self.block and self.steps != "plain":
             return WorkingSets(problem, points, options, METHODS[self.steps], trust=float(self.cache))
         kind = Linearization if self.block else Batch

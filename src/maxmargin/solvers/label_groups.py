@@ -6,27 +6,18 @@ known without work.
 """
 
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from ..jit import clock
-from ..problems.multilabel import MultilabelProblem
-from ..result import Certificate, History, Record, Result, relative
+from ..problems.multilabel import LabelGroup, MultilabelProblem
+from ..result import History, Record, Result
 from ..utils.threads import in_threads
-from .loop import Budget, Interrupt
-
-
-@dataclass(frozen=True)
-class Left:
-    """What a solver without duals leaves of each group for a run at another C."""
-
-    parts: list[Any]
-
-    def rescaled(self, factor: float) -> "Left":
-        return Left([None if part is None else part.rescaled(factor) for part in self.parts])
+from .base import NOWHERE, Solver, Start
+from .loop import BY_CALLBACK, BY_HAND, Budget, Interrupt, carry_out
 
 
 class GroupTotals:
@@ -57,81 +48,97 @@ class GroupHistory(History):
         self.totals.note(self.group, record)
 
 
-def solve_groups(
-    solver, problem: MultilabelProblem, budget: Budget, history: History, *, seed, duals, weights, average
-) -> Result:
-    """Solve each group to the relative gap of the budget; `duals` and `weights` are a hot start."""
-    groups, at_zero = problem.groups, problem.primal_at_zero()
-    totals = GroupTotals(np.array([at_zero[columns].sum() for columns in groups]), history, budget)
-    known = weights is not None and len(weights) == len(groups)
-    found: list[Result | None] = [None] * len(groups)
-    problem.curvature  # noqa: B018 - computed before threads ask for it
-    reason = ""
+class Groups:
+    """A multi-label problem under way: which groups there are, what came of them, and why the run ends."""
 
-    def halted() -> bool:
-        nonlocal reason
-        if interrupt.pressed or budget.halt():
-            reason = "Stopped by Ctrl-C."
-        return bool(reason)
+    def __init__(self, solver: Solver, problem: MultilabelProblem, budget: Budget, history: History, interrupt: Interrupt):
+        self.solver, self.problem, self.budget, self.interrupt = solver, problem, budget, interrupt
+        self.columns, at_zero = problem.groups, problem.primal_at_zero()
+        self.totals = GroupTotals(np.array([at_zero[columns].sum() for columns in self.columns]), history, budget)
+        self.found: list[Result | None] = [None] * len(self.columns)
+        self.reason = ""
 
-    def work(k: int) -> None:
+    def halted(self) -> bool:
+        if self.interrupt.pressed or self.budget.halt():
+            self.reason = BY_HAND
+        return bool(self.reason)
+
+    def watch(self, iteration: int) -> bool:
+        with self.totals.lock:
+            if self.budget.watch(iteration):
+                self.reason = self.reason or BY_CALLBACK
+        return self.halted()
+
+    def work(self, k: int, start: Start, seed: int, average: bool) -> None:
+        """Solve group k, in its part of the time that is left."""
+        budget, count = self.budget, len(self.columns)
         left = None if budget.max_time is None else budget.max_time - budget.seconds()
-        if halted() or (left is not None and left <= 0.0):
+        if self.halted() or (left is not None and left <= 0.0):
             return
-
-        def watch(iteration: int) -> bool:
-            nonlocal reason
-            with totals.lock:
-                if budget.watch(iteration):
-                    reason = reason or "Stopped by a callback."
-            return halted()
-
-        group = problem.group(groups[k])
-        start: dict[str, Any] = {"duals": None, "weights": weights[k] if known else None}
-        if isinstance(duals, Left):
-            start["duals"] = duals.parts[k] if len(duals.parts) == len(groups) else None
-        elif duals is not None:
-            start["duals"] = group.clipped(duals[:, groups[k]].toarray())
-        share = None if left is None else left * min(budget.n_jobs, len(groups) - k) / (len(groups) - k)
-        jobs = 1 if len(groups) > 1 else budget.n_jobs
-        own = replace(budget, max_time=share, n_jobs=jobs, watch=watch, halt=halted, begin=clock())
-        result = solver.solve(group, own, GroupHistory(totals, k), seed=seed + k, average=average, **start)
+        share = None if left is None else left * min(budget.n_jobs, count - k) / (count - k)
+        jobs = 1 if count > 1 else budget.n_jobs
+        own = replace(budget, max_time=share, n_jobs=jobs, watch=self.watch, halt=self.halted, begin=clock())
+        group, history = self.problem.group(self.columns[k]), GroupHistory(self.totals, k)
+        result = carry_out(self.solver, group, own, history, start=self.start(group, k, start), seed=seed + k, average=average)
         if isinstance(result.duals, np.ndarray):  # at once: a group's table is the largest there is
             result = replace(result, duals=sp.csc_array(result.duals))
-        found[k] = result
+        self.found[k] = result
 
+    def start(self, group: LabelGroup, k: int, start: Start) -> Start:
+        """The part of group k in what a run of all labels begins from."""
+        weights = None if start.weights is None else start.weights[k]
+        if isinstance(start.duals, list):  # planes
+            return Start(start.duals[k], weights)
+        return Start(None if start.duals is None else group.clipped(start.duals[:, self.columns[k]].toarray()), weights)
+
+    def result(self) -> Result:
+        """All groups together."""
+        totals, budget, labels = self.totals, self.budget, self.problem.labels.shape[1]
+        primal, dual = float(totals.primal.sum()), float(totals.dual.sum())
+        message = self.reason
+        if not message:
+            timed = budget.max_time is not None and totals.passes < budget.max_iter
+            message = budget.after_time() if timed else budget.after_passes()
+        certificate = budget.certificate(primal, dual, totals.passes, message)
+        begun = sum(len(columns) for columns, result in zip(self.columns, self.found, strict=True) if result is not None)
+        if begun < labels:
+            said = f"{certificate.message} Of {labels} labels {begun} were begun; the weights of the others are zero."
+            certificate = replace(certificate, message=said)
+        kept = [None if result is None else result.w for result in self.found]
+        duals = self.duals() if self.solver.keeps_duals else [None if got is None else got.duals for got in self.found]
+        message, statistics = certificate.message, summed(self.found)
+        return Result(kept, certificate, totals.history, message, totals.passes, duals, statistics=statistics)
+
+    def duals(self) -> sp.csc_array:
+        """The duals of all groups as one CSC matrix; those that are zero take no room."""
+        n = self.problem.n_examples
+        empty = [sp.csc_array((n, len(columns))) for columns in self.columns]
+        parts = [none if got is None else got.duals for none, got in zip(empty, self.found, strict=True)]
+        return sp.csc_array(sp.hstack(parts, format="csc")[:, np.argsort(np.concatenate(self.columns))])
+
+
+def solve_groups(
+    solver: Solver,
+    problem: Any,
+    budget: Budget,
+    history: History,
+    *,
+    start: Start = NOWHERE,
+    seed: int = 0,
+    average: bool = True,
+) -> Result:
+    """Solve each group to the relative gap of the budget, from its part of the start."""
+    solver.check()
+    if (reason := solver.serves(problem)) is not None:
+        raise TypeError(reason)
+    problem.table.norms()  # computed before threads ask for it
     with Interrupt() as interrupt:
-        in_threads(work, range(len(groups)), budget.n_jobs)
-    primal, dual = float(totals.primal.sum()), float(totals.dual.sum())
-    gap, part = primal - dual, relative(primal, dual)
-    converged = bool(part <= budget.tol)
-    if converged:
-        message = f"Reached relative gap {part:.3g} <= tol={budget.tol:g} in {totals.passes} passes."
-    elif reason:
-        message = reason
-    elif budget.max_time is not None and totals.passes < budget.max_iter:
-        message = f"Stopped after max_time={budget.max_time:g} seconds."
-    else:
-        message = f"Stopped after max_iter={budget.max_iter} passes."
-    begun = sum(len(columns) for columns, result in zip(groups, found, strict=True) if result is not None)
-    if begun < problem.labels.shape[1]:
-        message += f" Of {problem.labels.shape[1]} labels {begun} were begun; the weights of the others are zero."
-    certificate = Certificate(primal, dual, gap, part, converged, True, message)
-    kept = [None if result is None else result.w for result in found]
-    return Result(kept, certificate, history, message, totals.passes, assembled(problem, found), statistics=summed(found))
+        groups = Groups(solver, problem, budget, history, interrupt)
+        in_threads(lambda k: groups.work(k, start, seed, average), range(len(groups.columns)), budget.n_jobs)
+    return groups.result()
 
 
 def summed(found: list[Result | None]) -> dict[str, float]:
     """The statistics of all groups together."""
     tables = [result.statistics for result in found if result is not None]
     return {name: sum(table[name] for table in tables) for name in (tables[0] if tables else {})}
-
-
-def assembled(problem: MultilabelProblem, found: list[Result | None]) -> "sp.csc_array | Left":
-    """The duals of all groups as one CSC matrix; those that are zero take no room. Where a solver has something else in their
-    place, that of each group."""
-    if any(hasattr(result.duals, "rescaled") for result in found if result is not None):
-        return Left([None if result is None else result.duals for result in found])
-    n, groups = problem.n_examples, problem.groups
-    parts = [sp.csc_array((n, len(which))) if got is None else got.duals for which, got in zip(groups, found, strict=True)]
-    return sp.csc_array(sp.hstack(parts, format="csc")[:, np.argsort(np.concatenate(groups))])

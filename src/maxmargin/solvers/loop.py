@@ -1,28 +1,30 @@
 """The one outer loop: budget, certificate, history, callbacks, interrupt.
 
-A run offers `advance` (one pass, returning a cheap estimate of the gap), `accelerate`, `synchronise` (the exact dual
-value), `candidates` (weights to take the primal value at), `primal`, `wake` and `refine`. An exact evaluation mostly costs
-two passes, so it is made only when the estimate says that the target is reached (Ramanan 2013, section 2), and now and then
-for the history. How far the estimate is off is learned from each evaluation. A run whose passes end with exact values says
-so (`exact`) and is evaluated after each of them. A `late` run has exact values only when it says so.
+What a run offers stands in `base`. An exact evaluation mostly costs two passes, so it is made only when the estimate says that
+the target is reached (Ramanan 2013, section 2), and now and then for the history. How far the estimate is off is learned from
+each evaluation. A run whose passes end with exact values says so (`exact`) and is evaluated after each of them. A `late` run has
+exact values only when it says so.
 """
 
 import signal
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from ..jit import clock
+from ..problems.base import Problem
 from ..result import Certificate, History, Record, Result, relative
+from .base import NOWHERE, Run, Setting, Solver, Start
 
 PROMISE = 0.7  # the exact gap is about this part of the estimate, which is taken while the weights still move
 SELDOM = 20, 0.25  # an evaluation is made in any case after this many passes' worth of visits, or this part of all so far
 NEAR = 2.0, 4, 0.1  # the same where the estimate is within a factor of the target: it is often too high by as much
 STALLED = 0.95  # part of the last gap above which there was no progress
 FAR = 3.0  # a candidate whose gap is this many times the target says that the others are not there yet either
+BY_HAND, BY_CALLBACK = "Stopped by Ctrl-C.", "Stopped by a callback."
 SMALLER = "Scale the features, or lower C."
 APART = 0.5  # passes' worth of visits between two evaluations at least
 
@@ -51,34 +53,22 @@ class Budget:
     def why(self, interrupted: bool) -> str:
         """Why a run has to end within its pass, in a sentence; empty where it may go on."""
         if interrupted or self.halt():
-            return "Stopped by Ctrl-C."
-        return f"Stopped after max_time={self.max_time:g} seconds." if self.spent() else ""
+            return BY_HAND
+        return self.after_time() if self.spent() else ""
 
+    def after_time(self) -> str:
+        return f"Stopped after max_time={self.max_time:g} seconds."
 
-class Run:
-    """What runs have in common: nothing to do, unless they say so."""
+    def after_passes(self) -> str:
+        return f"Stopped after max_iter={self.max_iter} passes."
 
-    exact = False
-    late = False
-
-    def accelerate(self) -> None:
-        """Between passes."""
-
-    def wake(self) -> None:
-        """Visit every example in the next pass."""
-
-    def refine(self) -> None:
-        """Iterate in higher precision: there is no progress any more."""
-
-    def conclude(self, stop: Callable[[], bool]) -> None:
-        """No pass will follow; a late run may still make its values exact."""
-
-    def doubt(self) -> str | None:
-        """A sentence, where the values of this run prove nothing."""
-        return None
-
-    def statistics(self) -> dict[str, float]:
-        return {}
+    def certificate(self, primal: float, dual: float, passes: int, message: str, verified: bool = True) -> Certificate:
+        """The certificate of these values; `message` is how the run ended where the target was not met."""
+        part = relative(primal, dual)
+        converged = bool(part <= self.tol)
+        if converged:
+            message = f"Reached relative gap {part:.3g} <= tol={self.tol:g} in {passes} passes."
+        return Certificate(primal, dual, primal - dual, part, converged, verified, message)
 
 
 class Interrupt:
@@ -115,7 +105,7 @@ class Best:
         self.w: np.ndarray | None = None
         self.prefer = 1  # which candidate was better last time; at first the average is
 
-    def evaluate(self, run, budget: Budget, stop: Callable[[], bool], last: bool = False) -> None:
+    def evaluate(self, run: Run, budget: Budget, stop: Callable[[], bool], last: bool = False) -> None:
         """Exact dual value, then the candidates' primal values, the likelier one first, until one meets the target.
 
         If that one is far from it, the others are tried only where this is the last evaluation and there is time.
@@ -124,7 +114,7 @@ class Best:
         if np.isnan(self.dual):
             raise ValueError(f"The dual value overflows: the numbers are too large for float64. {SMALLER}")
         candidates = run.candidates()
-        if not run.options.average:
+        if not run.average:
             self.primal = np.inf
         order = sorted(range(len(candidates)), key=lambda k: k != self.prefer)
         found = {}
@@ -140,7 +130,7 @@ class Best:
         self.history.append(Record(run.passes, budget.seconds(), self.primal, self.dual, self.primal - self.dual))
 
 
-def solve(run, budget: Budget, history: History) -> Result:
+def solve(run: Run, budget: Budget, history: History) -> Result:
     """Drive `run` until the relative gap is certified, the budget is spent or somebody stops it."""
     best = Best(history)
     ratio, visits_then, message = PROMISE, 0.0, ""
@@ -157,9 +147,9 @@ def solve(run, budget: Budget, history: History) -> Result:
             stopped = budget.watch(run.passes)
             message = budget.why(interrupt.pressed)
             if not message and stopped:
-                message = "Stopped by a callback."
+                message = BY_CALLBACK
             elif not message and run.passes >= budget.max_iter:
-                message = f"Stopped after max_iter={budget.max_iter} passes."
+                message = budget.after_passes()
             since, total = (visits / max(run.problem.n_examples, 1) for visits in (run.visits - visits_then, run.visits))
             hoped, target = estimate * ratio, budget.tol * abs(run.dual)
             promising = hoped <= target and since >= APART
@@ -183,17 +173,42 @@ def solve(run, budget: Budget, history: History) -> Result:
             if message:  # a late run that was stopped
                 break
             run.accelerate()
-    converged = bool(relative(best.primal, best.dual) <= budget.tol)
-    if converged:
-        message = f"Reached relative gap {relative(best.primal, best.dual):.3g} <= tol={budget.tol:g} in {run.passes} passes."
+    return ended(run, best, budget, message)
+
+
+def ended(run: Run, best: Best, budget: Budget, message: str) -> Result:
+    """What a run has come to."""
     verified = best.w is not None
     if best.w is None:
         best.w, best.dual = run.candidates()[0], run.dual
         tried = f"overflows at these weights. {SMALLER}", "was not computed: that takes a further pass over the data."
-        message += f" The primal value {tried[len(history) == 0]}"
-    gap = best.primal - best.dual
+        message += f" The primal value {tried[len(best.history) == 0]}"
+    certificate = budget.certificate(best.primal, best.dual, run.passes, message, verified)
     if (doubt := run.doubt()) is not None:
-        message, converged, verified = f"{message} {doubt}", False, False
-    certificate = Certificate(best.primal, best.dual, gap, relative(best.primal, best.dual), converged, verified, message)
-    calls, duals = getattr(run, "calls", None), run.exact_duals()
-    return Result(best.w, certificate, history, message, run.passes, duals, calls, run.statistics())
+        certificate = replace(certificate, message=f"{certificate.message} {doubt}", converged=False, verified=False)
+    duals, statistics = run.left(), run.statistics()
+    result = Result(best.w, certificate, best.history, certificate.message, run.passes, duals, run.calls, statistics)
+    return run.translated(result)
+
+
+def carry_out(
+    solver: Solver,
+    problem: Problem,
+    budget: Budget,
+    history: History,
+    *,
+    start: Start = NOWHERE,
+    seed: int = 0,
+    average: bool = True,
+) -> Result:
+    """Check, begin a run and drive it. Ctrl-C counts from the beginning."""
+    solver.check()
+    if (reason := solver.serves(problem)) is not None:
+        raise TypeError(reason)
+    with Interrupt() as interrupt:
+        held = replace(budget, halt=lambda: interrupt.pressed or budget.halt())
+        run = solver.begin(problem, start, Setting(budget.tol, seed, budget.n_jobs, average, lambda: bool(held.why(False))))
+        try:
+            return solve(run, held, history)
+        finally:
+            run.close()

@@ -1,21 +1,21 @@
 """The online solver as users name it."""
 
+from functools import singledispatch
 from numbers import Real
 
-from sklearn.base import BaseEstimator
-
 from ..data.sources.options import truth
-from ..problems.blocked import StreamProblem
+from ..problems.blocked import StreamProblem, streamed
+from ..problems.linear import LinearProblem
+from ..problems.multilabel import MultilabelProblem
 from ..problems.structured import SampleStream, StructuredProblem
-from ..result import History, Result
-from . import loop
+from .base import Run, Setting, Solver, Start
 from .polytope.run import StructuredOptions
 from .streams.cache import PRUNING
 from .streams.run import StreamOptions, StreamRun
 from .streams.structured import OnlineSets, SampleRun
 
 
-class OnlineDual(BaseEstimator):
+class OnlineDual(Solver):
     """Dual ascent on streams and data on disk (Ramanan 2013, Algorithm 2): what `fit` uses where it gets a source.
 
     Blocks are read one after another. Examples that violate their margin are kept in a cache and visited again and again
@@ -43,49 +43,27 @@ class OnlineDual(BaseEstimator):
         verified weights (each pass verifies those at its beginning).
     """
 
+    by_groups = False
+    reads = True
+
     def __init__(self, cache_size: float = 200.0, prune: str = "calm", effort: float = 3.0, *, verify: bool = True):
         self.cache_size = cache_size
         self.prune = prune
         self.effort = effort
         self.verify = verify
 
-    def accepts(self, problem) -> str | None:
-        """None, or the reason why this solver cannot serve the problem."""
-        if not isinstance(problem, StreamProblem | SampleStream | StructuredProblem):
+    def serves(self, problem):
+        if begin.dispatch(type(problem)) is begin.dispatch(object):
             return (
                 f"OnlineDual has no step for a {type(problem).__name__}: it serves linear and structured models. "
                 "Use solver='dual_coordinate'."
             )
         return None
 
-    def solve(self, problem, budget: loop.Budget, history: History, *, seed=0, duals=None, weights=None, average=True) -> Result:
-        """Maximise the dual of `problem` until the budget's relative gap is certified."""
-        self._check()
-        if (reason := self.accepts(problem)) is not None:
-            raise TypeError(reason)
-        if not isinstance(problem, StreamProblem):
-            return loop.solve(self._structured(problem, duals, weights, budget, seed, average), budget, history)
-        own = float(self.cache_size), self.prune, float(self.effort), bool(self.verify)
-        options = StreamOptions(budget.tol, seed, *own, average)
-        run = StreamRun(problem, options, budget.n_jobs)
-        try:
-            return loop.solve(run, budget, history)
-        finally:
-            run.close()
+    def begin(self, problem, start, setting):
+        return begin(problem, self, start, setting)
 
-    def kind_of_points(self) -> str:
-        """What a run on a structured problem ends with and can start from."""
-        return "sets"
-
-    def _structured(self, problem, duals, weights, budget: loop.Budget, seed: int, average: bool):
-        options = StructuredOptions(budget.tol, seed, average=average, n_jobs=budget.n_jobs)
-        if isinstance(problem, SampleStream):
-            return SampleRun(problem, options, float(self.effort), bool(self.verify))
-        run = OnlineSets(problem, duals, options, float(self.effort))
-        run.hint = weights
-        return run
-
-    def _check(self) -> None:
+    def check(self) -> None:
         if not _number(self.cache_size) or self.cache_size <= 0:
             raise ValueError(f"cache_size must be a finite number of megabytes > 0; got {self.cache_size!r}.")
         if not _number(self.effort) or self.effort < 0:
@@ -93,6 +71,46 @@ class OnlineDual(BaseEstimator):
         truth("verify", self.verify)
         if self.prune not in PRUNING:
             raise ValueError(f"prune must be one of {', '.join(PRUNING)}; got {self.prune!r}.")
+
+
+@singledispatch
+def begin(problem, solver: OnlineDual, start: Start, setting: Setting) -> Run:
+    """A run on this kind of problem."""
+    raise TypeError(f"OnlineDual has no run on a {type(problem).__name__}.")
+
+
+@begin.register
+def _(problem: StreamProblem, solver, start, setting):
+    own = float(solver.cache_size), solver.prune, float(solver.effort), bool(solver.verify)
+    return StreamRun(problem, StreamOptions(setting.tol, setting.seed, *own, setting.average), setting.n_jobs)
+
+
+@begin.register
+def _(problem: LinearProblem, solver, start, setting):
+    """Data in memory are read in blocks like a source."""
+    return begin(streamed(problem), solver, start, setting)
+
+
+@begin.register
+def _(problem: MultilabelProblem, solver, start, setting):
+    """All labels at once: a source is read once for all of them, too."""
+    return begin(problem.whole(), solver, start, setting)
+
+
+@begin.register
+def _(problem: StructuredProblem, solver, start, setting):
+    run = OnlineSets(problem, start.duals, structured_options(setting), float(solver.effort))
+    run.hint = problem.fitting(start.weights)
+    return run
+
+
+@begin.register
+def _(problem: SampleStream, solver, start, setting):
+    return SampleRun(problem, structured_options(setting), float(solver.effort), bool(solver.verify))
+
+
+def structured_options(setting: Setting) -> StructuredOptions:
+    return StructuredOptions(setting.tol, setting.seed, average=setting.average, n_jobs=setting.n_jobs)
 
 
 def _number(value) -> bool:

@@ -40,14 +40,14 @@ class PartialLinearization(StructuredSolver):
         self.sampling = sampling
         self.average = average
 
-    def _check(self):
-        super()._check()
+    def check(self):
+        super().check()
         if not number_in(self.temperature, 0.0, sys.float_info.max):
             raise ValueError(f"temperature must be a finite number > 0 (FrankWolfe is the limit at 0); got {self.temperature!r}.")
         if not number_in(self.cooling, 0.0, 1.0):
             raise ValueError(f"cooling must be a number in (0, 1]; got {self.cooling!r}.")
 
-    def _run(self, problem, points, options):
+    def run_on(self, problem, points, options):
         kind = Linearization if self.block else Batch
         temperature = np.full(problem.n_examples, float(self.temperature))
         longest = 1.0 if self.step == 1 else INTERIOR

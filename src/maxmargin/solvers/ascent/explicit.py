@@ -14,7 +14,7 @@ from ...data.rows import dot
 from ...jit import jitable, kernel
 from ...losses.nonnegative import NonNegative
 from ...problems.explicit import GroupedProblem
-from ...regularizers.gaussian import move, spread
+from ...regularizers.spaces import move, spread
 from .linear import Ascent, scalar_pass
 from .schedule import draw, settle
 
@@ -97,7 +97,7 @@ class ExplicitAscent(Ascent):
         sizes = np.diff(self.problem.layout[1]).astype(float)
         return super().visit_work() + float(sizes @ sizes) / max(self.problem.n_examples, 1)
 
-    def exact_duals(self):
+    def left(self):
         return self.problem.repaired(self.duals)
 
     def visit(self, visit, level):

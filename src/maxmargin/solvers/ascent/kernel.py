@@ -15,7 +15,7 @@ right by the next. Rows of the kernel matrix are computed when a sample first ma
 from collections.abc import Callable
 from functools import cached_property
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,8 +27,8 @@ from ...losses.squared_hinge import SquaredHinge
 from ...problems.kernel import KernelMultilabelProblem, Point
 from ...result import TINY
 from ...utils.threads import in_threads
+from ..base import Run
 from ..dual_coordinate import begin
-from ..loop import Run
 from .linear import AscentOptions
 
 COPY = 0.125  # part of the memory that copies may take
@@ -408,15 +408,15 @@ def batches(correlation: np.ndarray) -> list[np.ndarray]:
 class KernelAscent(Run):
     """A run on one kernel problem: its duals, its scores and the rows in memory."""
 
+    problem: KernelMultilabelProblem
     n_jobs = 1
 
     def __init__(self, problem: KernelMultilabelProblem, duals: np.ndarray | None, options: AscentOptions):
-        self.problem, self.options = problem, options
-        self.hint: Any = None  # weights of an earlier run are those of its duals: nothing to offer beside them
+        self.problem, self.options, self.average = problem, options, options.average
         self.warm = duals is not None
         self.passes = self.visits = self.steps = 0
         n, labels = problem.n_examples, problem.n_labels
-        self.rows = Rows(problem.gram, int((1.0 - COPY) * problem.room), problem.bias**2)
+        self.rows = Rows(problem.gram, int((1.0 - COPY) * problem.memory), problem.bias**2)
         self.batches = batches(problem.correlation)
         diagonal = problem.gram.diagonal() + problem.bias**2
         curvature = np.maximum(np.diag(problem.correlation)[:, None] * diagonal, 0.0)
@@ -443,7 +443,7 @@ class KernelAscent(Run):
     @cached_property
     def most(self) -> int:
         """The number of samples that a copy can hold."""
-        return max(1, min(self.problem.n_examples, int(np.sqrt(COPY * self.problem.room / 4 / self.n_jobs)) - MARGIN))
+        return max(1, min(self.problem.n_examples, int(np.sqrt(COPY * self.problem.memory / 4 / self.n_jobs)) - MARGIN))
 
     @property
     def rest(self) -> np.ndarray:
@@ -454,7 +454,7 @@ class KernelAscent(Run):
 
     def look(self, labels: np.ndarray) -> None:
         """Gaps and gains of these labels."""
-        survey(self.problem.loss, labels, self.state, self.view, SLACK if self.passes else 0.0)
+        survey(self.problem.exact_loss, labels, self.state, self.view, SLACK if self.passes else 0.0)
 
     def advance(self, stop: Callable[[], bool]) -> float:
         """One round; returns the gap."""
@@ -510,7 +510,7 @@ class KernelAscent(Run):
         """SMO for one label on its samples among the chosen."""
         problem = self.problem
         if self.flat[label]:
-            settle(problem.loss, label, self.state)
+            settle(problem.exact_loss, label, self.state)
         if rest >= 1.0:
             return 0
         near = np.flatnonzero((self.view.near[label] != FAR) & chosen)
@@ -519,14 +519,14 @@ class KernelAscent(Run):
         if near.size == 0:
             return 0
         workspace = self.workspaces.get()
-        steps = climb(problem.loss, label, self.state, workspace.part(near.size), self.source(label, at[near], near), rest)
+        steps = climb(problem.exact_loss, label, self.state, workspace.part(near.size), self.source(label, at[near], near), rest)
         self.workspaces.put(workspace)
         return steps
 
     def source(self, label: int, places: np.ndarray, near: np.ndarray) -> Source | ScaledSource:
         """Where the copy of a label comes from. The scale of a dual that its loss curves too is not that of the kernel."""
         scaled_rows = self.rows.scaled_rows
-        if scaled_rows is not None and isinstance(self.problem.loss, Hinge):
+        if scaled_rows is not None and isinstance(self.problem.exact_loss, Hinge):
             return ScaledSource(scaled_rows.table, places, near.view(np.uint64))
         factor = float(self.problem.correlation[label, label])
         return Source(self.rows.table, places, near.view(np.uint64), factor, self.problem.bias**2)
@@ -570,7 +570,7 @@ class KernelAscent(Run):
     def primal(self, point: Point, n_jobs: int) -> float:
         return self.problem.primal(point, n_jobs)
 
-    def exact_duals(self) -> np.ndarray:
+    def left(self) -> np.ndarray:
         return self.duals.T.copy()
 
 

@@ -26,9 +26,10 @@ from ...data.rows import dot
 from ...jit import kernel, vectors
 from ...losses.base import clip, reward, row_extrapolate, row_prefetch, row_step, step, value
 from ...losses.nonnegative import NonNegative, NonNegativeRow
+from ...problems.explicit import GroupedProblem
 from ...problems.linear import RowProblem, ScalarProblem
-from ...regularizers.gaussian import averaged, extrapolate, like, move, move_row, quadratic, unclipped
-from ..loop import Run
+from ...regularizers.spaces import averaged, extrapolate, like, move, move_row, quadratic, unclipped
+from ..base import Run
 from ..pace import examples_between
 from .schedule import gather, prefetch, resting, schedule, settle, visited
 
@@ -194,13 +195,13 @@ class AscentOptions:
 class Ascent(Run, ABC):
     """A run of dual coordinate ascent on one problem: its duals, its weights and the order of visits."""
 
+    problem: ScalarProblem | RowProblem | GroupedProblem
     piece: int  # examples between two looks at the clock, at the most
     duals: Any
     side_duals: Any = None
 
     def __init__(self, problem, duals: np.ndarray | None, options: AscentOptions):
-        self.problem, self.options = problem, options
-        self.hint: np.ndarray | None = None  # weights of an earlier run: a candidate for the first certificate
+        self.problem, self.options, self.average = problem, options, options.average
         self.warm = duals is not None
         self.plan = schedule(problem.n_examples, options.seed, self.row_bytes())
         self.curvature = problem.curvature
@@ -263,11 +264,12 @@ class Ascent(Run, ABC):
     def refine(self) -> None:
         """Go on in float64: float32 makes no progress any more."""
         if self.dtype == np.float32:
-            self.settle_in(np.dtype(np.float64), self.exact_duals())
+            self.settle_in(np.dtype(np.float64), self.left())
 
     def climb_fence(self, start: int) -> float:
         """A pass over all half-spaces of the half_spaces; returns their part of the gap."""
         half_spaces = self.problem.half_spaces
+        assert half_spaces is not None
         plan = schedule(half_spaces.count, self.options.seed + self.passes + start)
         return self.visit_walls(half_spaces.rows, half_spaces.curvature, plan, (0, 0, gather(plan, 0)))
 
@@ -291,9 +293,6 @@ class Ascent(Run, ABC):
             found.append(self.problem.feasible(self.problem.regularizer.mended(mean)))
         return found
 
-    def primal(self, w: np.ndarray, n_jobs: int) -> float:
-        return self.problem.primal(w, n_jobs)
-
     def wake(self) -> None:
         """Visit every example in the next pass. Who was visited in the last one stays known, for the extrapolation."""
         visited_now = self.plan.due - self.plan.wait == self.passes
@@ -305,7 +304,7 @@ class Ascent(Run, ABC):
         """Set self.duals, and room for the ones before."""
 
     @abstractmethod
-    def exact_duals(self) -> np.ndarray:
+    def left(self) -> np.ndarray:
         """The duals in float64, exactly feasible, in the layout of the problem."""
 
     @abstractmethod
@@ -381,17 +380,20 @@ class ScalarAscent(Accelerated):
     def visit_walls(self, X, curvature, plan, visit):
         return scalar_pass(X, NonNegative(0), self.space, self.side_duals, curvature, plan, visit, -np.inf)[0]
 
-    def exact_duals(self):
+    def left(self):
         return self.duals.copy()
 
     def visit(self, visit, level):
-        return scalar_pass(self.problem.X, self.problem.loss, self.space, self.duals, self.curvature, self.plan, visit, level)
+        return scalar_pass(
+            self.problem.X, self.problem.exact_loss, self.space, self.duals, self.curvature, self.plan, visit, level
+        )
 
     def remember(self):
         self.before[:] = self.duals
 
     def reach(self, t):
-        return scalar_reach(self.problem.X, self.problem.loss, self.other, self.duals, self.before, self.plan, self.passes - 1, t)
+        X, loss, last = self.problem.X, self.problem.exact_loss, self.passes - 1
+        return scalar_reach(X, loss, self.other, self.duals, self.before, self.plan, last, t)
 
     def take_back(self):
         scalar_return(self.duals, self.before, self.plan, self.passes - 1)
@@ -403,7 +405,7 @@ class BlockAscent(Accelerated):
 
     def take(self, duals):
         n, classes = self.problem.n_examples, self.problem.n_classes
-        self.loss = self.problem.loss(self.dtype)
+        self.loss = self.problem.loss_in(self.dtype)
         self.duals, self.before = (vectors.zeros_table(n, classes, self.dtype) for _ in range(2))
         if duals is not None:
             self.duals.flat[:, :classes] = duals
@@ -422,7 +424,7 @@ class BlockAscent(Accelerated):
         scratch = self.scores, self.change, 0.0
         return row_pass(X, NonNegativeRow(0), self.space, self.side_duals, curvature, plan, visit, scratch)[0]
 
-    def exact_duals(self):
+    def left(self):
         return self.problem.repaired(self.duals)
 
     def visit(self, visit, level):

@@ -5,9 +5,10 @@ from functools import singledispatch
 
 import numpy as np
 
+from ...problems.base import Problem
 from ...problems.risk import Layout
 from ...problems.structured import StructuredProblem
-from ...regularizers.gaussian import Regularizer
+from ...regularizers.base import Regularizer
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,9 @@ class Coordinates:
 
 
 @singledispatch
-def coordinates_of(problem, layout: Layout) -> Coordinates:
-    """The coordinates of a problem with a `Regularizer`, or with a plain 1/2 ||w||^2."""
-    prior: Regularizer = getattr(problem, "regularizer", None) or Regularizer()
+def coordinates_of(problem: Problem, layout: Layout) -> Coordinates:
+    """The coordinates of a problem with a Gaussian prior, or with a plain 1/2 ||w||^2."""
+    prior: Regularizer = problem.regularizer
     mean, variance, lower = (None if array is None else layout.flat(array) for array in (prior.mean, prior.variance, prior.lower))
     scale = None if variance is None else np.sqrt(variance)
     frame = Coordinates(mean, scale)

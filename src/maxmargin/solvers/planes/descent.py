@@ -15,16 +15,12 @@ from ...data import rows
 from ...data.rows import add, dot, update
 from ...jit import kernel, vectors
 from ...losses.base import row_slope, slope
-from ...losses.multilabel_squared_hinge import MultilabelSquaredHinge
-from ...losses.squared_epsilon_insensitive import SquaredEpsilonInsensitive
-from ...losses.squared_hinge import SquaredHinge
-from ...problems.linear import RowProblem, ScalarProblem
+from ...problems.base import Problem
+from ...problems.linear import LinearProblem, RowProblem, ScalarProblem
 from ...problems.structured import StructuredProblem
-from ...regularizers.gaussian import Coupling
 from ...structures.encoded.contract import clear, forget, new_room, prepare, push, tally, truth, worst
 from ..pace import Pace, examples_between, never
 
-UNBOUNDED = SquaredHinge, SquaredEpsilonInsensitive, MultilabelSquaredHinge
 SMALL = 1e-6  # the factor of the weights is multiplied out below this
 
 
@@ -96,7 +92,7 @@ def walk(problem, W: np.ndarray, order: np.ndarray, when: tuple[int, int]) -> No
 
 @walk.register
 def _(problem: ScalarProblem, W, order, when):
-    scalar_descent(problem.X, problem.loss, W, order, when)
+    scalar_descent(problem.X, problem.exact_loss, W, order, when)
 
 
 @walk.register
@@ -110,29 +106,46 @@ def _(problem: StructuredProblem, W, order, when):
     structured_descent(problem.data, problem.cap, W, order, when, new_room(problem.data), problem.bound)
 
 
+@singledispatch
 def diverges(problem) -> bool:
     """Whether steps of 1/t may lead away: the slopes of squared losses grow with the scores."""
-    return isinstance(getattr(problem, "exact_loss", getattr(problem, "loss", None)), UNBOUNDED)
+    return False
 
 
-def serves(problem) -> bool:
+@diverges.register
+def _(problem: LinearProblem) -> bool:
+    return problem.steep
+
+
+@singledispatch
+def pace_of(problem) -> Pace:
+    """How many examples to visit between two looks at the clock."""
+    return Pace()
+
+
+@pace_of.register
+def _(problem: ScalarProblem) -> Pace:
+    """Where a piece ends, the factor of the weights is multiplied out: it must not depend on the clock."""
+    return Pace(examples_between(2.0 * rows.mean_length(problem.X), problem.n_examples))
+
+
+@pace_of.register
+def _(problem: RowProblem) -> Pace:
+    return Pace(examples_between(2.0 * rows.mean_length(problem.X) * problem.n_classes, problem.n_examples))
+
+
+def serves(problem: Problem) -> bool:
     """Whether there is such a method for this problem."""
-    prior = getattr(problem, "regularizer", None)
-    if isinstance(prior, Coupling) or (prior is not None and not prior.mean is prior.variance is prior.lower is None):
-        return False
-    return walk.dispatch(type(problem)) is not walk.dispatch(object)
+    return problem.regularizer.plain and walk.dispatch(type(problem)) is not walk.dispatch(object)
 
 
-def descended(problem, passes: int, seed: int, stop: Callable[[], bool] = never) -> np.ndarray | None:
+def descended(problem: Problem, passes: int, seed: int, stop: Callable[[], bool] = never) -> np.ndarray | None:
     """Weights after so many passes, or as many as there was time for; None where there is no such method (for priors, their
     signs, and other kinds of problems) and where it has led to nothing better than zero."""
     if not serves(problem):
         return None
     W, n = vectors.aligned(problem.weight_shape, np.float64), problem.n_examples
-    random, pace = np.random.default_rng(seed), Pace()
-    if not isinstance(problem, StructuredProblem):  # where a piece ends, the factor of the weights is multiplied out
-        work = 2.0 * rows.mean_length(problem.X) * getattr(problem, "n_classes", 1)
-        pace = Pace(examples_between(work, n))
+    random, pace = np.random.default_rng(seed), pace_of(problem)
     for k in range(passes):
         order = random.permutation(n)
 

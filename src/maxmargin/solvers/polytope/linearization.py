@@ -11,7 +11,7 @@ is exponentiated gradient; which oracle is asked depends on the kind of points (
 
 import numpy as np
 
-from ...jit import Interpreted, kernel
+from ...jit import kernel
 from ...structures.encoded.contract import (
     blend,
     copied,
@@ -108,7 +108,7 @@ class Batch(Linearization):
     def advance(self, stop):
         problem, jobs = self.problem, self.options.n_jobs
         others = copied(self.points)
-        parts = pieces(problem.n_examples, 1 if isinstance(problem.data, Interpreted) else jobs)
+        parts = pieces(problem.n_examples, problem.jobs(jobs))
         changes = [np.zeros_like(self.W) for _ in parts]
 
         def work(k: int) -> float:

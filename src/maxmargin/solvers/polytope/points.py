@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ...problems.structured import StructuredProblem
-from ...structures.encoded.contract import copied, follow, kind_of, output_of, same_shapes, statistics_of, truths, weight_shape
+from ...structures.encoded.contract import copied, follow, kind_of, output_of, statistics_of, truths
 from .working_set import CODES, MASS, ROOM, SIZE, SLOT, Sets
 
 
@@ -25,16 +25,6 @@ def _(points, before, after):
     result.codes[points.codes == old[owner]] = new[owner][points.codes == old[owner]]
     result.codes[points.codes == new[owner]] = old[owner][points.codes == new[owner]]
     return result
-
-
-def fits(points: Any, data: Any, problem: StructuredProblem, solver) -> bool:
-    """Whether these points, found on `data`, can start `solver` on this problem: of its kind, samples of the same shapes."""
-    wanted = getattr(solver, "kind_of_points", None)
-    if wanted is None or points is None or kind_of(points) != wanted():
-        return False
-    if type(data) is not type(problem.data) or weight_shape(data) != problem.weight_shape:
-        return False
-    return same_shapes(problem.data, data)
 
 
 def dual_coefficients(points: Any, problem: StructuredProblem, structure) -> list:

@@ -23,7 +23,7 @@ def structured(problem: BlockProblem) -> StructuredProblem:
     node[:, LABEL] = problem.label
     shape = K, 0, problem.weight_shape[0]
     graphs = Graphs(problem.X, sample, np.zeros((0, 3), np.int32), node, cost, np.ones(n), problem.curvature, *shape)
-    return StructuredProblem(alone(graphs), problem.cap)
+    return StructuredProblem(alone(graphs), problem.weight, problem.C)
 
 
 def masses(problem: BlockProblem, duals: np.ndarray) -> np.ndarray:

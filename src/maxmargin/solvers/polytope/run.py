@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from ...problems.structured import StructuredProblem
+from ...result import Result
 from ...structures.encoded.contract import copied, new_room
 from ..ascent.schedule import gather, schedule
-from ..loop import Run
+from ..base import Run
 from ..pace import Pace
 from .signed import Signed, space_of, weights_of
 
@@ -35,8 +36,12 @@ class StructuredOptions:
 class StructuredRun(Run, ABC):
     """A run on a structured problem: its points, its weights and the order of visits."""
 
+    problem: StructuredProblem
+    calls: int
+    translate: Callable[[Result], Result] | None = None  # where the problem that was asked for has another shape
+
     def __init__(self, problem: StructuredProblem, points: Any, options: StructuredOptions):
-        self.problem, self.options = problem, options
+        self.problem, self.options, self.average = problem, options, options.average
         self.warm = points is not None
         self.points = self.start() if points is None else copied(points)
         self.plan = schedule(problem.n_examples, options.seed)
@@ -44,7 +49,6 @@ class StructuredRun(Run, ABC):
         self.room, self.pace = new_room(problem.data), Pace()
         self.shares = np.full(problem.n_examples, UNSEEN)  # of the gap, as last seen
         self.passes = self.visits = self.calls = 0
-        self.hint: np.ndarray | None = None
         self.mean = np.zeros(problem.weight_shape)
         self.mean_count, self.mean_next = 0, 2
         self.dual = 0.0
@@ -125,12 +129,12 @@ class StructuredRun(Run, ABC):
         self.mean += self.W
         self.mean_count += 1
 
-    def primal(self, w: np.ndarray, n_jobs: int) -> float:
-        return self.problem.primal(w, n_jobs)
-
     def wake(self) -> None:
         """Visit every sample in the next pass."""
         np.minimum(self.plan.due, self.passes, out=self.plan.due)
 
-    def exact_duals(self) -> Any:
+    def left(self) -> Any:
         return self.points
+
+    def translated(self, result: Result) -> Result:
+        return result if self.translate is None else self.translate(result)

@@ -2,19 +2,18 @@
 they are driven."""
 
 from abc import abstractmethod
+from functools import partial, singledispatch
 from numbers import Real
 
-from sklearn.base import BaseEstimator
-
 from ...data.sources.options import truth
+from ...losses.crammer_singer import CrammerSingerLoss
 from ...problems.linear import BlockProblem
 from ...problems.structured import StructuredProblem
-from ...result import History, Result
 from ...structures.encoded.contract import lacks_marginals
-from .. import loop
+from ..base import Solver, Start
 from . import rows_as_structures
 from .linearization import OPTIMAL
-from .run import SAMPLING, StructuredOptions
+from .run import SAMPLING, StructuredOptions, StructuredRun
 
 
 def number_in(value, above: float, most: float) -> bool:
@@ -22,37 +21,19 @@ def number_in(value, above: float, most: float) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and above < float(value) <= most
 
 
-class StructuredSolver(BaseEstimator):
+class StructuredSolver(Solver):
     """Solvers that move points in products of polytopes."""
 
-    def accepts(self, problem) -> str | None:
-        """None, or the reason why this solver cannot serve the problem."""
-        name = type(self).__name__
-        if isinstance(problem, BlockProblem):
-            plain = problem.regularizer.mean is problem.regularizer.variance is problem.regularizer.lower is None
-            if not plain or problem.half_spaces is not None:
-                return f"{name} serves neither priors nor sign constraints; use solver='dual_coordinate'."
-            return None
-        if not isinstance(problem, StructuredProblem):
-            return f"{name} serves multiclass and structured problems; for this one use solver='dual_coordinate'."
-        return lacks_marginals(problem.data) if self.kind_of_points() == "marginals" else None
+    def serves(self, problem):
+        if serving.dispatch(type(problem)) is serving.dispatch(object):
+            return f"{type(self).__name__} serves multiclass and structured problems; for this one use solver='dual_coordinate'."
+        return serving(problem, self)
 
-    def solve(self, problem, budget: loop.Budget, history: History, *, seed=0, duals=None, weights=None, average=True) -> Result:
-        """Maximise the dual of `problem` until the budget's relative gap is certified."""
-        self._check()
-        if (reason := self.accepts(problem)) is not None:
-            raise TypeError(reason)
-        options = StructuredOptions(budget.tol, seed, self.sampling, self.average and average, budget.n_jobs)
-        if isinstance(problem, BlockProblem):
-            structured = rows_as_structures.structured(problem)
-            points = None if duals is None else rows_as_structures.points(problem, duals, self.kind_of_points())
-            result = loop.solve(self._run(structured, points, options), budget, history)
-            return rows_as_structures.with_rows(result, problem)
-        run = self._run(problem, duals, options)
-        run.hint = weights
-        return loop.solve(run, budget, history)
+    def begin(self, problem, start, setting):
+        options = StructuredOptions(setting.tol, setting.seed, self.sampling, self.average and setting.average, setting.n_jobs)
+        return begun(problem, self, start, options)
 
-    def _check(self) -> None:
+    def check(self) -> None:
         truth("block", self.block)
         truth("average", self.average)
         if self.sampling not in SAMPLING:
@@ -63,10 +44,51 @@ class StructuredSolver(BaseEstimator):
     def _step(self) -> float:
         return OPTIMAL if self.step == "optimal" else float(self.step)
 
-    def kind_of_points(self) -> str:
-        """What a run of this solver ends with and can start from: "marginals", "mixtures" or "sets"."""
+    def kind_of_points(self):
         return "marginals"
 
     @abstractmethod
-    def _run(self, problem: StructuredProblem, points, options: StructuredOptions):
+    def run_on(self, problem: StructuredProblem, points, options: StructuredOptions):
         """A run on this problem from these points; None: from the solver's own start."""
+
+
+@singledispatch
+def serving(problem, solver: StructuredSolver) -> str | None:
+    """None, or the reason why this kind of solver cannot serve the problem."""
+
+
+@singledispatch
+def begun(problem, solver: StructuredSolver, start: Start, options: StructuredOptions) -> StructuredRun:
+    """A run on this kind of problem."""
+    raise TypeError(f"{type(solver).__name__} has no run on a {type(problem).__name__}.")
+
+
+@serving.register
+def _(problem: StructuredProblem, solver):
+    return lacks_marginals(problem.data) if solver.kind_of_points() == "marginals" else None
+
+
+@begun.register
+def _(problem: StructuredProblem, solver, start, options):
+    run = solver.run_on(problem, start.duals, options)
+    run.hint = problem.fitting(start.weights)
+    return run
+
+
+@serving.register
+def _(problem: BlockProblem, solver):
+    name, loss = type(solver).__name__, problem.loss
+    if not isinstance(loss, CrammerSingerLoss):
+        return f"{name} serves no {type(loss).__name__}; use solver='dual_coordinate'."
+    if not problem.regularizer.plain or problem.half_spaces is not None:
+        return f"{name} serves neither priors nor sign constraints; use solver='dual_coordinate'."
+    return None
+
+
+@begun.register
+def _(problem: BlockProblem, solver, start, options):
+    """Every sample a single node."""
+    points = None if start.duals is None else rows_as_structures.points(problem, start.duals, solver.kind_of_points())
+    run = solver.run_on(rows_as_structures.structured(problem), points, options)
+    run.translate = partial(rows_as_structures.with_rows, problem=problem)
+    return run

@@ -5,8 +5,8 @@ import numpy as np
 from ...jit import vectors
 from ...losses.nonnegative import NonNegative, NonNegativeRow
 from ...problems.linear import scalar_combine, wall_combine
-from ...regularizers.gaussian import Free
 from ...regularizers.half_spaces import HalfSpaces
+from ...regularizers.spaces import Free
 from ..ascent.linear import row_pass, scalar_pass
 from ..ascent.schedule import gather, schedule
 

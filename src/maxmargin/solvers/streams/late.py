@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..loop import Run
+from ..base import Run
 
 
 class LateRun(Run, ABC):
@@ -16,7 +16,7 @@ class LateRun(Run, ABC):
     late = True
 
     def __init__(self, problem, options, verify: bool):
-        self.problem, self.options, self.verify = problem, options, verify
+        self.problem, self.options, self.verify, self.average = problem, options, verify, options.average
         self.passes = self.visits = self.reads = 0
         self.proof: Any = None  # of the state at the beginning of the last pass, once that is complete
 
@@ -50,7 +50,7 @@ class LateRun(Run, ABC):
     def statistics(self) -> dict[str, float]:
         return {"reads": float(self.reads), "visits": float(self.visits)}
 
-    def exact_duals(self) -> Any:
+    def left(self) -> Any:
         return None
 
     @abstractmethod

@@ -10,7 +10,7 @@ from ...data.rows import mean_length
 from ...jit import vectors
 from ...problems.blocked import Examples, StreamProblem, joined
 from ...problems.linear import row_combine, scalar_combine
-from ...regularizers.gaussian import Free
+from ...regularizers.spaces import Free
 from ..ascent.linear import row_pass, scalar_pass
 from ..ascent.schedule import Schedule, gather, schedule
 from ..pace import examples_between
@@ -90,11 +90,11 @@ class ScalarPiece(Piece):
         return self.held[:, None]
 
     def step(self, space, visit, level):
-        return scalar_pass(self.problem.X, self.problem.loss, space, self.held, self.curvature, self.plan, visit, level)
+        return scalar_pass(self.problem.X, self.problem.exact_loss, space, self.held, self.curvature, self.plan, visit, level)
 
     def combine(self, space, which=None):
         duals = self.held if which is None else np.where(which, self.held, 0.0)
-        return scalar_combine(self.problem.X, self.problem.loss, duals, space)
+        return scalar_combine(self.problem.X, self.problem.exact_loss, duals, space)
 
 
 class RowPiece(Piece):

@@ -20,7 +20,7 @@ import numpy as np
 
 from ...jit import vectors
 from ...problems.blocked import Examples, StreamProblem
-from ...regularizers.gaussian import Free, averaged, unclipped
+from ...regularizers.spaces import Free, averaged, unclipped
 from ..ascent.linear import CALM, dual_part
 from .cache import Cache
 from .dual_store import DualStore
@@ -77,6 +77,8 @@ class Verification:
 class StreamRun(LateRun):
     """A run on a stream: weights in memory, duals in the cache and in the store."""
 
+    problem: StreamProblem
+
     def __init__(self, problem: StreamProblem, options: StreamOptions, n_jobs: int = 1):
         super().__init__(problem, options, options.verify)
         self.n_jobs = n_jobs
@@ -101,7 +103,7 @@ class StreamRun(LateRun):
             "cache_megabytes": self.cache.largest / MEGABYTE,
         }
 
-    def exact_duals(self) -> np.ndarray | None:
+    def left(self) -> np.ndarray | None:
         """All duals, where the model returned is exactly theirs; a run may end in the pass after the one that was proved."""
         if self.options.average:
             return None

@@ -101,6 +101,7 @@ class SampleRun(LateRun):
     """A run on a source of samples: weights and the outputs that matter in memory, one block of samples at a time."""
 
     problem: SampleStream
+    calls: int
 
     def __init__(self, problem: SampleStream, options: StructuredOptions, effort: float, verify: bool):
         super().__init__(problem, options, verify)

@@ -1,0 +1,130 @@
+"""The Table seam: what X is once it was checked.
+
+A table has two faces. *Rows* are a named tuple that compiled kernels take (`rows.py` says how a row is read). *Blocks* of rows
+answer with matrix products, in the array library of the data: what blocked steps, other devices and workers need. Weights are
+(classes, features + 1) there, the bias last, and duals (examples, classes).
+
+A new kind of X is one file that registers itself with `table_of`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from . import rows
+from .matrices import check_norms
+
+BLOCK = 4096  # rows of a block
+
+
+class RowBlock:
+    """Some rows of a table, `start` to `stop`, with the constant feature `bias` beside them."""
+
+    def __init__(self, X, bias: float, start: int, stop: int):
+        self.X, self.bias, self.start, self.stop = X, float(bias), start, stop
+
+    def scores(self, W: np.ndarray) -> np.ndarray:
+        """(rows, classes), in the wider of the dtypes of X and W; W is (classes, features + 1)."""
+        return np.asarray(self.X @ W[:, :-1].T) + self.bias * W[:, -1]
+
+    def products(self) -> np.ndarray:
+        """(rows, rows): the inner products of the rows."""
+        found = self.X @ self.X.T
+        return (found.toarray() if sp.issparse(found) else found) + self.bias**2
+
+    def combined(self, duals: np.ndarray) -> np.ndarray:
+        """(classes, features + 1): sum_i b_i x_i; duals are (rows, classes)."""
+        return np.concatenate([np.asarray((self.X.T @ duals).T), self.bias * duals.sum(axis=0)[:, None]], axis=1)
+
+
+class Table(ABC):
+    """Checked samples, never changed.
+
+    Requires: every number finite, rows in the order of the samples.
+    Ensures: `rows` and `blocks` speak of the same numbers.
+    """
+
+    def __init__(self) -> None:
+        self._norms: list[tuple[np.ndarray | None, np.ndarray]] = []
+
+    @property
+    @abstractmethod
+    def rows(self) -> Any:
+        """The named tuple that kernels read; the same object at every call."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """(examples, features), without the bias."""
+
+    @property
+    @abstractmethod
+    def dtype(self) -> np.dtype:
+        """Of the numbers of X."""
+
+    @property
+    @abstractmethod
+    def matrix(self) -> Any:
+        """X as one array or CSR matrix."""
+
+    @abstractmethod
+    def like(self, X: Any) -> "Table":
+        """A table of other rows, read in the same way."""
+
+    @abstractmethod
+    def blocks(self, size: int = BLOCK) -> Iterator[RowBlock]:
+        """All rows in order, `size` of them at a time."""
+
+    def norms(self, variance: np.ndarray | None = None) -> np.ndarray:
+        """sum_j variance_j x_ij^2 of every row, the bias counted in; None stands for ones. Computed once."""
+        for known, found in self._norms:
+            if known is variance or (known is not None and variance is not None and np.array_equal(known, variance)):
+                return found
+        result = np.empty(self.shape[0])
+        rows.squared_norms(self.rows, np.empty(0) if variance is None else variance, result)
+        self._norms.append((variance, check_norms(result)))
+        return result
+
+
+class MemoryTable(Table):
+    """A C-ordered or CSR matrix in memory, not copied."""
+
+    def __init__(self, X, bias: float = 0.0, sparse_below: float = 0.0):
+        super().__init__()
+        self.X, self.bias, self.sparse_below = X, float(bias), sparse_below
+        self._rows = rows.rows(X, bias, sparse_below)
+
+    @property
+    def rows(self):
+        return self._rows
+
+    @property
+    def shape(self):
+        return self.X.shape
+
+    @property
+    def dtype(self):
+        return self.X.dtype
+
+    @property
+    def matrix(self):
+        return self.X
+
+    def like(self, X):
+        return MemoryTable(X, self.bias, self.sparse_below)
+
+    def blocks(self, size=BLOCK):
+        for start in range(0, self.shape[0], size):
+            stop = min(start + size, self.shape[0])
+            yield RowBlock(self.X[start:stop], self.bias, start, stop)
+
+
+@singledispatch
+def table_of(X, bias: float = 0.0, sparse_below: float = 0.0) -> Table:
+    """The table of a validated matrix. `bias` is the constant feature that carries the intercept, 0 for none; a dense matrix with
+    a smaller part of non-zeros than `sparse_below` is read by an index of them."""
+    return MemoryTable(X, bias, sparse_below)

@@ -1,0 +1,92 @@
+"""How the targets of samples become a problem. A posing holds no samples and pickles: sources are read with it as well."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..data.table import Table
+from ..losses.base import BinaryLoss, MulticlassLoss, MultilabelLoss, RegressionLoss
+from ..problems.linear import BlockProblem, LinearProblem, ScalarProblem
+from ..problems.multilabel import LabelGroup
+from ..regularizers.base import Regularizer
+from ..regularizers.half_spaces import HalfSpaces
+
+
+class Posing(ABC):
+    """What is common to all samples. `classes`: how many scores an example has; None where it has one that is no row."""
+
+    classes: int | None
+
+    @abstractmethod
+    def problem(
+        self,
+        table: Table,
+        code: np.ndarray,
+        weight: np.ndarray,
+        regularizer: Regularizer,
+        half_spaces: HalfSpaces | None,
+    ) -> LinearProblem:
+        """The problem of these samples at C = 1; `code` is what the estimator makes of y."""
+
+
+@dataclass(frozen=True)
+class TwoClasses(Posing):
+    """Codes 0 and 1; `factors` are those of the classes on the weights."""
+
+    loss: BinaryLoss
+    cost: np.ndarray
+    factors: np.ndarray
+
+    classes = None
+
+    def problem(self, table, code, weight, regularizer, half_spaces):
+        target = np.where(code == 1, 1.0, -1.0), self.cost[code, 1 - code]
+        return ScalarProblem(table, self.loss, target, weight * self.factors[code], regularizer, half_spaces)
+
+
+@dataclass(frozen=True)
+class SeveralClasses(Posing):
+    """Codes are the numbers of classes, each with a score of its own."""
+
+    loss: MulticlassLoss
+    cost: np.ndarray
+    factors: np.ndarray
+
+    @property
+    def classes(self) -> int:  # type: ignore[override]  # as many as there are costs
+        return len(self.cost)
+
+    def problem(self, table, code, weight, regularizer, half_spaces):
+        return BlockProblem(table, code, weight * self.factors[code], self.cost, self.loss, regularizer, half_spaces)
+
+
+@dataclass(frozen=True)
+class RealTargets(Posing):
+    """Codes are the targets themselves."""
+
+    loss: RegressionLoss
+
+    classes = None
+
+    def problem(self, table, code, weight, regularizer, half_spaces):
+        return ScalarProblem(table, self.loss, (code,), weight, regularizer, half_spaces)
+
+
+@dataclass(frozen=True)
+class AllLabels(Posing):
+    """Codes are labels as bytes: those that are present, and beside them those that are known."""
+
+    loss: MultilabelLoss
+    label_weight: np.ndarray
+    margin: np.ndarray
+    R: np.ndarray | None
+
+    @property
+    def classes(self) -> int:  # type: ignore[override]  # as many as there are margins
+        return len(self.margin)
+
+    def problem(self, table, code, weight, regularizer, half_spaces):
+        half = code.shape[1] // 2
+        packed = np.ascontiguousarray(code[:, :half]), np.ascontiguousarray(code[:, half:])
+        return LabelGroup(table, weight, np.arange(self.classes), packed, self.label_weight, self.margin, self.loss, self.R)

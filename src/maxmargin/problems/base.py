@@ -1,0 +1,117 @@
+"""The Problem seam: what is minimised.
+
+    P(w) = quadratic term(w) + C sum_i s_i loss_i(w)      D(b) <= min P <= P(w) for every feasible b and every w
+
+A problem is immutable, knows no solver, holds no closures, and computes its values from scratch, in float64. It keeps the weights
+s_i; C enters by `at(C)` and nowhere else.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from ..regularizers.base import Regularizer
+from ..regularizers.gaussian import Gaussian
+from ..regularizers.half_spaces import HalfSpaces
+
+PLAIN_TERM = Gaussian()
+
+
+class Evaluated(NamedTuple):
+    """The dual side of a certificate: the value at the stored duals and the unclipped weights they stand for."""
+
+    dual: float
+    v: np.ndarray
+
+
+class Problem(ABC):
+    """A dataclass with the fields `weight` (s_i >= 0, one an example) and `C`, and what the kinds of problems add.
+
+    Weights have the layout of the problem, `weight_shape`; `coefficients` gives them as (classes, features + 1).
+    """
+
+    weight: np.ndarray
+    C: float
+    regularizer: Regularizer = PLAIN_TERM
+    half_spaces: HalfSpaces | None = None  # signs under a full covariance, where they are no bounds of coordinates
+    made_of: type | None = None  # the kind of problems that this one is a sum of, where they have nothing in common
+    in_memory = True  # whether every example can be asked for at any time
+    keeps_points = True  # whether duals found on these examples may start a run on others of the same shape
+
+    @property
+    @abstractmethod
+    def n_examples(self) -> int:
+        """What a pass visits."""
+
+    @property
+    @abstractmethod
+    def weight_shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dual_shape(self) -> tuple[int, ...]:
+        """Of the duals that a user may start from: (examples,) or (examples, classes). Empty where there are no such arrays."""
+        return ()
+
+    @property
+    def n_parts(self) -> int | None:
+        """Into how many parts the losses can be split; None where the risk itself says so."""
+        return self.n_examples
+
+    @property
+    def n_groups(self) -> int:
+        """How many problems this one is a sum of, that have nothing in common."""
+        return 1
+
+    @cached_property
+    def cap(self) -> np.ndarray:
+        """C s_i: the weight of each loss, and mostly the bound of its duals."""
+        return self.C * self.weight
+
+    @cached_property
+    def origin(self) -> object:
+        """Problems with the same origin have the same losses but for C: what planes may be carried over."""
+        return object()
+
+    def at(self, C: float) -> Self:
+        """The same problem at another C. Tables with what is known of them are shared."""
+        own = self.regularizer.belongs_to
+        if own is not None and own != C:
+            raise ValueError(f"This problem has frozen duals, which belong to C={own:g}; it cannot be posed at C={C:g}.")
+        result = replace(self, C=float(C))  # type: ignore[type-var]  # every kind of problem is a dataclass
+        vars(result)["origin"] = self.origin
+        return result
+
+    def feasible(self, w: np.ndarray) -> np.ndarray:
+        """The nearest weights that satisfy the signs."""
+        return w
+
+    @abstractmethod
+    def primal(self, w: Any, n_jobs: int = 1) -> float:
+        """P(w) by a full pass over the data; w must satisfy the signs."""
+
+    def coefficients(self, w: Any) -> np.ndarray:
+        """The weights as (classes, features + 1), or (features + 1,) where an example has one score."""
+        return w
+
+    def resumed(self, duals: Any, weights: Any, data: Any, kind: str) -> tuple[Any, Any]:
+        """Duals and weights of an earlier run that this problem can start from, made feasible; None for what does not fit.
+
+        `data`: what the earlier problem had as `remembered`; `kind`: what points the solver can start from.
+        """
+        return None, None
+
+    def fitting(self, weights: Any) -> Any:
+        """Weights of an earlier run, where they have the shape of this problem's; else None."""
+        return weights if weights is not None and weights.shape == self.weight_shape else None
+
+    @property
+    def remembered(self) -> Any:
+        """What `resumed` has to compare: nothing, where shapes say everything."""
+        return None
+
+    def column_sizes(self) -> np.ndarray | None:
+        """The largest absolute value of each feature; None where there are no columns of numbers in memory."""
+        return None

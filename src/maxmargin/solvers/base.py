@@ -1,0 +1,157 @@
+"""The Solver seam: who can solve what, and a run that one loop drives.
+
+A solver is its parameters. `begin` makes a *run*: the state of one solution of one problem. `loop` drives runs, and says when
+they end; what a run leaves may start another one (`WarmStart`).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sklearn.base import BaseEstimator
+
+from ..problems.base import Problem
+from ..result import Result
+from .pace import never
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a run begins: duals (points of structured problems, planes) of an earlier run, feasible here, or None; and weights
+    that may already be good, or None."""
+
+    duals: Any = None
+    weights: Any = None
+
+
+NOWHERE = Start()
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a run is told besides its problem. `average`: averages of weights may be returned; else exactly those of the duals.
+    `stop` says whether to end before the first pass."""
+
+    tol: float = 1e-3
+    seed: int = 0
+    n_jobs: int = 1
+    average: bool = True
+    stop: Callable[[], bool] = never
+
+
+class Run(ABC):
+    """One solution under way. The loop reads the fields and calls the methods below, and nothing else.
+
+    Ensures: `dual` is a lower bound on the optimum but for rounding, exact after `synchronise`; the values of `candidates`, which
+    satisfy the signs, are upper bounds.
+    """
+
+    problem: Problem
+    average: bool  # whether candidates beside the weights of the duals may be returned
+    warm: bool  # whether the start may be good enough already
+    dual: float  # the dual value as the run keeps track of it
+    passes: int = 0
+    visits: int = 0  # of examples
+    calls: int | None = None  # of the oracle; None where there is none
+    exact: bool = False  # whether a pass ends with exact values
+    late: bool = False  # whether there are exact values only when `exact` says so
+    hint: Any = None  # weights of an earlier run: a candidate for the first certificate
+
+    @abstractmethod
+    def advance(self, stop: Callable[[], bool]) -> float:
+        """One pass, cut short where `stop` says so; returns an estimate of the gap, infinite where there is none."""
+
+    @abstractmethod
+    def synchronise(self) -> float:
+        """The exact dual value of the duals as they stand."""
+
+    @abstractmethod
+    def candidates(self) -> list[Any]:
+        """Weights to take the primal value at, those of the duals first."""
+
+    @abstractmethod
+    def left(self) -> Any:
+        """The duals that the certificate speaks of, in the layout of the problem; or what the solver has in their place."""
+
+    def primal(self, w: Any, n_jobs: int) -> float:
+        """The exact primal value of a candidate."""
+        return self.problem.primal(w, n_jobs)
+
+    def accelerate(self) -> None:  # noqa: B027 - most runs do nothing here, and in the following
+        """Between passes."""
+
+    def wake(self) -> None:  # noqa: B027
+        """Visit every example in the next pass."""
+
+    def refine(self) -> None:  # noqa: B027
+        """Iterate in higher precision: there is no progress any more."""
+
+    def conclude(self, stop: Callable[[], bool]) -> None:  # noqa: B027
+        """No pass will follow; a late run may still make its values exact."""
+
+    def close(self) -> None:  # noqa: B027
+        """Give back what is not memory."""
+
+    def doubt(self) -> str | None:
+        """A sentence, where the values of this run prove nothing."""
+        return None
+
+    def statistics(self) -> dict[str, float]:
+        return {}
+
+    def translated(self, result: Result) -> Result:
+        """The result in terms of the problem that was asked for, where the run solved it in the shape of another."""
+        return result
+
+
+class Solver(BaseEstimator, ABC):
+    """Parameters of a method. A new solver is one file with a subclass, and a line in `NAMES` if it gets a short name."""
+
+    keeps_duals = True  # whether runs leave duals of examples; else planes, which are good for the same losses only
+    by_groups = True  # whether a problem that is a sum of others is solved one of them at a time
+    reads = False  # whether data on disk are served
+
+    def check(self) -> None:
+        """Refuse parameters that make no sense, in a sentence."""
+
+    @abstractmethod
+    def serves(self, problem: Problem) -> str | None:
+        """None, or the reason why this solver cannot serve the problem."""
+
+    @abstractmethod
+    def begin(self, problem: Problem, start: Start, setting: Setting) -> Run:
+        """A run on a problem that is served."""
+
+    def kind_of_points(self) -> str:
+        """What a run on a structured problem ends with and can start from: "marginals", "mixtures", "sets"; "planes" for none."""
+        return "sets" if self.keeps_duals else "planes"
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """What a run left for the next: its duals (or planes) and weights, and whose they are."""
+
+    duals: Any
+    weights: Any
+    planes: bool
+    origin: object
+    data: Any = None
+
+    @classmethod
+    def of(cls, problem: Problem, solver: Solver, result: Result) -> "WarmStart":
+        return cls(result.duals, result.w, not solver.keeps_duals, problem.origin, problem.remembered)
+
+    def fits(self, problem: Problem, solver: Solver) -> Start:
+        """As much of it as this solver can start from on this problem, made feasible."""
+        if not problem.in_memory:
+            return NOWHERE  # duals belong to rows, which a stream may have changed
+        if self.planes or not solver.keeps_duals:
+            weights = problem.fitting(self.weights)
+            same = self.planes and not solver.keeps_duals and self.origin is problem.origin and weights is not None
+            return Start(self.duals if same else None, weights)
+        return Start(*problem.resumed(self.duals, self.weights, self.data, solver.kind_of_points()))
+
+    def for_other_data(self) -> "WarmStart":
+        """The same without planes, which are large and of no use to other data."""
+        return WarmStart(None, self.weights, True, None, self.data) if self.planes else self
