@@ -4,6 +4,7 @@ A row is a run of positions k in [first, last), each with a column and a value, 
 column, which carries the intercept (0 where there is none). Weights therefore always have one entry more than X has columns.
 """
 
+from functools import singledispatch
 from typing import NamedTuple
 
 import numpy as np
@@ -91,9 +92,15 @@ def list_nonzeros(X, columns, indptr, share, spare):
     return float(k)
 
 
+@singledispatch
 def shape(X) -> tuple[int, int]:
     """(examples, columns), without the bias."""
-    return (X.indptr.size - 1, X.columns) if isinstance(X, CSR) else X.values.shape
+    return X.values.shape
+
+
+@shape.register
+def _(X: CSR) -> tuple[int, int]:
+    return X.indptr.size - 1, X.columns
 
 
 def dtype(X) -> np.dtype:
@@ -187,7 +194,12 @@ def _(X, i):
         vectors.prefetch(X.values, k)
 
 
-@prefetch_index.register(Dense)
+@prefetch.register(object)
+def _(X, i):
+    pass
+
+
+@prefetch_index.register(object)
 def _(X, i):
     pass
 

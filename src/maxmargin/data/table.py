@@ -24,7 +24,7 @@ BLOCK = 4096  # rows of a block
 class RowBlock:
     """Some rows of a table, `start` to `stop`, with the constant feature `bias` beside them."""
 
-    def __init__(self, X, bias: float, start: int, stop: int):
+    def __init__(self, X: Any, bias: float, start: int, stop: int):
         self.X, self.bias, self.start, self.stop = X, float(bias), start, stop
 
     def scores(self, W: np.ndarray) -> np.ndarray:
@@ -34,7 +34,7 @@ class RowBlock:
     def products(self) -> np.ndarray:
         """(rows, rows): the inner products of the rows."""
         found = self.X @ self.X.T
-        return (found.toarray() if sp.issparse(found) else found) + self.bias**2
+        return np.asarray(found.toarray() if sp.issparse(found) else found) + self.bias**2
 
     def combined(self, duals: np.ndarray) -> np.ndarray:
         """(classes, features + 1): sum_i b_i x_i; duals are (rows, classes)."""
@@ -93,38 +93,48 @@ class Table(ABC):
 class MemoryTable(Table):
     """A C-ordered or CSR matrix in memory, not copied."""
 
-    def __init__(self, X, bias: float = 0.0, sparse_below: float = 0.0):
+    def __init__(self, X: Any, bias: float = 0.0, sparse_below: float = 0.0):
         super().__init__()
         self.X, self.bias, self.sparse_below = X, float(bias), sparse_below
         self._rows = rows.rows(X, bias, sparse_below)
 
     @property
-    def rows(self):
+    def rows(self) -> Any:
         return self._rows
 
     @property
-    def shape(self):
-        return self.X.shape
+    def shape(self) -> tuple[int, int]:
+        return self.X.shape[0], self.X.shape[1]
 
     @property
-    def dtype(self):
-        return self.X.dtype
+    def dtype(self) -> np.dtype:
+        return np.dtype(self.X.dtype)
 
     @property
-    def matrix(self):
+    def matrix(self) -> Any:
         return self.X
 
-    def like(self, X):
+    def like(self, X: Any) -> "MemoryTable":
         return MemoryTable(X, self.bias, self.sparse_below)
 
-    def blocks(self, size=BLOCK):
+    def blocks(self, size: int = BLOCK) -> Iterator[RowBlock]:
         for start in range(0, self.shape[0], size):
             stop = min(start + size, self.shape[0])
             yield RowBlock(self.X[start:stop], self.bias, start, stop)
 
 
 @singledispatch
-def table_of(X, bias: float = 0.0, sparse_below: float = 0.0) -> Table:
+def table_of(X: Any, bias: float = 0.0, sparse_below: float = 0.0) -> Table:
     """The table of a validated matrix. `bias` is the constant feature that carries the intercept, 0 for none; a dense matrix with
     a smaller part of non-zeros than `sparse_below` is read by an index of them."""
     return MemoryTable(X, bias, sparse_below)
+
+
+def of_own_kind(X: Any) -> bool:
+    """Whether X is of a class that somebody registered with `table_of`: then it is taken as it is."""
+    return table_of.dispatch(type(X)) is not table_of.dispatch(object)
+
+
+def scores(X: Any, W: np.ndarray) -> np.ndarray:
+    """The scores of such an X, block by block; W is (classes, features + 1), the intercepts last."""
+    return np.concatenate([block.scores(W) for block in table_of(X, 1.0).blocks()])

@@ -9,13 +9,13 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import _check_sample_weight, assert_all_finite, check_is_fitted, column_or_1d
 
 from ..callbacks import with_callbacks
 from ..data.matrices import checked_matrix, numbers
 from ..data.mistakes import check_table, check_target
 from ..data.sources.memory import is_source
-from ..data.table import Table, table_of
+from ..data.table import Table, of_own_kind, scores, table_of
 from ..problems.base import PLAIN_TERM, Problem
 from ..problems.risk import Risk, risk_of
 from ..regularizers.prior import Prior
@@ -165,10 +165,27 @@ class LinearModel(Certified):
     def _read(self, X, *y, reset: bool = False, **checks):
         """X as kernels may read it, and y beside it where that is given. `fit` and all predictions read their data here, so that
         the same numbers in another form are the same samples to both."""
+        if of_own_kind(X):
+            return self._taken(X, *y, reset=reset)
         check_table(X)
         options = {"accept_sparse": "csr", "accept_large_sparse": True, "dtype": FLOATS, **checks}
         found = validate_data(self, X, *y, reset=reset, **options)
         return (checked_matrix(found[0]), found[1]) if y else checked_matrix(found)
+
+    def _taken(self, X, *y, reset: bool):
+        """An X of somebody's own kind as it is, and y checked beside it."""
+        features = int(X.shape[1])
+        if reset:
+            self.n_features_in_ = features
+        elif features != self.n_features_in_:
+            raise ValueError(f"X has {features} features, but {type(self).__name__} is expecting {self.n_features_in_} features.")
+        if not y:
+            return X
+        target = column_or_1d(y[0], warn=True)
+        assert_all_finite(target, input_name="y")
+        if len(target) != X.shape[0]:
+            raise ValueError(f"X has {X.shape[0]} samples, y has {len(target)}.")
+        return X, target
 
     def _learned(self) -> dict[str, Any]:
         return {name: vars(self)[name] for name in LEARNED if name in vars(self)}
@@ -202,6 +219,9 @@ class LinearModel(Certified):
 
     def _scored(self, X) -> np.ndarray:
         """X coef' + intercept, in the dtype of X, which was read before: a float32 X is not copied to float64."""
+        if of_own_kind(X):
+            found = scores(X, np.column_stack([np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)]))
+            return found if self.coef_.ndim == 2 else found.ravel()
         return safe_sparse_dot(X, self.coef_.T.astype(X.dtype), dense_output=True) + np.asarray(self.intercept_, X.dtype)
 
     def __sklearn_tags__(self):

@@ -68,37 +68,37 @@ class MultilabelLoss(Loss):
 
 
 @generic
-def value(loss, i, score):
+def value(loss: Any, i: int, score: float) -> Any:
     """The loss of example i, weighted, at this score."""
 
 
 @generic
-def reward(loss, i, dual):
+def reward(loss: Any, i: int, dual: float) -> Any:
     """What example i adds to the dual value."""
 
 
 @generic
-def slope(loss, i, score):
+def slope(loss: Any, i: int, score: float) -> Any:
     """The dual b at which the loss is attained: value(score) = reward(b) - b score, so that -b is its derivative."""
 
 
 @generic
-def step(loss, i, score, dual, curvature):
+def step(loss: Any, i: int, score: float, dual: float, curvature: float) -> Any:
     """The dual of example i that is best with all others fixed; curvature = ||x_i||^2."""
 
 
 @generic
-def clip(loss, i, dual):
+def clip(loss: Any, i: int, dual: float) -> Any:
     """The nearest feasible dual."""
 
 
 @generic
-def row_value(loss, i, scores):
+def row_value(loss: Any, i: int, scores: Any) -> Any:
     """The loss of example i, weighted, at a row of scores. May overwrite them."""
 
 
 @generic
-def row_slope(loss, i, scores, duals):
+def row_slope(loss: Any, i: int, scores: Any, duals: Any) -> Any:
     """Write the row of duals at which the loss is attained to duals[0], as `slope`; returns the loss and their reward.
 
     May overwrite `scores`, needs no other room.
@@ -106,7 +106,7 @@ def row_slope(loss, i, scores, duals):
 
 
 @generic
-def row_step(loss, i, curvature, scores, duals, change, calm):
+def row_step(loss: Any, i: int, curvature: float, scores: Any, duals: Any, change: Any, calm: float) -> Any:
     """Put the best row of duals of example i in place and the difference into `change`. Overwrites `scores`.
 
     Leaves everything as it is where the example's share of the gap is at most `calm`. Returns that share (before the
@@ -115,17 +115,17 @@ def row_step(loss, i, curvature, scores, duals, change, calm):
 
 
 @generic
-def row_prefetch(loss, i):
+def row_prefetch(loss: Any, i: int) -> Any:
     """Ask for what `row_step` reads of example i, ahead of the visit."""
 
 
 @row_prefetch.register(object)
-def _(loss, i):
+def _(loss: Any, i: int) -> None:
     pass
 
 
 @generic
-def row_extrapolate(loss, i, duals, before, t, change):
+def row_extrapolate(loss: Any, i: int, duals: Any, before: Any, t: float, change: Any) -> Any:
     """Put a feasible row near duals + t (duals - before) in place of the duals, and the duals in place of `before`.
 
     What the row lacks of that point goes into `change`. Returns whether it lacks anything and the change of the reward.
@@ -133,5 +133,5 @@ def row_extrapolate(loss, i, duals, before, t, change):
 
 
 @generic
-def row_repair(loss, i, duals, out):
+def row_repair(loss: Any, i: int, duals: Any, out: Any) -> Any:
     """Write the feasible float64 duals nearest to the stored ones to out[0]; returns their reward."""

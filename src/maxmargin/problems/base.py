@@ -94,7 +94,7 @@ class Problem(ABC):
 
     def coefficients(self, w: Any) -> np.ndarray:
         """The weights as (classes, features + 1), or (features + 1,) where an example has one score."""
-        return w
+        return np.asarray(w)
 
     def resumed(self, duals: Any, weights: Any, data: Any, kind: str) -> tuple[Any, Any]:
         """Duals and weights of an earlier run that this problem can start from, made feasible; None for what does not fit.
