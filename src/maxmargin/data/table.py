@@ -108,7 +108,8 @@ class MemoryTable(Table):
 
     @property
     def dtype(self) -> np.dtype:
-        return np.dtype(self.X.dtype)
+        found: np.dtype = self.X.dtype
+        return found
 
     @property
     def matrix(self) -> Any:

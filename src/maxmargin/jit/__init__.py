@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import partial, singledispatch
 from glob import escape
 from hashlib import sha256
-from inspect import signature
+from inspect import Signature, signature
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,15 @@ def register(name: str, plain: Callable, cls: type, implementation: Callable | N
         return partial(register, name, plain, cls)
     if implementation.__name__ == "_":
         implementation.__name__ = implementation.__qualname__ = f"{name}_of_{cls.__name__}"
+    implementation.__annotations__ = {}  # see `unannotated`
     return plain(cls, implementation)
+
+
+def unannotated(function: Callable) -> Signature:
+    """Its parameters without types: numba compares these as well, and those of a stub are wider."""
+    found = signature(function)
+    plain = [parameter.replace(annotation=parameter.empty) for parameter in found.parameters.values()]
+    return found.replace(parameters=plain, return_annotation=found.empty)
 
 
 def generic(stub: Callable, options: dict[str, Any] = INLINED) -> Any:
@@ -71,7 +79,7 @@ def generic(stub: Callable, options: dict[str, Any] = INLINED) -> Any:
         found = function.dispatch(cls)
         return None if found is stub else found  # None lets numba name the missing implementation
 
-    choose.__signature__ = signature(stub)  # type: ignore[attr-defined]  # numba reads it from there
+    choose.__signature__ = unannotated(stub)  # type: ignore[attr-defined]  # numba reads it from there
     overload(function, jit_options=options)(choose)
     return function
 
