@@ -18,11 +18,13 @@ from typing import Any
 import numpy as np
 
 import maxmargin as mm
-from maxmargin.data.rows import rows
+from maxmargin.data.table import table_of
 from maxmargin.problems.linear import BlockProblem
 from maxmargin.problems.structured import StructuredProblem
 from maxmargin.result import Result
-from maxmargin.solvers.bundle import Bundled
+from maxmargin.solvers import solution_of
+from maxmargin.solvers.base import NOWHERE, Start
+from maxmargin.solvers.bundle import PlaneStart
 from maxmargin.solvers.loop import Budget
 
 from . import curves, sequences
@@ -128,13 +130,13 @@ def mnist(quick: bool, count: int | None = None, lams: Sequence[float] = MNIST_L
         unseen, truth = data["X_test"].reshape(-1, 784) / 255.0, data["y_test"].astype(np.int64)
     if quick or count:
         X, y = np.ascontiguousarray(X[: 1_000 if quick else count]), y[: 1_000 if quick else count]
-    table_of_rows = rows(X, 0.0, 0.6)
+    samples = table_of(X, 0.0, 0.6)
 
     def problem(lam: float) -> BlockProblem:
-        return BlockProblem(table_of_rows, y, np.full(y.size, 1.0 / lam), 1.0 - np.eye(10))
+        return BlockProblem(samples, y, np.ones(y.size), 1.0 - np.eye(10)).at(1.0 / lam)
 
     def error(task: BlockProblem, W: np.ndarray) -> float:
-        return float(np.mean(np.argmax(unseen @ task.table(W)[:, :-1].T, axis=1) != truth))
+        return float(np.mean(np.argmax(unseen @ task.coefficients(W)[:, :-1].T, axis=1) != truth))
 
     whole = None if count else error
     return Task("mnist", problem, lams[: 2 if quick else None], 10.0 * lams[0], whole)
@@ -148,7 +150,7 @@ def structured(name: str, structure: Any, X: Any, y: Any, quick: bool) -> Task:
     data = encoded(structure, X, y)
 
     def problem(lam: float) -> StructuredProblem:
-        return StructuredProblem(data, np.full(len(y), 1.0 / lam))
+        return StructuredProblem(data, np.ones(len(y))).at(1.0 / lam)
 
     return Task(name, problem, STRUCTURED_LAMS[: 2 if quick else None])
 
@@ -189,14 +191,14 @@ TASKS: dict[str, Callable[[bool], Task]] = {
 # ---- runs --------------------------------------------------------------------------------------------------
 
 
-def fitted(solver: Any, problem: Any, limit: float, jobs: int = 1, **start: Any) -> Fit:
+def fitted(solver: Any, problem: Any, limit: float, jobs: int = 1, start: Start = NOWHERE) -> Fit:
     """To the gap TOL, or until `limit` seconds are spent: of the processor, or with several threads of the clock"""
     begin, clock = time.process_time(), time.perf_counter()
 
     def watch(iteration: int) -> bool:
         return (time.process_time() - begin if jobs == 1 else time.perf_counter() - clock) > limit
 
-    result = solver.solve(problem, Budget(tol=TOL, max_iter=10**6, n_jobs=jobs, watch=watch), mm.History(), **start)
+    result = solution_of(solver, problem, Budget(tol=TOL, max_iter=10**6, n_jobs=jobs, watch=watch), mm.History(), start=start)
     return Fit(result, time.process_time() - begin, time.perf_counter() - clock)
 
 
@@ -211,16 +213,16 @@ def along(name: str, task: Task, options: Options) -> dict[float, Fit]:
     else:
         onward = False
     for lam in lams:
-        problem, start = task.problem(lam), {}
+        problem, start = task.problem(lam), NOWHERE
         if last is not None and onward:
             before, result = last
-            if isinstance(result.duals, Bundled) and name.endswith("planes"):
-                start = {"duals": result.duals.rescaled(before / lam), "weights": result.w}
+            if isinstance(result.duals, PlaneStart) and name.endswith("planes"):
+                start = Start(result.duals, result.w)
             elif name == DUAL:
-                start = {"duals": problem.clipped(result.duals), "weights": result.w}
+                start = Start(problem.clipped(result.duals), result.w)
             else:
-                start = {"weights": result.w}
-        one = fitted(VARIANTS[name], problem, options.limit, options.jobs, **start)
+                start = Start(None, result.w)
+        one = fitted(VARIANTS[name], problem, options.limit, options.jobs, start)
         gap = one.result.certificate.relative_gap
         print(f"{task.name}, lam = {lam:g}: {name}: {one.wall:.1f} s, {one.result.n_iter}, gap {gap:.3g}", flush=True)
         last = lam, one.result
@@ -251,7 +253,8 @@ def iterations(report: Report, name: str, options: Options) -> None:
         raise SystemExit(f"{name} has no lam = {missing[0]:g}; it has {', '.join(f'{lam:g}' for lam in task.lams)}.")
     variants = options.variants or [one for one in VARIANTS if task.first or not one.endswith("planes")]
     for one in variants:  # compiles all of it
-        VARIANTS[one].solve(task.problem(task.lams[-1]), Budget(tol=1e-9, max_iter=12, n_jobs=options.jobs), mm.History())
+        few = Budget(tol=1e-9, max_iter=12, n_jobs=options.jobs)
+        solution_of(VARIANTS[one], task.problem(task.lams[-1]), few, mm.History())
     fits = {one: along(one, task, options) for one in variants}
     lines = [line(task, one, lam, fits[one][lam], options.jobs) for lam in options.lams or task.lams for one in variants]
     unit = "of the processor" if options.jobs == 1 else "of the clock"
@@ -279,7 +282,7 @@ gap {TOL:g}; columns as for mnist. By default planes without mass for 30 iterati
 def convergence(report: Report, lam: float, options: Options) -> None:
     """Distance to the optimum against iterations: more models, and the prox-term (their Figure 3, a and b)"""
     problem = mnist(options.quick).problem(lam)
-    best = mm.DualCoordinate().solve(problem, Budget(tol=1e-4), mm.History()).certificate.dual
+    best = solution_of(mm.DualCoordinate(), problem, Budget(tol=1e-4), mm.History()).certificate.dual
     found: dict[str, dict[int, float]] = {}
     for prox in (False, True):
         for models in CURVE_MODELS:

@@ -167,7 +167,7 @@ def same_sums(problem: StructuredProblem) -> float:
     data, i = problem.data, problem.n_examples - 1
     size, K = int(data.graphs.start[i + 1] - data.graphs.start[i]), data.graphs.labels
     uniform = mm.PartialLinearization(TEMPERATURE, step=1.0, **EACH)
-    run = begin(uniform, StructuredProblem(data, problem.cap), 1e-3)
+    run = begin(uniform, StructuredProblem(data, problem.weight, problem.C), 1e-3)
     nodes = run.points.node.flat
     nodes[:, :K] = 1.0 / K
     run.points.edge.flat[:, :K] = 1.0 / K**2

@@ -59,7 +59,7 @@ class Setting:
 def problem_of(workload: str, samples: sequences.Samples, lam: float) -> StructuredProblem:
     chain = sequences.kind(workload) == "chain"
     structure = mm.structures.Chain() if chain else mm.structures.Multiclass(bias=False)
-    return StructuredProblem(encoded(structure, samples.X, samples.y), np.full(len(samples), 1.0 / (lam * len(samples))))
+    return StructuredProblem(encoded(structure, samples.X, samples.y), np.ones(len(samples))).at(1.0 / (lam * len(samples)))
 
 
 def measure(workload: str, problem: StructuredProblem, lam: float, options: Options) -> Setting:
@@ -201,7 +201,7 @@ def run_one(report: Report, workload: str, lams: Sequence[float], options: Optio
     settings = []
     problem = problem_of(workload, samples, lams[0])
     for lam in lams:
-        scaled = StructuredProblem(problem.data, np.full(len(samples), 1.0 / (lam * len(samples))))
+        scaled = problem.at(1.0 / (lam * len(samples)))
         settings.append(measure(workload, scaled, lam, options))
         picture = None if options.quick else curves.draw(settings[-1])
         report.section(f"structured: {workload}, lam = {lam:g}", described(settings[-1], picture))

@@ -19,11 +19,12 @@ from sklearn.svm import LinearSVC
 
 import maxmargin as mm
 from maxmargin import projections
-from maxmargin.data.rows import rows
-from maxmargin.losses.topk_alpha import topk_alpha
-from maxmargin.problems.linear import TopKProblem
+from maxmargin.data.table import table_of
+from maxmargin.losses import TopKAlphaLoss
+from maxmargin.problems.linear import BlockProblem
 from maxmargin.projections.newton import Cone
 from maxmargin.result import History
+from maxmargin.solvers import solution_of
 from maxmargin.solvers.loop import Budget
 
 from . import curves, topk_sorted
@@ -245,9 +246,9 @@ def sets(quick: bool):
 # ---- training ----------------------------------------------------------------------------------------------
 
 
-def problem_of(split: Split, k: int, form) -> TopKProblem:
-    n = split.y.size
-    return TopKProblem(rows(split.X, 1.0), split.y, np.full(n, 1.0 / (LAM * n)), int(split.y.max()) + 1, k, form)
+def problem_of(split: Split, k: int, kind) -> BlockProblem:
+    n, classes = split.y.size, int(split.y.max()) + 1
+    return BlockProblem(table_of(split.X, 1.0), split.y, np.ones(n), 1.0 - np.eye(classes), kind(k)).at(1.0 / (LAM * n))
 
 
 def training(report: Report, quick: bool, limit: float) -> None:
@@ -263,12 +264,13 @@ def training(report: Report, quick: bool, limit: float) -> None:
         classes, n = int(split.y.max()) + 1, split.y.size
         for k in (5,):
             runs = []
-            for form in (topk_alpha, topk_sorted.topk_by_sort):
+            for form in (TopKAlphaLoss, topk_sorted.TopKBySort):
                 few = Split(split.X[:FEW], split.y[:FEW], split.X_test, split.y_test)
-                mm.DualCoordinate().solve(problem_of(few, k, form), Budget(tol=1e-4, max_iter=9), History())  # compiles all of it
+                soon = Budget(tol=1e-4, max_iter=9)
+                solution_of(mm.DualCoordinate(), problem_of(few, k, form), soon, History())  # compiles all of it
                 problem = problem_of(split, k, form)
                 begin = time.process_time()
-                result = mm.DualCoordinate().solve(problem, Budget(tol=TOL, max_time=limit), History())
+                result = solution_of(mm.DualCoordinate(), problem, Budget(tol=TOL, max_time=limit), History())
                 runs.append((time.process_time() - begin, result))
             part = None
             if n <= MEASURED:

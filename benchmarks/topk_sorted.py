@@ -8,8 +8,9 @@ import numpy as np
 
 from maxmargin.jit import jitable, kernel, vectors
 from maxmargin.losses.base import row_step
-from maxmargin.losses.topk_alpha import TopKAlpha, topk_alpha
+from maxmargin.losses.topk_alpha import TopKAlpha, TopKAlphaLoss
 from maxmargin.losses.topk_steps import (
+    TopKLoss,
     ceiling,
     excess,
     floor_of,
@@ -145,12 +146,22 @@ def topk_by_sort(label, cap, classes: int, k: int, smoothing: float, dtype) -> S
     return SortedAlpha(*parts(label, cap, classes, k, smoothing, True, dtype), sorted_cone(k, 1.0, classes))
 
 
+class TopKBySort(TopKLoss):
+    def of(self, label, cost, cap, dtype):
+        return topk_by_sort(label, cap, cost.shape[0], self.k, self.smoothing, dtype)
+
+
 register(SortedAlpha)
 for generic in (floor_of, excess, ceiling):
     generic.register(SortedAlpha)(generic.dispatch(TopKAlpha))
 
 
-@row_step.register(SortedAlpha)
+@row_step.class TopKBySort(TopKLoss):
+    def of(self, label, cost, cap, dtype):
+        return topk_by_sort(label, cap, cost.shape[0], self.k, self.smoothing, dtype)
+
+
+register(SortedAlpha)
 def _(loss, i, curvature, scores, duals, change, calm):
     _, entry, plain = loss.aside
     y, cap = np.int64(loss.label[i]), loss.cap[i]
@@ -206,6 +217,11 @@ def topk_twice(label, cap, classes: int, k: int, smoothing: float, dtype) -> Twi
     return TwiceAlpha(*parts(label, cap, classes, k, smoothing, True, dtype))
 
 
+class TopKTwice(TopKLoss):
+    def of(self, label, cost, cap, dtype):
+        return topk_twice(label, cap, cost.shape[0], self.k, self.smoothing, dtype)
+
+
 register(TwiceAlpha)
 for generic in (floor_of, excess, ceiling):
     generic.register(TwiceAlpha)(generic.dispatch(TopKAlpha))
@@ -234,7 +250,7 @@ def projection_part(problem: Callable[[Any], Any], passes: int, repeat: int = 3)
             ascent.accelerate()
         return time.process_time() - begin
 
-    for form in (topk_alpha, topk_twice):  # compiles
+    for form in (TopKAlphaLoss, TopKTwice):  # compiles
         run(form)
-    plain, twice = (min(run(form) for _ in range(repeat)) for form in (topk_alpha, topk_twice))
+    plain, twice = (min(run(form) for _ in range(repeat)) for form in (TopKAlphaLoss, TopKTwice))
     return (twice - plain) / plain

@@ -118,14 +118,14 @@ def begin(solver: Any, problem: StructuredProblem, tol: float) -> Any:
     """A run of this solver on the problem, not yet advanced"""
     if isinstance(solver, mm.DualCoordinate):
         return dual_coordinate.begin(problem, None, tol, 0, None, solver.momentum, solver.average)
-    return solver._run(problem, None, StructuredOptions(tol, 0, solver.sampling, solver.average))
+    return solver.run_on(problem, None, StructuredOptions(tol, 0, solver.sampling, solver.average))
 
 
 def trace(name: str, solver: Any, problem: StructuredProblem, limit: float, tol: float = TOL) -> Trace:
     """Run until the gap `tol` is certified or `limit` seconds are on the clock."""
     found = Trace(name)
     paused, due, primal, passes = 0.0, 0.0, np.inf, {}
-    counting = Counting(problem.data, problem.cap)
+    counting = Counting(problem.data, problem.weight, problem.C)
     start = time.process_time()
     run = begin(solver, counting, tol)
 
