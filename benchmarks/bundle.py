@@ -205,7 +205,7 @@ def fitted(solver: Any, problem: Any, limit: float, jobs: int = 1, start: Start 
 def along(name: str, task: Task, options: Options) -> dict[float, Fit]:
     """One variant at every lam, each begun as `MEANING` says"""
     found: dict[float, Fit] = {}
-    last: tuple[float, Result] | None = None
+    last: Result | None = None
     lams = options.lams or task.lams
     if task.first and (name == DUAL or VARIANTS[name].prox):  # it comes along the path; the others begin anew
         lams = [lam for lam in (task.first, *task.lams) if lam >= min(lams)]
@@ -215,7 +215,7 @@ def along(name: str, task: Task, options: Options) -> dict[float, Fit]:
     for lam in lams:
         problem, start = task.problem(lam), NOWHERE
         if last is not None and onward:
-            before, result = last
+            result = last
             if isinstance(result.duals, PlaneStart) and name.endswith("planes"):
                 start = Start(result.duals, result.w)
             elif name == DUAL:
@@ -225,7 +225,7 @@ def along(name: str, task: Task, options: Options) -> dict[float, Fit]:
         one = fitted(VARIANTS[name], problem, options.limit, options.jobs, start)
         gap = one.result.certificate.relative_gap
         print(f"{task.name}, lam = {lam:g}: {name}: {one.wall:.1f} s, {one.result.n_iter}, gap {gap:.3g}", flush=True)
-        last = lam, one.result
+        last = one.result
         if lam in (options.lams or task.lams):
             found[lam] = replace(one, result=replace(one.result, duals=None))  # planes are large
     return found

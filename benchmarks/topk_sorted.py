@@ -156,12 +156,7 @@ for generic in (floor_of, excess, ceiling):
     generic.register(SortedAlpha)(generic.dispatch(TopKAlpha))
 
 
-@row_step.class TopKBySort(TopKLoss):
-    def of(self, label, cost, cap, dtype):
-        return topk_by_sort(label, cap, cost.shape[0], self.k, self.smoothing, dtype)
-
-
-register(SortedAlpha)
+@row_step.register(SortedAlpha)
 def _(loss, i, curvature, scores, duals, change, calm):
     _, entry, plain = loss.aside
     y, cap = np.int64(loss.label[i]), loss.cap[i]
