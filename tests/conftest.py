@@ -6,6 +6,7 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest.register_assert_rewrite("helpers")  # as if what is asserted there stood in the tests
 settings.register_profile(
     "maxmargin", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
 )

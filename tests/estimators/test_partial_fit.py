@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from reference import reference
+from helpers.reference import reference
 from sklearn.base import clone
 
 import maxmargin as mm

@@ -6,7 +6,8 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from enumerated import optimum, primal, tables
+from helpers.enumerated import optimum, primal, tables
+from helpers.structured import PARTS, images
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -18,13 +19,6 @@ from maxmargin.structures import Parts, Structure, check_structure
 from maxmargin.structures.encoded import contract
 from maxmargin.structures.encoded.grids import Room, follow, new_line
 
-STRUCTURES = {
-    "two parts": (Parts([(0, 1)], window=3), [(3, 4), (4, 2), (1, 5)], 2),
-    "a chain, its edges turned": (Parts([(2, 1), (1, 0)], window=(1, 2), unit=2.0), [(2, 3), (3, 2)], 1),
-    "a star, by the eyes": (Parts([(0, 2), (0, 1)], window=1, reference=(0, 1)), [(3, 4), (2, 5)], 2),
-    "one part": (Parts([], window=(3, 2)), [(5, 5), (1, 1)], 1),
-    "window larger than the grid": (Parts([(0, 1)], window=(6, 5)), [(2, 3), (3, 3)], 1),
-}
 SOLVERS = {
     "dual coordinate": mm.DualCoordinate(),
     "dual coordinate, plain": mm.DualCoordinate(momentum=False, average=False),
@@ -36,22 +30,10 @@ SOLVERS = {
 SLOW = {"plain", "batch"}
 
 
-def images(name, seed=0):
-    """Random features, and random places of the parts."""
-    structure, shapes, d = STRUCTURES[name]
-    rng, count = np.random.default_rng(seed), len(structure.edges) + 1
-    X = [rng.normal(size=(*shape, d)) for shape in shapes]
-    y = [np.stack([rng.integers(0, side, count) for side in shape], axis=1) for shape in shapes]
-    for places, shape in zip(y, shapes, strict=True):
-        if structure.reference is not None:
-            places[1] = (places[0] + 1) % shape
-    return structure, X, y
-
-
 # ---- oracles ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", STRUCTURES)
+@pytest.mark.parametrize("name", PARTS)
 def test_every_method_agrees_with_the_list_of_all_placements(name):
     structure, X, y = images(name)
     check_structure(structure, X, y)
@@ -102,7 +84,7 @@ def test_features_and_loss_are_those_of_the_formula():
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_functions_that_solvers_are_made_of(sparse):
-    for name in STRUCTURES:
+    for name in PARTS:
         structure, X, y = images(name, 1)
         structure = clone(structure)
         rng, dim = np.random.default_rng(1), structure.size(X, y)
@@ -209,9 +191,7 @@ def test_weights_and_dual_value_follow_from_the_duals(solved, solver):
     assert reward - 0.5 * w @ w == pytest.approx(model.certificate_.dual, rel=1e-9)
 
 
-@given(
-    st.integers(0, 10_000), st.sampled_from(sorted(STRUCTURES)), st.floats(1e-3, 1e3), st.sampled_from(["frank_wolfe", "auto"])
-)
+@given(st.integers(0, 10_000), st.sampled_from(sorted(PARTS)), st.floats(1e-3, 1e3), st.sampled_from(["frank_wolfe", "auto"]))
 @settings(max_examples=25)
 def test_the_dual_is_never_above_the_primal(seed, name, C, solver):
     structure, X, y = images(name, seed)

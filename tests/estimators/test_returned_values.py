@@ -68,9 +68,9 @@ def test_a_latent_certificate_is_nowhere_below_the_objective():
     for seed in range(6):
         X = rng.normal(size=(14, 2, 3))
         X[::3, 1] = X[::3, 0]  # the best candidates are not unique
-        model = mm.LatentSVMClassifier(
-            C=10.0 ** rng.integers(-2, 2), tol=1e-3, intercept_scaling=SCALING, random_state=seed
-        ).fit(X, np.arange(14) % 2)
+        model = mm.LatentSVMClassifier(C=10.0 ** rng.integers(-2, 2), tol=1e-3, intercept_scaling=SCALING, random_state=seed).fit(
+            X, np.arange(14) % 2
+        )
         scores = np.asarray(X, np.float64) @ model.coef_[0] + model.intercept_[0]
         losses = np.maximum(0.0, 1.0 - (2 * (np.arange(14) % 2) - 1) * scores.max(axis=1))
         assert model.outer_history_[-1] == pytest.approx(penalty(model) + model.C * losses.sum(), rel=1e-12)

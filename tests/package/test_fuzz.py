@@ -1,6 +1,5 @@
 """Two hundred random problems of `make fuzz`, ten of each kind in turn, with few types and few passes."""
 
-
 import pytest
 from fuzz.order import ORDER
 from fuzz.problems import solved
