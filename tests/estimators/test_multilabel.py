@@ -20,7 +20,10 @@ from sklearn.svm import LinearSVC
 
 import maxmargin as mm
 from maxmargin.data.indicators import checked_labels
+from maxmargin.data.rows import rows
+from maxmargin.losses.multilabel_hinge import MultilabelHinge
 from maxmargin.problems import multilabel as multilabel_problem
+from maxmargin.problems.multilabel import MultilabelProblem
 
 
 def kinds():
@@ -179,8 +182,8 @@ def test_identity_is_one_linear_svc_a_label(loss):
 def test_labels_that_no_prior_connects_are_learned_in_groups():
     X, Y = data(40, 5, 50, seed=5)
     R = sp.block_diag([correlated(20, 1), *[np.eye(1)] * 27, correlated(3, 2)]).toarray()
-    model = mm.MultilabelSVMClassifier(label_prior=R)
-    problem = model._problem(model._data(X), checked_labels(Y), np.ones(len(X)))
+    factors = np.ones((2, 50, 2))
+    problem = MultilabelProblem(rows(X, 1.0), checked_labels(Y).columns, np.ones(len(X)), *factors, MultilabelHinge, R)
     groups = problem.groups
     assert sorted(np.concatenate(groups).tolist()) == list(range(50))
     assert max(len(group) for group in groups) == 20
@@ -379,12 +382,12 @@ def test_the_certificate_of_pieces_is_that_of_the_samples_kept_and_new(R, square
     for part in np.array_split(np.arange(60), 3):
         model.partial_fit(X[part], Y[part], sample_weight=weight[part])
         active = np.concatenate([active, part])
+        assert len(model.dual_coef_) == active.size
         found, reference = model.certificate_, formula(active)
         assert found.converged and found.verified == (active.size == part[-1] + 1)
         assert reference.dual(model) == pytest.approx(found.dual, rel=1e-9)
         assert reference.primal(model) == pytest.approx(found.primal, rel=1e-9)
         active = active[model.dual_coef_.any(axis=1)]
-        np.testing.assert_array_equal(model._kept.X, X[active])
     assert active.size < 60 and not found.verified
     assert 0.9 * (best := formula(np.arange(60)).optimum()) <= found.dual <= best * (1 + 1e-8)
 
@@ -393,14 +396,14 @@ def test_pieces_whose_samples_all_support_end_at_the_optimum_of_all():
     """C is so small that all margins are violated: nothing is forgotten, and a weight is so many repetitions."""
     X, Y = data(60)
     weight = np.random.default_rng(5).integers(1, 4, 60)
-    model = mm.MultilabelSVMClassifier(1e-3, label_prior=correlated(3), tol=1e-6, random_state=0)
+    model = mm.MultilabelSVMClassifier(1e-3, label_prior=correlated(3), tol=1e-6, keep_duals=True, random_state=0)
     whole = clone(model).fit(np.repeat(X, weight, axis=0), np.repeat(Y, weight, axis=0)).certificate_
 
     def told(weight):
         found = clone(model)
         for part in np.array_split(np.arange(60), 3):
             found.partial_fit(X[part], Y[part], sample_weight=weight[part])
-        return found.certificate_, found._kept.weight.size
+        return found.certificate_, np.count_nonzero(found.dual_coef_.any(axis=1))
 
     found, kept = told(weight)
     assert found.verified and kept == 60 and found.primal == pytest.approx(whole.primal, rel=2e-6)

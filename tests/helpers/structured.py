@@ -1,7 +1,6 @@
 """Small structured problems, a few of each kind of structure."""
 
 import numpy as np
-from sklearn.base import clone
 
 from maxmargin.structures import Parts, Segmentation, Structure
 
@@ -25,10 +24,22 @@ PARTS = {
 
 def lines(structure, lengths=(5, 7, 3, 6), d=2, seed=0):
     """Random features with a random cut of each line."""
-    rng, structure = np.random.default_rng(seed), clone(structure)
-    structure._read_widths()
-    cuts = [list(structure._cuts(length)) for length in lengths]
-    return [rng.normal(size=(length, d)) for length in lengths], [found[rng.integers(len(found))] for found in cuts]
+    rng = np.random.default_rng(seed)
+    every = [cuts(structure.widths, length) for length in lengths]
+    return [rng.normal(size=(length, d)) for length in lengths], [found[rng.integers(len(found))] for found in every]
+
+
+def cuts(widths, length):
+    """All segmentations of so many positions; widths as `Segmentation` takes them."""
+    pieces = [
+        (label, width)
+        for label, given in dict(widths if isinstance(widths, dict) else enumerate(widths)).items()
+        for width in ([given] if isinstance(given, int) else range(given[0], given[1] + 1) if isinstance(given, tuple) else given)
+    ]
+    found = [[[]]]
+    for end in range(1, length + 1):
+        found.append([[piece, *rest] for piece in pieces if piece[1] <= end for rest in found[end - piece[1]]])
+    return found[length]
 
 
 def images(name, seed=0):

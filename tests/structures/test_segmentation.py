@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from helpers.enumerated import optimum, primal, tables
-from helpers.structured import SEGMENTATIONS, lines
+from helpers.structured import SEGMENTATIONS, cuts, lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -75,8 +75,7 @@ def test_decoders_on_random_widths(data):
         widths.append((least, least + data.draw(st.integers(0, 2))))
     options = {name: data.draw(st.booleans()) for name in ("transitions", "bias", "normalize_loss")}
     structure = Segmentation(widths, columns=data.draw(st.sampled_from([None, 1, 2])), **options)
-    structure._read_widths()
-    lengths = [t for t in range(1, 8) if structure._composable(t)[-1]]
+    lengths = [t for t in range(1, 8) if cuts(widths, t)]
     chosen = data.draw(st.lists(st.sampled_from(lengths), min_size=1, max_size=3))
     check_structure(structure, *lines(structure, chosen, seed=data.draw(st.integers(0, 99))))
 
@@ -94,8 +93,8 @@ def test_functions_that_solvers_are_made_of(kind):
         np.testing.assert_array_equal(structure.flatten(W), w)
         assert W.shape == contract.weight_shape(data), name
         for i in (2, 0, 1):
-            cuts = structure.every_output(X[i], y[i], 10_000)
-            two = [cuts[k] for k in rng.integers(len(cuts), size=2)]
+            every = structure.every_output(X[i], y[i], 10_000)
+            two = [every[k] for k in rng.integers(len(every), size=2)]
             codes = [structure._code(structure._segments(cut, 0)) for cut in two]
             phi = [structure.joint_feature(X[i], cut) for cut in two]
             loss = [structure.loss(y[i], cut) for cut in two]
@@ -204,6 +203,19 @@ def test_storage_of_features_does_not_matter():
     ]
     for model in fits[1:]:
         assert model.certificate_.primal == pytest.approx(fits[0].certificate_.primal, rel=1e-4)
+
+
+@pytest.mark.parametrize("spoiled", ["all", "every third"])
+def test_weights_that_are_no_numbers_do_no_harm(spoiled):
+    """Nothing is best then: whatever is answered is made of segments that there are, and no longer than the line."""
+    structure = SEGMENTATIONS["ranges and transitions"]
+    X, y = lines(structure)
+    model = mm.StructuredSVM(structure, C=100.0, random_state=0).fit(X, y)
+    model.w_ = np.where((np.arange(model.w_.size) % 3 == 0) | (spoiled == "all"), np.nan, model.w_)
+    found = model.predict(X)
+    assert len(found) == len(X)
+    for x, cut in zip(X, found, strict=True):
+        assert set(cut) <= set(model.structure_.pieces_) and sum(width for _, width in cut) <= len(x)
 
 
 def test_warm_start_and_path():
