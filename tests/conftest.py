@@ -20,6 +20,7 @@ LONG = re.compile(
     "|".join(
         (
             r"test_bundle.py::test_weights_that_must_not_be_negative\[a (chain|star)",
+            r"test_certificate.py::test_certificate_of_float32\[crammer_singer-csr",
             r"test_docs.py::test_code_runs_as_printed\[segmentation_and_parts.md",
             rf"test_latent.py::test_\w+\[(pairwise|{SLOWER})-2\]",
             r"test_latent.py::test_weights_of_zero_are_told\[bags",
@@ -29,6 +30,7 @@ LONG = re.compile(
             r"test_online.py::test_a_source_and_memory_have_the_same_optimum\[top-k-sparse",
             r"test_online.py::test_online_serves_arrays_too\[top-k, beta, smoothed",
             r"test_optimum.py::test_formats\[crammer_singer-csr float32",
+            r"test_parts.py::test_planes_of_features_that_are_nearly_nothing",
             rf"test_parts.py::test_optimum_is_that_of_a_convex_solver\[.*-({SLOWER})\]",
             rf"test_(parts|segmentation).py::test_weights_and_dual_value_follow_from_the_duals\[.*-({SLOWER})\]",
             r"test_segmentation.py::test_every_method_agrees_with_the_list_of_all_cuts\[csr_array",
