@@ -9,8 +9,8 @@ PYTEST_ARGS ?= -n 2 --dist loadfile --no-loadscope-reorder
 PYTHONS ?= 3.11 3.12 3.13
 # Where scikit-learn, SciPy, data frames, files, drawing and graphs meet the library: what another version of them may break.
 OLDEST_PYTHON ?= 3.11
-OLDEST_TESTS ?= $(addprefix tests/test_,bad_input.py behaviour.py data_handling.py docs.py plots.py sklearn.py sources.py svmlight.py \
-	structures_bad_input.py)
+OLDEST_TESTS ?= $(addprefix tests/,data/ estimators/test_bad_input.py estimators/test_sklearn.py package/test_docs.py package/test_plots.py \
+	solvers/test_behaviour.py structures/test_structures_bad_input.py)
 VENV := .venv
 DIST := build/dist
 PY := $(VENV)/bin/python

@@ -26,6 +26,6 @@ if __name__ == "__main__":
         sys.exit(f"{wheel.name}: {extra} should not be there.")
     with tarfile.open(sdist) as file:
         names = [name.partition("/")[2] for name in file.getnames()]
-    patterns = "docs/*.md", "tests/*.py", "examples/*.py", "benchmarks/*.py"
+    patterns = "docs/*.md", "tests/**/*.py", "examples/*.py", "benchmarks/*.py"
     texts = {path.as_posix() for pattern in patterns for path in Path().glob(pattern)}
     check(sdist, names, {f"src/{name}" for name in modules} | texts | {"README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml"})

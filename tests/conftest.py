@@ -6,6 +6,7 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest.register_assert_rewrite("helpers")  # as if what is asserted there stood in the tests
 settings.register_profile(
     "maxmargin", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -14,23 +15,32 @@ settings.load_profile("maxmargin")
 # Most of the time of a first run goes into compiling. These compile for types that their neighbours in the table come close to:
 # they run with `make test-long`.
 SLOWER = "away|plain|batch|partial linearization|cooled|batch linearization|exponentiated gradient"  # solvers
+MODELS = r"(TwoGuesses|BySignature|OfClasses|MultilabelSVMClassifier\[linear)"
 LONG = re.compile(
     "|".join(
         (
             r"test_bundle.py::test_weights_that_must_not_be_negative\[a (chain|star)",
+            r"test_certificate.py::test_certificate_of_float32\[crammer_singer-csr",
             r"test_docs.py::test_code_runs_as_printed\[segmentation_and_parts.md",
+            rf"test_latent.py::test_\w+\[(pairwise|{SLOWER})-2\]",
+            r"test_latent.py::test_weights_of_zero_are_told\[bags",
+            r"test_levels.py::test_fits_on_tied_rows_end\[data[01]",
             r"test_multilabel.py::test_forms_of_features_give_the_same_optimum\[csr float32",
             r"test_online.py::test_a_source_and_memory_have_the_same_optimum\[top-k, beta, smoothed",
+            r"test_online.py::test_a_source_and_memory_have_the_same_optimum\[top-k-sparse",
             r"test_online.py::test_online_serves_arrays_too\[top-k, beta, smoothed",
             r"test_optimum.py::test_formats\[crammer_singer-csr float32",
+            r"test_parts.py::test_planes_of_features_that_are_nearly_nothing",
             rf"test_parts.py::test_optimum_is_that_of_a_convex_solver\[.*-({SLOWER})\]",
+            rf"test_(parts|segmentation).py::test_weights_and_dual_value_follow_from_the_duals\[.*-({SLOWER})\]",
             r"test_segmentation.py::test_every_method_agrees_with_the_list_of_all_cuts\[csr_array",
             rf"test_segmentation.py::test_optimum_is_that_of_a_convex_solver\[.*-({SLOWER})\]",
-            r"test_sklearn_checks.py.*(TwoGuesses|BySignature|OfClasses).*-(check_estimator_sparse|check_estimators_dtypes)",
-            r"test_sklearn_checks.py.*(TwoGuesses|BySignature|OfClasses).*-check_.*(on_sparse_data|X_dtype=float32)",
+            rf"test_sklearn_checks.py.*{MODELS}.*-(check_estimator_sparse|check_estimators_dtypes)",
+            rf"test_sklearn_checks.py.*{MODELS}.*-check_.*(on_sparse_data|X_dtype=float32)",
             rf"test_structured.py::test_optimum_is_that_of_a_convex_solver\[({SLOWER})-(graph|tree)\]",
             rf"test_structured.py::test_certificate_is_true\[({SLOWER})-(graph|tree)\]",
             r"test_structured.py::test_\w+\[(?!pairwise-)[^\]]*\bgraph\]",
+            r"test_topk.py::test_row_step_is_the_best_row\[topk_alpha-float32\]",
             r"test_topk.py::test_formats_in_float32\[csr float32",
         )
     )

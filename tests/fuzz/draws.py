@@ -82,6 +82,8 @@ def matrix(draw: Draw, n: int, d: int, tame: bool = False) -> np.ndarray:
     for part, change in ((0.2, _zero_rows), (0.2, _zero_columns), (0.15, _constant_columns), (0.25, _twins), (0.05, _denormals)):
         if draw.chance(part) and not (tame and change is _denormals):
             change(X, rng)
+    if draw.quick and draw.dense:
+        _fewer_zeros(X, rng)
     draw.note(values=kind)
     return X
 
@@ -104,6 +106,12 @@ def _twins(X, rng):
 
 def _denormals(X, rng):
     X[rng.random(X.shape) < 0.2] = 5e-324 * rng.integers(1, 1000)
+
+
+def _fewer_zeros(X, rng):
+    """A third at the most: dense data with more of them are read through an index, a type to compile for."""
+    zeros = rng.permutation(np.flatnonzero(X == 0.0))[X.size // 3 :]
+    X.flat[zeros] = rng.choice([-1.0, 1.0], zeros.size)
 
 
 def labels(draw: Draw, n: int, classes: int) -> np.ndarray:

@@ -40,7 +40,9 @@ OF_ROWS = (  # serve three classes and more, without priors and signs
 )
 
 
-SINGLE = 1e-7  # multi-label runs begin with their duals in float32, whatever they were at the end of the run before
+# Part of the objective. The duals that a run ends with are feasible in float64; the next one begins with them in float32 where it
+# iterates in that (several scores a sample, or data in float32), and at once converged it returns them so.
+SINGLE = 1e-7
 
 
 @dataclass(frozen=True)
@@ -359,14 +361,16 @@ def pieces(draw: Draw, report: Report, task: Task) -> None:
     parts = [part for part in np.split(np.arange(len(task.X)), cuts) if part.size]
     draw.note(solver=solver, pieces=[part.size for part in parts])
     named = {} if task.many or isinstance(task.objective.loss, Regression) else {"classes": np.unique(task.y)}
+    single = not isinstance(task.objective.loss, Binary | Regression)
     before, seen, weight = -np.inf, np.zeros(len(task.X), bool), np.ones(len(task.X)) if task.weight is None else task.weight
     for number, part in enumerate(parts):
         if not weight[part].any():
             continue  # refused: nothing to learn from
         seen[part] = True
         with checks.timed(report, model.max_time):
-            X = formed(draw, task.X[part], form(draw, task.X[part]))
-            model.partial_fit(X, task.y[part], sample_weight=weight[part], **named)
+            name = form(draw, task.X[part])
+            model.partial_fit(formed(draw, task.X[part], name), task.y[part], sample_weight=weight[part], **named)
+        single |= "float32" in name
         objective, what = restricted(task.objective, seen), f"piece {number}: "
         if not checks.certificate(report, model.certificate_, model.tol, what):
             return None
@@ -376,7 +380,7 @@ def pieces(draw: Draw, report: Report, task: Task) -> None:
         if model.certificate_.verified:
             checks.bounds(report, model.certificate_, objective, point_of(model), draw.rng, what=what)
         checks.below(report, before, objective.at(point_of(model)), slack, f"{what}dual of the piece before: ")
-        fell, rounding = before - model.certificate_.dual, SINGLE if task.many else checks.RELATIVE
+        fell, rounding = before - model.certificate_.dual, SINGLE if single else checks.RELATIVE
         report.expect(fell <= rounding * abs(here.value) + 4 * slack, f"{what}dual fell by {fell:.3g}")
         before = model.certificate_.dual
     return None

@@ -7,7 +7,7 @@ from threading import Thread
 
 import numpy as np
 import pytest
-import sorting
+from helpers import sorting
 
 import maxmargin as mm
 from maxmargin import projections

@@ -5,7 +5,7 @@ from pathlib import Path
 from benchmarks.report import RESULTS
 from benchmarks.summary import summary
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def test_readme_has_the_summary_of_the_results():

@@ -4,10 +4,10 @@ import pickle
 import threading
 import warnings
 
-import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from helpers.multilabel import Formula, correlated, data, some_missing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -20,80 +20,10 @@ from sklearn.svm import LinearSVC
 
 import maxmargin as mm
 from maxmargin.data.indicators import checked_labels
+from maxmargin.data.rows import rows
+from maxmargin.losses.multilabel_hinge import MultilabelHinge
 from maxmargin.problems import multilabel as multilabel_problem
-
-
-def data(n=30, d=4, labels=3, seed=0, sparse=False):
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n, d))
-    if sparse:
-        X *= rng.random((n, d)) < 0.5
-    Y = (X @ rng.standard_normal((d, labels)) + rng.standard_normal((n, labels)) > 0.3).astype(np.int64)
-    return X, Y
-
-
-def correlated(labels, seed=0, ridge=0.1):
-    """A prior with negative entries."""
-    A = np.random.default_rng(seed).standard_normal((labels, labels))
-    R = A @ A.T / labels
-    assert R.min() < 0
-    return R + ridge * np.eye(labels)
-
-
-def root(R):
-    values, vectors = np.linalg.eigh(R)
-    keep = values > 1e-9
-    return vectors[:, keep] * np.sqrt(values[keep])
-
-
-class Formula:
-    """The problem written down again: c_il, margins and signs as full matrices."""
-
-    def __init__(self, X, Y, C=1.0, R=None, weight=1.0, label_weight=1.0, margin=1.0, squared=False, scaling=1.0):
-        X = X.toarray() if sp.issparse(X) else np.asarray(X, float)
-        self.X = np.hstack([X, np.full((len(X), 1), scaling)])
-        self.scaling, self.power = scaling, 2 if squared else 1
-        Y = np.asarray(Y, float)
-        self.y = np.where(Y == 1, 1.0, -1.0)
-        self.R = np.eye(Y.shape[1]) if R is None else R
-        self.c = np.broadcast_to(np.atleast_1d(weight)[:, None], Y.shape) * label_weight * C * ~np.isnan(Y)
-        self.margin = np.broadcast_to(margin, Y.shape)
-
-    def optimum(self):
-        F = root(self.R)
-        U = cp.Variable((self.X.shape[1], F.shape[1]))
-        violation = cp.pos(self.margin - cp.multiply(self.y, self.X @ U @ F.T))
-        loss = cp.square(violation) if self.power == 2 else violation
-        problem = cp.Problem(cp.Minimize(0.5 * cp.sum_squares(U) + cp.sum(cp.multiply(self.c, loss))))
-        return problem.solve(solver="CLARABEL", tol_gap_abs=1e-10, tol_gap_rel=1e-10)
-
-    def weights(self, model):
-        bias = model.intercept_ / self.scaling if self.scaling else np.zeros(len(model.coef_))
-        return np.vstack([model.coef_.T, bias])
-
-    def primal(self, model):
-        Z = self.weights(model)
-        inverse = np.linalg.pinv(self.R, rcond=1e-12)
-        loss = np.maximum(0.0, self.margin - self.y * (self.X @ Z)) ** self.power
-        return 0.5 * np.sum((Z @ inverse) * Z) + np.sum(self.c * loss)
-
-    def dual(self, model):
-        b = model.dual_coef_.toarray() if sp.issparse(model.dual_coef_) else model.dual_coef_
-        a, V = b * self.y, self.X.T @ b
-        assert a.min() >= 0.0 and np.all(a[self.c == 0.0] == 0.0)
-        if self.power == 1:
-            assert np.all(a <= self.c * (1 + 1e-12))
-            cost = 0.0
-        else:
-            cost = np.sum(a[self.c > 0] ** 2 / (4.0 * self.c[self.c > 0]))
-        np.testing.assert_allclose(self.weights(model), V @ self.R, rtol=1e-8, atol=1e-9 * np.abs(V).max())
-        return np.sum(self.margin * a) - cost - 0.5 * np.sum((V @ self.R) * V)
-
-
-def some_missing(Y, seed=3):
-    Y = Y.astype(float)
-    Y[np.random.default_rng(seed).random(Y.shape) < 0.2] = np.nan
-    return Y
+from maxmargin.problems.multilabel import MultilabelProblem
 
 
 def kinds():
@@ -252,8 +182,8 @@ def test_identity_is_one_linear_svc_a_label(loss):
 def test_labels_that_no_prior_connects_are_learned_in_groups():
     X, Y = data(40, 5, 50, seed=5)
     R = sp.block_diag([correlated(20, 1), *[np.eye(1)] * 27, correlated(3, 2)]).toarray()
-    model = mm.MultilabelSVMClassifier(label_prior=R)
-    problem = model._problem(model._data(X), checked_labels(Y), np.ones(len(X)))
+    factors = np.ones((2, 50, 2))
+    problem = MultilabelProblem(rows(X, 1.0), checked_labels(Y).columns, np.ones(len(X)), *factors, MultilabelHinge, R)
     groups = problem.groups
     assert sorted(np.concatenate(groups).tolist()) == list(range(50))
     assert max(len(group) for group in groups) == 20
@@ -354,54 +284,6 @@ def test_sparse_labels_are_never_made_dense(monkeypatch):
     np.testing.assert_array_equal(averaged.coef_, expected)
 
 
-# ---- priors ------------------------------------------------------------------------------------------------
-
-
-def test_label_correlation_is_that_of_signs():
-    _, Y = data()
-    S = 2.0 * Y - 1.0
-    expected = S.T @ S / len(S)
-    for form in (Y, sp.csr_array(Y), Y.astype(bool)):
-        np.testing.assert_allclose(mm.label_correlation(form), expected, atol=1e-12)
-    np.testing.assert_allclose(mm.label_correlation(Y, ridge=0.3), expected + 0.3 * np.eye(3), atol=1e-12)
-    missing = some_missing(Y)
-    S = np.nan_to_num(2.0 * missing - 1.0)
-    known = np.sqrt(np.sum(S**2, axis=0))
-    R = mm.label_correlation(missing)
-    np.testing.assert_allclose(R, S.T @ S / known / known[:, None], atol=1e-12)
-    np.testing.assert_allclose(np.diag(R), 1.0)
-    assert np.linalg.eigvalsh(R).min() >= -1e-12
-    with pytest.raises(ValueError, match="ridge must be a number >= 0"):
-        mm.label_correlation(Y, ridge=-1.0)
-
-
-def test_prior_from_signatures():
-    signatures, p = np.array([[1, 0, 1], [0, 0, 1]]), [3.0, 1.0]
-    S = 2.0 * signatures - 1.0
-    expected = 0.75 * np.outer(S[0], S[0]) + 0.25 * np.outer(S[1], S[1])
-    np.testing.assert_allclose(mm.prior_from_signatures(signatures, p, ridge=0.0), expected)
-    np.testing.assert_allclose(mm.prior_from_signatures(S, p), expected + 0.1 * np.eye(3))
-    np.testing.assert_allclose(mm.prior_from_signatures(S / 2, ridge=0.0), S.T @ S / 8)
-    for wrong, message in (
-        (([[2.0, 0.0]],), "between -1 and 1; the largest is 2"),
-        (([1.0, 0.0],), "must have the shape"),
-        ((signatures, [1.0]), "class_probabilities has shape"),
-        ((signatures, [-1.0, 2.0]), "must be >= 0"),
-        ((signatures, [0.0, 0.0]), "at least one of them positive"),
-        (([[np.nan, 0.0]],), "must be finite"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            mm.prior_from_signatures(*wrong)
-
-
-def test_the_ridge_that_the_message_names_mends_the_prior():
-    X, Y = data()
-    R = np.array([[1.0, 2.0, 0.0], [2.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    with pytest.raises(ValueError, match=r"positive semidefinite; its smallest eigenvalue is -1\. Adding a ridge of 1\.01"):
-        mm.MultilabelSVMClassifier(label_prior=R).fit(X, Y)
-    assert mm.MultilabelSVMClassifier(label_prior=R + 1.01 * np.eye(3)).fit(X, Y).certificate_.converged
-
-
 # ---- bad input ---------------------------------------------------------------------------------------------
 
 
@@ -500,12 +382,12 @@ def test_the_certificate_of_pieces_is_that_of_the_samples_kept_and_new(R, square
     for part in np.array_split(np.arange(60), 3):
         model.partial_fit(X[part], Y[part], sample_weight=weight[part])
         active = np.concatenate([active, part])
+        assert len(model.dual_coef_) == active.size
         found, reference = model.certificate_, formula(active)
         assert found.converged and found.verified == (active.size == part[-1] + 1)
         assert reference.dual(model) == pytest.approx(found.dual, rel=1e-9)
         assert reference.primal(model) == pytest.approx(found.primal, rel=1e-9)
         active = active[model.dual_coef_.any(axis=1)]
-        np.testing.assert_array_equal(model._kept.X, X[active])
     assert active.size < 60 and not found.verified
     assert 0.9 * (best := formula(np.arange(60)).optimum()) <= found.dual <= best * (1 + 1e-8)
 
@@ -514,14 +396,14 @@ def test_pieces_whose_samples_all_support_end_at_the_optimum_of_all():
     """C is so small that all margins are violated: nothing is forgotten, and a weight is so many repetitions."""
     X, Y = data(60)
     weight = np.random.default_rng(5).integers(1, 4, 60)
-    model = mm.MultilabelSVMClassifier(1e-3, label_prior=correlated(3), tol=1e-6, random_state=0)
+    model = mm.MultilabelSVMClassifier(1e-3, label_prior=correlated(3), tol=1e-6, keep_duals=True, random_state=0)
     whole = clone(model).fit(np.repeat(X, weight, axis=0), np.repeat(Y, weight, axis=0)).certificate_
 
     def told(weight):
         found = clone(model)
         for part in np.array_split(np.arange(60), 3):
             found.partial_fit(X[part], Y[part], sample_weight=weight[part])
-        return found.certificate_, found._kept.weight.size
+        return found.certificate_, np.count_nonzero(found.dual_coef_.any(axis=1))
 
     found, kept = told(weight)
     assert found.verified and kept == 60 and found.primal == pytest.approx(whole.primal, rel=2e-6)

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from reference import Reference, grouped
-from test_optimum import SLACK, features, labels, prior, seed_of, signs
+from helpers.certificates import SLACK
+from helpers.drawn import features, labels, prior, seed_of, signs
+from helpers.reference import Reference, grouped
 
 import maxmargin as mm
 

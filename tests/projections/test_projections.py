@@ -3,7 +3,7 @@
 import cvxpy as cp
 import numpy as np
 import pytest
-import sorting
+from helpers import sorting
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

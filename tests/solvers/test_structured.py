@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from enumerated import optimum, primal, tables
+from helpers.enumerated import optimum, primal, tables
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone

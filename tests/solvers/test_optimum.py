@@ -5,13 +5,14 @@ strong duality: the certificate encloses the optimum, the model's objective, rec
 as near to the optimal ones as the gap allows.
 """
 
-import zlib
 from itertools import product
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from reference import Multiclass, Point, Reference, quadratic, reference
+from helpers.certificates import SLACK, check, shaped
+from helpers.drawn import features, labels, prior, seed_of, signs, targets, weights
+from helpers.reference import Multiclass, quadratic, reference
 from sklearn.base import clone
 
 import maxmargin as mm
@@ -23,81 +24,10 @@ from maxmargin.solvers import solution_of
 from maxmargin.solvers.loop import Budget
 
 TOL = 1e-7
-SLACK = 1e-8  # of the objective: how far the convex solver's own point may be from the optimum
 
 PRIORS = ["none", "mean", "scale", "mean+scale", "covariance", "mean+covariance"]
 SIGNS = ["free", "positive", "mask"]
 INTERCEPTS = {"no": {"fit_intercept": False}, "unit": {}, "scaled": {"intercept_scaling": 4.0}}
-
-
-def seed_of(*parts) -> int:
-    """A seed that depends on the case only."""
-    return zlib.crc32(repr(parts).encode())
-
-
-def features(rng: np.random.Generator, n: int = 40, d: int = 5) -> np.ndarray:
-    """Rows of uneven columns, one row of zeros, two equal rows."""
-    X = rng.normal(size=(n, d)) * np.exp(rng.uniform(-1.0, 1.0, d)) + rng.normal(size=d)
-    X[3] = 0.0
-    X[5] = X[4]
-    return X
-
-
-def labels(rng: np.random.Generator, X: np.ndarray, K: int) -> np.ndarray:
-    """Noisy linear classes, every class present."""
-    y = np.argmax(X @ rng.normal(size=(X.shape[1], K)) + rng.normal(size=(len(X), K)) * 2.0, axis=1)
-    y[:K] = np.arange(K)
-    return y
-
-
-def targets(rng: np.random.Generator, X: np.ndarray) -> np.ndarray:
-    """Noisy linear real targets."""
-    return X @ rng.normal(size=X.shape[1]) + 0.5 * rng.normal(size=len(X)) + 1.0
-
-
-def weights(rng: np.random.Generator, n: int) -> np.ndarray:
-    """Sample weights between 0 and 3, some of them zero."""
-    return np.where(rng.random(n) < 0.1, 0.0, rng.uniform(0.1, 3.0, n))
-
-
-def prior(rng: np.random.Generator, kind: str, d: int, K: int | None = None) -> dict:
-    """Parameters of a prior of this kind; with K classes, tables of their own for mean and scale."""
-    shape, params = (d,) if K is None else (K, d), {}
-    if "mean" in kind:
-        params["prior_mean"] = rng.normal(size=shape)
-    if "scale" in kind:
-        params["prior_scale"] = np.exp(rng.uniform(-1.0, 1.0, shape))
-    if "covariance" in kind:
-        root = rng.normal(size=(d, d))
-        params["prior_covariance"] = root @ root.T / d + 0.5 * np.eye(d)
-    return params
-
-
-def signs(kind: str, d: int) -> dict:
-    """No signs, all of them, or those of every other feature."""
-    return {"positive": {"free": False, "positive": True, "mask": np.arange(d) % 2 == 0}[kind]}
-
-
-def shaped(model) -> tuple[np.ndarray, np.ndarray]:
-    """(K, d) weights and (K,) intercepts of a fitted estimator."""
-    coef = np.atleast_2d(model.coef_)
-    return coef, np.broadcast_to(model.intercept_, len(coef))
-
-
-def check(model, problem: Reference, best: Point | None = None) -> None:
-    """The certificate is true and tight, and the model is the optimum of `problem`."""
-    best = problem.optimum() if best is None else best
-    W, b = shaped(model)
-    tol, certificate, value = model.tol, model.certificate_, problem.primal(W, b)
-    slack = SLACK * max(abs(best.value), abs(value))
-    assert certificate.converged and certificate.verified
-    assert certificate.relative_gap <= tol
-    assert value == pytest.approx(certificate.primal, rel=1e-9)
-    assert certificate.dual <= best.value * (1.0 + 1e-12)  # best is a feasible point: no slack for the other solver's errors
-    assert best.value <= certificate.primal + slack
-    assert value - best.value <= tol * abs(value) + slack
-    distance = problem.quadratic.half_square(W - best.W, b - best.b)
-    assert np.sqrt(distance) <= np.sqrt(max(certificate.gap, 0.0)) + np.sqrt(slack)  # strong convexity
 
 
 # ---- every prior with every kind of signs and of intercept ---------------------------------------------------------------------

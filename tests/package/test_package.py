@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from helpers.source_tree import PACKAGE, imports, modules
 from numba.core.caching import IndexDataCacheFile
-from source_tree import PACKAGE, imports, modules
 
 import maxmargin as mm
 from maxmargin import jit

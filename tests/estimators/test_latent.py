@@ -501,15 +501,15 @@ def test_latent_structure_with_one_choice_is_a_structure():
     np.testing.assert_allclose(w, latent.w_, atol=1e-10)
 
 
-def test_weights_of_zero_are_told():
+@pytest.mark.parametrize("kind", ["bags", "structure"])
+def test_weights_of_zero_are_told(kind):
     """Hidden choices that say nothing leave w = 0, certified and useless."""
     X, y = bags(15)
-    nothing = [np.zeros_like(bag) for bag in X]
-    for model in (mm.LatentSVMClassifier(fit_intercept=False), mm.LatentStructuredSVM(Candidates())):
-        with pytest.warns(ConvergenceWarning, match=r"The weights are zero.*n_restarts, init='random'"):
-            model.fit(nothing, y.tolist())
-        assert model.certificate_.converged
-        assert not np.any(model.coef_ if hasattr(model, "coef_") else model.w_)
+    model = mm.LatentSVMClassifier(fit_intercept=False) if kind == "bags" else mm.LatentStructuredSVM(Candidates())
+    with pytest.warns(ConvergenceWarning, match=r"The weights are zero.*n_restarts, init='random'"):
+        model.fit([np.zeros_like(bag) for bag in X], y.tolist())
+    assert model.certificate_.converged
+    assert not np.any(model.coef_ if kind == "bags" else model.w_)
 
 
 def test_check_structure_of_latent_ones():

@@ -1,19 +1,17 @@
 """`Bundle`: planes, the quadratic program, the optimum of every kind of problem, bounds that are never overstated, paths."""
 
 import clarabel
-import enumerated
 import numpy as np
 import pytest
 import scipy.sparse as sp
-import test_multilabel as multilabel
+from helpers import enumerated, multilabel
+from helpers.certificates import check
+from helpers.drawn import features, labels, prior, seed_of, signs, targets, weights
+from helpers.reference import grouped, reference
+from helpers.structured import SEGMENTATIONS, Brackets, bits, images, lines, words
 from hypothesis import given
 from hypothesis import strategies as st
-from reference import grouped, reference
 from sklearn.base import clone
-from test_optimum import check, features, labels, prior, seed_of, signs, targets, weights
-from test_parts import images
-from test_segmentation import STRUCTURES as SEGMENTATIONS
-from test_segmentation import lines
 
 import maxmargin as mm
 from maxmargin.data.indicators import checked_labels
@@ -46,7 +44,7 @@ from maxmargin.solvers.loop import Budget
 from maxmargin.solvers.planes import simplex_qp
 from maxmargin.solvers.planes.collected import Planes, most_planes
 from maxmargin.solvers.planes.descent import descended
-from maxmargin.structures import Chain, Multiclass, Structure
+from maxmargin.structures import Chain, Multiclass
 
 VARIANTS = {
     "BMRM": mm.Bundle(prox=False, n_models=1),
@@ -124,39 +122,6 @@ def test_slopes_of_rows(K):
         assert np.allclose(answers[:, 2] - np.sum(duals * given, axis=1), answers[:, 0], rtol=0.0, atol=1e-11)
         assert np.all(answers[:, 2] - np.sum(duals * other, axis=1) <= there[:, 0] + 1e-11)
         assert np.allclose(duals.sum(axis=1), 0.0, atol=1e-12)
-
-
-class Brackets(Structure):
-    """Two bits in plain Python."""
-
-    def size(self, X, y):
-        return 4
-
-    def joint_feature(self, x, y):
-        return np.array([y[0] * x[0], y[1] * x[1], y[0] * y[1], float(y[0] != y[1])])
-
-    def loss(self, y_true, y):
-        return float(y_true[0] != y[0]) + float(y_true[1] != y[1])
-
-    def loss_augmented_decode(self, w, x, y_true):
-        every = [(a, b) for a in (0, 1) for b in (0, 1)]
-        return max(every, key=lambda y: w @ self.joint_feature(x, y) + (0.0 if y_true is None else self.loss(y_true, y)))
-
-    def decode(self, w, x):
-        return self.loss_augmented_decode(w, x, None)
-
-
-def words(seed=0, count=14):
-    rng = np.random.default_rng(seed)
-    y = [rng.integers(0, 3, rng.integers(1, 5)) for _ in range(count)]
-    y[0] = np.array([0, 1, 2])
-    return [rng.normal(size=(len(labels), 3)) + np.eye(3)[labels] for labels in y], y
-
-
-def bits(seed=0, count=12):
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(count, 2))
-    return list(X), [(int(x[0] > 0.2), int(x[1] + x[0] > 0.0)) for x in X]
 
 
 def problems():

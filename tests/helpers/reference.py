@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
-import sorting
+
+from . import sorting
 
 PRECISION = 1e-9  # what the convex solver is asked for
 

@@ -7,16 +7,16 @@ from pathlib import Path
 import cvxpy as cp
 import numpy as np
 import pytest
-import test_multilabel as multilabel
+from helpers import multilabel
+from helpers.drawn import features, labels, targets
+from helpers.structured import Brackets, bits, words
 from hypothesis import given
 from hypothesis import strategies as st
-from test_bundle import Brackets, bits, words
-from test_optimum import features, labels, targets
 
 import maxmargin as mm
 from maxmargin.structures import Chain
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 ROUNDING = 1e-9
 
 

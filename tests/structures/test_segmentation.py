@@ -5,7 +5,8 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from enumerated import optimum, primal, tables
+from helpers.enumerated import optimum, primal, tables
+from helpers.structured import SEGMENTATIONS, cuts, lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -16,15 +17,6 @@ from maxmargin import datasets
 from maxmargin.structures import Segmentation, check_structure
 from maxmargin.structures.encoded import contract
 
-STRUCTURES = {
-    "fixed widths": Segmentation([1, 2, 3]),
-    "as in the paper": Segmentation({"a": 2, "b": 1, "c": 3}, bias=False),
-    "ranges and transitions": Segmentation({"a": 2, "b": (1, 3), None: range(3, 5)}, transitions=True),
-    "one vector for each label": Segmentation([(1, 3), 2], columns=1, transitions=True, bias=False, normalize_loss=True),
-    "templates narrower and wider than segments": Segmentation([(2, 4), 1, 2], columns=[3, 2, 2]),
-    "costs": Segmentation([1, (1, 2)], cost=[[0.0, 2.0], [0.5, 0.0]], transitions=True),
-    "many columns": Segmentation([7, 3, (2, 5)], transitions=True),
-}
 SOLVERS = {
     "dual coordinate": mm.DualCoordinate(),
     "dual coordinate, plain": mm.DualCoordinate(momentum=False, average=False),
@@ -39,22 +31,14 @@ SOLVERS = {
 SLOW = {"plain", "batch", "exponentiated gradient", "batch linearization"}  # far from linear convergence: a looser tol
 
 
-def lines(structure, lengths=(5, 7, 3, 6), d=2, seed=0):
-    """Random features with a random cut of each line."""
-    rng, structure = np.random.default_rng(seed), clone(structure)
-    structure._read_widths()
-    cuts = [list(structure._cuts(length)) for length in lengths]
-    return [rng.normal(size=(length, d)) for length in lengths], [found[rng.integers(len(found))] for found in cuts]
-
-
 # ---- oracles ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", STRUCTURES)
+@pytest.mark.parametrize("name", SEGMENTATIONS)
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
 def test_every_method_agrees_with_the_list_of_all_cuts(name, kind):
-    X, y = lines(STRUCTURES[name])
-    check_structure(STRUCTURES[name], [kind(x) for x in X], y)
+    X, y = lines(SEGMENTATIONS[name])
+    check_structure(SEGMENTATIONS[name], [kind(x) for x in X], y)
 
 
 def test_features_are_those_of_the_formula():
@@ -69,7 +53,7 @@ def test_features_are_those_of_the_formula():
 
 
 def test_outputs_come_back_as_they_were_given():
-    structure = STRUCTURES["ranges and transitions"]
+    structure = SEGMENTATIONS["ranges and transitions"]
     X, y = lines(structure)
     model = mm.StructuredSVM(structure, C=100.0, random_state=0).fit(X, y)
     assert all(
@@ -91,8 +75,7 @@ def test_decoders_on_random_widths(data):
         widths.append((least, least + data.draw(st.integers(0, 2))))
     options = {name: data.draw(st.booleans()) for name in ("transitions", "bias", "normalize_loss")}
     structure = Segmentation(widths, columns=data.draw(st.sampled_from([None, 1, 2])), **options)
-    structure._read_widths()
-    lengths = [t for t in range(1, 8) if structure._composable(t)[-1]]
+    lengths = [t for t in range(1, 8) if cuts(widths, t)]
     chosen = data.draw(st.lists(st.sampled_from(lengths), min_size=1, max_size=3))
     check_structure(structure, *lines(structure, chosen, seed=data.draw(st.integers(0, 99))))
 
@@ -100,7 +83,7 @@ def test_decoders_on_random_widths(data):
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
 def test_functions_that_solvers_are_made_of(kind):
     """Inner products, differences and their measure against the features themselves; on one set of scratch memory."""
-    for name, structure in STRUCTURES.items():
+    for name, structure in SEGMENTATIONS.items():
         structure = clone(structure)
         X, y = lines(structure)
         dim = structure.size(X, y)
@@ -110,8 +93,8 @@ def test_functions_that_solvers_are_made_of(kind):
         np.testing.assert_array_equal(structure.flatten(W), w)
         assert W.shape == contract.weight_shape(data), name
         for i in (2, 0, 1):
-            cuts = structure.every_output(X[i], y[i], 10_000)
-            two = [cuts[k] for k in rng.integers(len(cuts), size=2)]
+            every = structure.every_output(X[i], y[i], 10_000)
+            two = [every[k] for k in rng.integers(len(every), size=2)]
             codes = [structure._code(structure._segments(cut, 0)) for cut in two]
             phi = [structure.joint_feature(X[i], cut) for cut in two]
             loss = [structure.loss(y[i], cut) for cut in two]
@@ -133,7 +116,7 @@ def test_functions_that_solvers_are_made_of(kind):
             moved = W.copy()
             contract.push(data, i, 2.0, room, moved)
             np.testing.assert_allclose(structure.flatten(moved), w + 2.0 * change, atol=1e-12)
-            features = np.array([structure.joint_feature(X[i], cut) for cut in cuts])
+            features = np.array([structure.joint_feature(X[i], cut) for cut in every])
             farthest = np.square(features[:, None] - features[None]).sum(axis=2).max()
             assert contract.diameter(data, i) >= farthest
 
@@ -142,7 +125,7 @@ def test_functions_that_solvers_are_made_of(kind):
 
 
 def case(name):
-    structure = STRUCTURES[name]
+    structure = SEGMENTATIONS[name]
     X, y = lines(structure, (5, 4, 6, 3), seed=3)
     return structure, X, y
 
@@ -201,13 +184,13 @@ def test_weights_and_dual_value_follow_from_the_duals(solved, solver):
     assert reward - 0.5 * w @ w == pytest.approx(model.certificate_.dual, rel=1e-9)
 
 
-@given(st.integers(0, 10_000), st.sampled_from(sorted(STRUCTURES)), st.floats(1e-3, 1e3))
+@given(st.integers(0, 10_000), st.sampled_from(sorted(SEGMENTATIONS)), st.floats(1e-3, 1e3))
 @settings(max_examples=25)
 def test_the_dual_is_never_above_the_primal(seed, name, C):
-    X, y = lines(STRUCTURES[name], (4, 6, 9), seed=seed)
+    X, y = lines(SEGMENTATIONS[name], (4, 6, 9), seed=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model = mm.StructuredSVM(STRUCTURES[name], C=C, tol=0.1, max_iter=200, random_state=0).fit(X, y)
+        model = mm.StructuredSVM(SEGMENTATIONS[name], C=C, tol=0.1, max_iter=200, random_state=0).fit(X, y)
     assert model.certificate_.gap >= -1e-9 * abs(model.certificate_.primal)
 
 

@@ -23,7 +23,7 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 import maxmargin as mm
 from maxmargin.data.sources import blocks as pieces
 from maxmargin.data.sources import text_cache as block_cache
-from maxmargin.data.sources.base import Block, FileSource
+from maxmargin.data.sources.base import Block
 from maxmargin.data.sources.text import reread
 from maxmargin.utils.threads import read_ahead
 
@@ -285,7 +285,7 @@ def test_dtypes(name, tmp_path):
     kind = {"svm": np.float64, "npy": np.float64, "npz": np.float64, "parquet": np.float64, "list": np.float64}[name]
     source = MAKERS[name](tmp_path)
     assert source.dtype == kind
-    path = source.name if isinstance(source, FileSource) and source._stamps else [(DENSE, Y)]
+    path = [(DENSE, Y)] if name == "list" else source.name
     labels = {"npy": tmp_path / "y.npy", "npz": tmp_path / "y.npy", "parquet": "target"}.get(name)
     weights = {"parquet": "cost"}.get(name)
     narrow = mm.open_source(path, label=labels, weight=weights, dtype="float32")

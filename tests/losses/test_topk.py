@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-import sorting
-from reference import TopK, quadratic, reference
+from helpers import sorting
+from helpers.certificates import check, consistent, recomputed, shaped
+from helpers.drawn import features, labels, prior, seed_of, signs, weights
+from helpers.loss_rows import extrapolate_rows, masses, random_rows, repair_rows
+from helpers.reference import TopK, quadratic, reference
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, ShuffleSplit
-from test_certificate import consistent, recomputed
-from test_losses import extrapolate_rows, masses, random_rows, repair_rows
-from test_optimum import check, features, labels, prior, seed_of, shaped, signs, weights
 
 import maxmargin as mm
 from maxmargin.jit import kernel, vectors

@@ -5,12 +5,13 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from helpers.certificates import consistent, recomputed, shaped
+from helpers.drawn import features, labels, prior, seed_of, signs, targets, weights
+from helpers.reference import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from reference import Reference, reference
 from sklearn.exceptions import ConvergenceWarning
-from test_optimum import features, labels, prior, seed_of, shaped, signs, targets, weights
 
 import maxmargin as mm
 
@@ -28,37 +29,6 @@ def estimator_for(task: str, **params):
 def target_for(task: str, rng: np.random.Generator, X: np.ndarray, K: int = 5) -> np.ndarray:
     """Labels or targets that suit the task; K classes for Crammer-Singer."""
     return targets(rng, X) if "epsilon" in task else labels(rng, X, K if task == "crammer_singer" else 2)
-
-
-def consistent(model) -> None:
-    """The fields of the certificate agree with each other, with tol and with the history."""
-    certificate, last = model.certificate_, model.history_[-1]
-    assert certificate.verified is True
-    assert certificate.gap == certificate.primal - certificate.dual
-    assert certificate.relative_gap == pytest.approx(certificate.gap / abs(certificate.primal), rel=1e-15)
-    assert certificate.converged == (certificate.relative_gap <= model.tol)
-    assert (last.primal, last.dual, last.gap) == (certificate.primal, certificate.dual, certificate.gap)
-    assert last.iteration == model.n_iter_
-    assert all(isinstance(getattr(certificate, name), float) for name in ("primal", "dual", "gap", "relative_gap"))
-    for record in model.history_:
-        assert record.gap == record.primal - record.dual
-        assert record.gap >= -1e-12 * abs(record.primal)
-    seconds, primals = ([getattr(record, name) for record in model.history_] for name in ("seconds", "primal"))
-    assert seconds == sorted(seconds)
-    assert model.keep_duals or primals == sorted(primals, reverse=True)  # the best so far, unless the duals' own
-
-
-def recomputed(model, problem: Reference, rel: float = 1e-9) -> None:
-    """Primal value, dual value, feasibility of the duals and the way back to the weights, all from scratch."""
-    W, b = shaped(model)
-    certificate = model.certificate_
-    assert problem.primal(W, b) == pytest.approx(certificate.primal, rel=rel)
-    assert problem.infeasibility(model.dual_coef_) <= 0.0
-    assert model.dual_coef_.dtype == np.float64
-    found = problem.dual(model.dual_coef_)
-    assert found.value == pytest.approx(certificate.dual, rel=rel)
-    size = max(np.abs(W).max(), np.abs(b).max())
-    assert np.allclose(found.W, W, rtol=0.0, atol=1e-9 * size) and np.allclose(found.b, b, rtol=0.0, atol=1e-9 * size)
 
 
 # ---- recomputed ----------------------------------------------------------------------------------------------------------------

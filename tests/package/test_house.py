@@ -1,16 +1,13 @@
-"""The house: which rooms there are, who imports whom, one home for a name, and the public names as they were promised."""
+"""The house: which rooms there are, who imports whom, one home for a name; and the same of the tests."""
 
 import ast
-import inspect
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
-from source_tree import PACKAGE, imports, modules
+from helpers.source_tree import PACKAGE, imports, modules
 
-import maxmargin as mm
-
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parents[2]
 # Every room imports only from those before it.
 ORDER = (
     "jit", "utils", "result", "data", "projections", "regularizers", "losses", "structures", "problems", "callbacks", "solvers",
@@ -72,41 +69,24 @@ def test_a_name_has_one_home():
     assert found >= SEVERAL, f"these have one home now, take them out of the list: {sorted(SEVERAL - found)}"
 
 
-def signature(thing) -> str:
-    """The parameters with their defaults; what they are annotated with is not a promise."""
-    parameters = inspect.signature(thing).parameters.values()
-    return f"({', '.join(str(parameter.replace(annotation=parameter.empty)) for parameter in parameters)})"
-
-
-def described(name: str, thing) -> list[str]:
-    """A public name with its signature, and those of its public methods."""
-    if inspect.ismodule(thing):
-        return [line for sub in thing.__all__ for line in described(f"{name}.{sub}", getattr(thing, sub))]
-    if not inspect.isclass(thing):
-        return [name + signature(thing)]
-    lines = [name if issubclass(thing, Exception) else name + signature(thing)]
-    for member in dir(thing):
-        method = getattr(thing, member)
-        ours = inspect.isfunction(method) and inspect.unwrap(method).__module__.startswith("maxmargin")
-        if ours and not member.startswith("_"):
-            lines.append(f"{name}.{member}{signature(method)}")
-    return lines
-
-
-def described_all() -> list[str]:
-    return [line for name in mm.__all__ for line in described(name, getattr(mm, name))]
-
-
-def test_public_names_and_signatures_are_those_promised():
-    """Written anew by `python tests/test_house.py`; a change of this file is a change of the API."""
-    assert described_all() == (HERE / "public_names.txt").read_text().splitlines()
-
-
 def test_contributing_names_the_rooms_in_order():
-    text = (HERE.parent / "CONTRIBUTING.md").read_text()
+    text = (ROOT / "CONTRIBUTING.md").read_text()
     listed = re.findall(r"^    ([\w/]+?)(?:/|\.py)  ", text[text.index("## The house") :], re.MULTILINE)
     assert tuple(listed) == ORDER[:-1]
 
 
-if __name__ == "__main__":
-    (HERE / "public_names.txt").write_text("\n".join(described_all()) + "\n")
+def test_tests_live_in_rooms_of_the_same_names():
+    rooms = {path.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").rglob("test_*.py")}
+    assert rooms <= {*ORDER, "contracts", "package"}
+
+
+def test_no_test_imports_a_test():
+    """What files of tests share is in helpers; and they have names of their own, since pytest imports them by these."""
+    names = Counter(path.stem for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
+    for path in (ROOT / "tests").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            targets = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+            targets += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            found = {part for target in targets for part in target.split(".")} & set(names)
+            assert not found, f"{path.relative_to(ROOT)} imports {found}"
