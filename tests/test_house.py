@@ -20,12 +20,11 @@ ORDER = (
 SEVERAL = set(
     """
     BEYOND BLOCK BYTE BYTES CALM COLUMNS EDGES FAR FARTHEST FEW FINE FIRST FLAT FULL GRAM HUGE INITS Kept LABEL LARGE LINE
-    LONGEST LOOK LOSSES Last Layout MANY MARGIN MEGABYTE MOST NEAR NEVER NOT_FINITE ORDER PARENT PART PATIENCE PIECE
-    PIECES Parts ROOM ROUNDING ROUNDS Room Rows Run SELDOM SHORT SLACK SPARSE_BELOW START SWEEPS SYMMETRIC Source TARGET
-    TINY TRUST _listed _spot above add at_truths begin blocks check_finite count differ dot draw finite follow gather joined
-    labels_of largest least level masses move normalise normalised numbers open_file parts prefetch push register same settle
-    shape_of shift slope_of solve spread_of squared_norms stacked starts survey sweep truth unclipped value value_of width
-    wipe
+    LONGEST LOOK LOSSES Last Layout MANY MARGIN MEGABYTE MOST NEAR NEVER NOT_FINITE ORDER PARENT PART PATIENCE PIECE PIECES
+    Parts ROOM ROUNDING ROUNDS Room Rows Run SELDOM SHORT SLACK SPARSE_BELOW START SWEEPS SYMMETRIC TARGET TINY TRUST _listed
+    _spot above add at_truths begin blocks check_finite count differ dot draw finite follow gather joined labels_of largest
+    least level masses move normalise normalised numbers open_file parts prefetch push register same shape_of shift slope_of
+    solve spread_of squared_norms stacked starts sweep truth unclipped value value_of width wipe
     """.split()  # noqa: SIM905 - a hundred quotes say nothing
 )
 
