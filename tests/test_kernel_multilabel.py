@@ -14,7 +14,17 @@ from sklearn.svm import LinearSVC
 
 import maxmargin as mm
 from maxmargin import DualCoordinate
-from maxmargin.data.gram import FunctionGram, Rows, checked_square, cross, function_of, gamma_of, gram_of, squared_norms
+from maxmargin.data.gram import (
+    FunctionGram,
+    Rows,
+    checked_square,
+    cross,
+    function_of,
+    gamma_of,
+    gram_of,
+    indefinite,
+    squared_norms,
+)
 from maxmargin.losses.hinge import Hinge
 from maxmargin.losses.squared_hinge import SquaredHinge
 from maxmargin.problems.kernel import KernelMultilabelProblem, Point
@@ -293,6 +303,19 @@ def test_indefinite_kernels_are_told():
     assert "not positive semidefinite" in result.certificate.message
     definite = solved(problem_of(gram_of("precomputed", rbf_kernel(X, gamma=GAMMA)), Y), 1e-3)
     assert definite.certificate.verified
+
+
+@pytest.mark.parametrize("n", [1, 2, 20, 60])
+def test_negative_eigenvalues_are_found_among_the_rows_in_memory(n):
+    X = np.random.default_rng(n).standard_normal((n, 3))
+
+    def found(K):
+        return indefinite(Rows(gram_of("precomputed", K), 1 << 20))
+
+    assert not found(np.zeros((n, n))) and not found(X @ X.T) and not found(1e-9 * rbf_kernel(X))
+    if n > 1:
+        sigmoid = sigmoid_kernel(X, gamma=2.0)
+        assert found(1.0 - np.eye(n)) and found(sigmoid) == bool(np.linalg.eigvalsh(sigmoid)[0] < 0.0)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from ..jit import generic, kernel, vectors
 from .matrices import check_norms
@@ -25,6 +26,8 @@ BLOCK = 128  # rows computed at a time
 FEW = 16  # samples that a user's function is asked for at a time where only the diagonal is wanted
 SPARSE_BELOW = 0.15  # dense data with fewer non-zeros than this are cheaper through their columns
 MEGABYTE = 1 << 20
+LANCZOS = 20  # steps: vectors that are orthogonal to each other
+DEFINITE = 1e-10  # part of the largest eigenvalue by which rounding may push one below zero
 SYMMETRIC = 1e-8  # difference between K and its transpose, relative to the largest entry, that passes for rounding
 
 
@@ -328,30 +331,32 @@ def cross(function, X, support, norms: np.ndarray) -> np.ndarray:
     return room[:, : support.shape[0]]
 
 
-def indefinite(rows: "Rows", steps: int = 20) -> float:
-    """How negative the kernel matrix between the rows in memory is shown to be, relative to its size; 0 where it is not.
+def indefinite(rows: "Rows") -> bool:
+    """Whether the kernel matrix between the rows in memory is shown to have a negative eigenvalue.
 
-    By Lanczos' method: its values lie between the extreme eigenvalues, so a negative one proves a negative eigenvalue.
+    A few steps of Lanczos' method: its values lie between the extreme eigenvalues, so a negative one proves that there is a
+    negative eigenvalue, and how exact it is does not matter.
     """
-    here = np.flatnonzero(rows.held())
-    vectors: list[np.ndarray] = []
-    factors = np.zeros((1, rows.gram.n))
-    v = np.random.default_rng(0).standard_normal(here.size)
-    image = np.zeros((here.size, 0))
-    for _ in range(min(steps, here.size)):
-        for _ in range(2):
-            for other in vectors:
-                v -= (other @ v) * other
-        if (size := np.linalg.norm(v)) <= 1e-10:
-            break
-        vectors.append(v / size)
-        factors[0, here] = vectors[-1]
-        v = rows.product(factors, here)[0, here]
-        image = np.column_stack([image, v])
-    if not vectors:
-        return 0.0
-    values = np.linalg.eigvalsh((small := np.array(vectors) @ image) + small.T) / 2.0
-    return max(0.0, -float(values[0]) / max(abs(float(values[-1])), 1e-300) - 1e-10)
+    here, factors = np.flatnonzero(rows.held()), np.zeros((1, rows.gram.n))
+
+    def multiply(v: np.ndarray) -> np.ndarray:
+        factors[0, here] = v.ravel()
+        return rows.product(factors, here)[0, here]
+
+    if here.size <= LANCZOS:
+        whole = np.array([multiply(unit) for unit in np.eye(here.size)]).reshape(here.size, here.size)
+        values = np.linalg.eigvalsh(0.5 * (whole + whole.T))
+    else:
+        start = multiply(np.random.default_rng(0).standard_normal(here.size))
+        if not start.any():  # a matrix of zeros, which ARPACK refuses
+            return False
+        matrix = LinearOperator((here.size, here.size), multiply, dtype=np.float64)
+        try:
+            values = eigsh(matrix, 2, which="BE", v0=start, ncv=LANCZOS, maxiter=1, tol=0.5, return_eigenvectors=False)
+        except ArpackNoConvergence as short:  # as where the smallest is zero
+            values = short.eigenvalues
+    size = max(np.max(values, initial=0.0), np.max(rows.gram.diagonal()[here], initial=0.0))
+    return bool(np.min(values, initial=0.0) < -DEFINITE * size)
 
 
 class ScaledRows(NamedTuple):

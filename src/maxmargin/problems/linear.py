@@ -8,7 +8,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -24,18 +23,15 @@ from ..losses.crammer_singer import crammer_singer
 from ..losses.nonnegative import NonNegative
 from ..regularizers.gaussian import Free, Regularizer, move, move_row
 from ..regularizers.half_spaces import HalfSpaces
+from ..utils.threads import in_threads
 
 CHUNK = 4096  # examples a piece: sums are formed piece by piece, so they do not depend on the number of threads
 
 
 def piecewise(function: Callable[[int, int], float], n: int, n_jobs: int) -> float:
     """sum of function(start, stop) over fixed pieces of range(n), on `n_jobs` threads"""
-    starts = range(0, n, CHUNK)
-    pieces = [(start, min(start + CHUNK, n)) for start in starts]
-    if n_jobs <= 1 or len(pieces) <= 1:
-        return float(sum(function(*piece) for piece in pieces))
-    with ThreadPoolExecutor(n_jobs) as pool:
-        return float(sum(pool.map(lambda piece: function(*piece), pieces)))
+    pieces = [(start, min(start + CHUNK, n)) for start in range(0, n, CHUNK)]
+    return float(sum(in_threads(lambda piece: function(*piece), pieces, n_jobs)))
 
 
 @kernel

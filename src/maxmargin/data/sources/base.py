@@ -37,7 +37,6 @@ from .scan import DISTINCT, Scanner
 __all__ = ["Block", "FileSource", "Scan", "Several", "Source", "SourceChangedError"]
 
 
-
 # ---- the face ------------------------------------------------------------------------------------------------
 
 
