@@ -20,11 +20,13 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from ..jit import generic, kernel, vectors
 from .matrices import check_norms
 
+# Chosen for speed, sets not recorded, 2026-11-15:
 PIECE = 512  # columns of a piece: it stays in the cache of a core from the product to the last operation on it
 STRIP = 32  # rows that are written at a time where columns are copied into them: each lies in a page of memory of its own
 BLOCK = 128  # rows computed at a time
-FEW = 16  # samples that a user's function is asked for at a time where only the diagonal is wanted
-SPARSE_BELOW = 0.15  # dense data with fewer non-zeros than this are cheaper through their columns
+LISTED_BELOW = 0.15  # dense data with fewer non-zeros than this are cheaper through their columns
+# And not:
+AT_ONCE = 16  # samples that a user's function is asked for where only the diagonal is wanted
 MEGABYTE = 1 << 20
 LANCZOS = 20  # steps: vectors that are orthogonal to each other
 DEFINITE = 1e-10  # part of the largest eigenvalue by which rounding may push one below zero
@@ -129,7 +131,7 @@ def unsigned(matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def listed(X: np.ndarray):
     """Dense data by their non-zeros, if these are few; else as they are."""
     there = (X != 0).reshape(-1)
-    if np.count_nonzero(there) >= SPARSE_BELOW * X.size:
+    if np.count_nonzero(there) >= LISTED_BELOW * X.size:
         return X
     places = np.flatnonzero(there)
     starts = np.searchsorted(places, np.arange(X.shape[0] + 1) * X.shape[1])
@@ -230,9 +232,9 @@ class CallableGram(Gram):
 
     def diagonal(self):
         result = np.empty(self.n)
-        for start in range(0, self.n, FEW):
-            part = self.X[start : start + FEW]
-            result[start : start + FEW] = called(self.function, part, part).diagonal()
+        for start in range(0, self.n, AT_ONCE):
+            part = self.X[start : start + AT_ONCE]
+            result[start : start + AT_ONCE] = called(self.function, part, part).diagonal()
         return result
 
     def block(self, wanted, others):
@@ -421,7 +423,8 @@ class Rows:
         others = np.flatnonzero(self.slot < 0)
         held = np.flatnonzero(self.owner >= 0)
         found = self.gram.block(block, others)
-        fill_rows(found, self.table, *(index.view(np.uint64) for index in (others, held, self.owner[held], block, places)))
+        indices = (index.view(np.uint64) for index in (others, held, self.owner[held], block, places))
+        fill_rows(found, self.table, *indices, STRIP)
         if self.scaled_rows is not None:
             shorten(self.table, self.scaled_rows, block, places)
         self.owner[places], self.slot[block] = block, places
@@ -448,15 +451,16 @@ class Rows:
 
 
 @kernel
-def fill_rows(found, table, others, held, owners, block, places):
-    """table[places] = rows of `block`: `found` at the columns `others`, and the columns `owners` from the rows `held`."""
+def fill_rows(found, table, others, held, owners, block, places, strip):
+    """table[places] = rows of `block`: `found` at the columns `others`, and the columns `owners` from the rows `held`, so
+    many (`strip`) at a time."""
     for k in range(block.size):
         place = places[k]
         for c in range(others.size):
             table[place, others[c]] = found[k, c]
-    for first in range(0, block.size, STRIP):
+    for first in range(0, block.size, strip):
         for h in range(held.size):
-            for k in range(first, min(first + STRIP, block.size)):
+            for k in range(first, min(first + strip, block.size)):
                 table[places[k], owners[h]] = table[held[h], block[k]]
 
 

@@ -14,7 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from ..callbacks import with_callbacks
 from ..data.matrices import checked_matrix, numbers
 from ..data.mistakes import check_table, check_target
-from ..data.rows import rows
+from ..data.rows import SPARSE_BELOW, rows
 from ..data.sources.memory import is_source
 from ..problems.blocked import StreamProblem
 from ..problems.linear import SameRows
@@ -30,7 +30,6 @@ from .frames import validate_data
 
 FLOATS = [np.float64, np.float32]  # what X may be, the first one otherwise
 LEARNED = ("n_features_in_", "feature_names_in_", "classes_", "_form")  # what checked samples say of a model before any fit
-SPARSE_BELOW = {"scalar": 0.2, "row": 0.6}  # dense rows with fewer non-zeros than this are read by an index of them
 
 
 class Last(NamedTuple):

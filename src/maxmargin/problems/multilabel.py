@@ -21,7 +21,7 @@ from ..losses.multilabel_steps import Coupled, labels
 from ..regularizers.gaussian import Coupling, Regularizer
 from .linear import RowProblem, norms
 
-TOGETHER = 16  # labels of a group, where R leaves the choice
+TOGETHER = 16  # labels of a group, where R leaves the choice. Set not recorded, 2026-11-15
 
 
 @dataclass(frozen=True)

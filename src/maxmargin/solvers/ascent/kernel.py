@@ -10,6 +10,7 @@ right by the next. Rows of the kernel matrix are computed when a sample first ma
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from queue import SimpleQueue
 from typing import Any
@@ -23,17 +24,20 @@ from ...result import TINY
 from ...utils.threads import in_threads
 from ..dual_coordinate import begin
 from ..loop import Run
-from .linear import AscentOptions
-from .smo import FAR, NEAR, SOON, RowsSource, ScaledSource, State, View, Workspace, climb, look_at, put_at_bounds
+from ..tuning import KERNEL, KernelTuning
+from .smo import AWAY, NEAR, SOON, RowsSource, ScaledSource, State, View, Workspace, climb, look_at, put_at_bounds
 
-COPY = 0.125  # part of the memory that copies may take
-FIRST, GROWTH = 0.25, 4  # part of the samples in the first round, and how much more of them each time
-REST, LATER = 0.05, 0.001  # the least that a round should leave of the gap of a copy; the second one from the third round on
-# (the first lacks samples, the second starts from scores that are far off: exactness would be wasted on them)
-MOST = 0.5  # and the most
-SLACK = 0.08  # slopes so small may change their sign within a round: these samples take part, if their rows are here
-GOAL = 0.6  # a label is done when its gap is below this part of its share of the target
 MARGIN = 16  # entries by which a row of a copy may be longer than asked for
+
+
+@dataclass(frozen=True)
+class KernelOptions:
+    """How a run goes about it. Weights are those of the duals, there is no average of them."""
+
+    tol: float
+    seed: int
+    average: bool = False
+    tuning: KernelTuning = KERNEL
 
 
 def batches(correlation: np.ndarray) -> list[np.ndarray]:
@@ -54,13 +58,13 @@ class KernelAscent(Run):
 
     n_jobs = 1
 
-    def __init__(self, problem: KernelMultilabelProblem, duals: np.ndarray | None, options: AscentOptions):
+    def __init__(self, problem: KernelMultilabelProblem, duals: np.ndarray | None, options: KernelOptions):
         self.problem, self.options = problem, options
         self.hint: Any = None  # weights of an earlier run are those of its duals: nothing to offer beside them
         self.warm = duals is not None
         self.passes = self.visits = self.steps = 0
         n, labels = problem.n_examples, problem.n_labels
-        self.rows = Rows(problem.gram, int((1.0 - COPY) * problem.room), problem.bias**2)
+        self.rows = Rows(problem.gram, int((1.0 - options.tuning.copy) * problem.room), problem.bias**2)
         self.batches = batches(problem.correlation)
         diagonal = problem.gram.diagonal() + problem.bias**2
         curvature = np.maximum(np.diag(problem.correlation)[:, None] * diagonal, 0.0)
@@ -71,7 +75,7 @@ class KernelAscent(Run):
         self.state = State(self.duals, self.scores, curvature, np.zeros((labels, n)))
         self.view = View(np.zeros((labels, n), np.uint8), np.zeros((labels, n)), np.zeros(labels))
         self.dual = 0.0
-        self.allowed = max(4 * BLOCK, int(FIRST * n))
+        self.allowed = max(4 * BLOCK, int(options.tuning.first * n))
         if duals is not None:
             self.add(np.arange(labels), self.duals)
         self.look(np.arange(labels))
@@ -87,18 +91,20 @@ class KernelAscent(Run):
     @cached_property
     def most(self) -> int:
         """The number of samples that a copy can hold."""
-        return max(1, min(self.problem.n_examples, int(np.sqrt(COPY * self.problem.room / 4 / self.n_jobs)) - MARGIN))
+        room = self.options.tuning.copy * self.problem.room / 4 / self.n_jobs
+        return max(1, min(self.problem.n_examples, int(np.sqrt(room)) - MARGIN))
 
     @property
     def rest(self) -> np.ndarray:
         """What a round should leave of the gap of each label, as a part of it; one where the label is done."""
-        goal = GOAL * self.options.tol * abs(self.dual) / self.problem.n_labels
+        tuning = self.options.tuning
+        goal = tuning.goal * self.options.tol * abs(self.dual) / self.problem.n_labels
         wanted = goal / np.maximum(self.view.gaps, TINY)
-        return np.where(wanted >= 1.0, 1.0, np.clip(wanted, REST if self.passes < 2 else LATER, MOST))
+        return np.where(wanted >= 1.0, 1.0, np.clip(wanted, tuning.rest if self.passes < 2 else tuning.later, tuning.most))
 
     def look(self, labels: np.ndarray) -> None:
         """Gaps and gains of these labels."""
-        look_at(self.problem.loss, labels, self.state, self.view, SLACK if self.passes else 0.0)
+        look_at(self.problem.loss, labels, self.state, self.view, self.options.tuning.slack if self.passes else 0.0)
 
     def advance(self, stop: Callable[[], bool]) -> float:
         """One round; returns the gap."""
@@ -108,7 +114,7 @@ class KernelAscent(Run):
             if k:  # the batches before have changed its scores
                 self.look(batch)
             self.improve(batch, stop)
-        self.allowed *= GROWTH
+        self.allowed *= self.options.tuning.growth
         self.passes += 1
         self.visits += self.problem.n_examples
         self.look(np.arange(self.problem.n_labels))
@@ -157,13 +163,13 @@ class KernelAscent(Run):
             put_at_bounds(problem.loss, label, self.state)
         if rest >= 1.0:
             return 0
-        near = np.flatnonzero((self.view.near[label] != FAR) & chosen)
+        near = np.flatnonzero((self.view.near[label] != AWAY) & chosen)
         if near.size > self.most:
             near = np.sort(near[np.argsort(-self.view.gains[label, near], kind="stable")[: self.most]])
         if near.size == 0:
             return 0
-        workspace = self.workspaces.get()
-        steps = climb(problem.loss, label, self.state, workspace.part(near.size), self.source(label, at[near], near), rest)
+        workspace, source = self.workspaces.get(), self.source(label, at[near], near)
+        steps = climb(problem.loss, label, self.state, workspace.part(near.size), source, rest, self.options.tuning)
         self.workspaces.put(workspace)
         return steps
 
@@ -220,4 +226,4 @@ class KernelAscent(Run):
 
 @begin.register
 def _(problem: KernelMultilabelProblem, duals, tol, seed, dtype, momentum, average):
-    return KernelAscent(problem, duals, AscentOptions(tol, seed, np.float64, False, False))
+    return KernelAscent(problem, duals, KernelOptions(tol, seed))

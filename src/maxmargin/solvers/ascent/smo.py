@@ -15,10 +15,8 @@ from ...losses.base import reward, value
 from ...losses.hinge import Hinge
 from ...losses.squared_hinge import SquaredHinge
 
-FAR, SOON, NEAR = 0, 1, 2  # what View.near says of a sample
-PATIENCE = 30  # steps a sample of a copy at the most
-LOOK = 64  # steps between two looks at the gap of a copy
-HUGE = 1e30  # stands for infinity where a product with zero must be zero
+AWAY, SOON, NEAR = 0, 1, 2  # what View.near says of a sample
+BOUNDLESS = 1e30  # stands for infinity where a product with zero must be zero
 FLAT = 1e-3  # the smallest curvature of a pair
 ROUNDING = 1e-12  # part of the first gain in a copy that float32 cannot tell from nothing
 HALVES = 2  # of the samples of a copy, vectors in turn: of each the best sample moves
@@ -46,7 +44,7 @@ def _(loss, k):
 
 @bounds.register(SquaredHinge)
 def _(loss, k):
-    far = HUGE if loss.cap[k] > 0.0 else 0.0
+    far = BOUNDLESS if loss.cap[k] > 0.0 else 0.0
     return min(loss.sign[k] * far, 0.0), max(loss.sign[k] * far, 0.0)
 
 
@@ -100,7 +98,7 @@ def look_at_label(loss, label, state, view, slack):
             d = high - b if slope > 0.0 else low - b if slope < 0.0 else 0.0
         gains[i] = d * (slope - 0.5 * d * h)
         gap += value(loss, k, s) - reward(loss, k, b) + b * s
-        near[i] = FAR
+        near[i] = AWAY
         if h > 0.0 and (gains[i] > 0.0 or low < b < high):
             near[i] = NEAR
         elif h > 0.0 and low < high and abs(slope) < slack:
@@ -163,9 +161,9 @@ def copy_part(loss, label, state, near, part):
         b = state.duals[label, i]
         scale[p] = 1.0 / root
         slope[p] = (loss.sign[k] * loss.margin[k] - state.scores[label, i] - soft * b) / root
-        low[p] = max((lowest - b) * root, -HUGE)
-        high[p] = min((highest - b) * root, HUGE)
-        weight[p] = loss.cap[k] * root * root if soft > 0.0 else HUGE
+        low[p] = max((lowest - b) * root, -BOUNDLESS)
+        high[p] = min((highest - b) * root, BOUNDLESS)
+        weight[p] = loss.cap[k] * root * root if soft > 0.0 else BOUNDLESS
 
 
 class RowsSource(NamedTuple):
@@ -263,19 +261,20 @@ def best_of(slope, low, high, start, stop):
 
 
 @kernel
-def climb(loss, label, state, part, source, rest):
-    """SMO for one label on some samples until their gap is this part of what it was; returns the number of steps."""
+def climb(loss, label, state, part, source, rest, tuning):
+    """SMO for one label on some samples until their gap is this part of what it was; returns the number of steps. `tuning` says
+    how many there may be, and how often the gap is looked at."""
     copy_part(loss, label, state, source.near, part)
-    steps = optimise(part, source, rest)
+    steps = optimise(part, source, rest, tuning)
     put_back(loss, label, state, source.near, part)
     return steps
 
 
 @jitable_call
-def optimise(part, source, rest):
+def optimise(part, source, rest, tuning):
     """Moves of the duals of a part."""
     count = source.near.size
-    steps = PATIENCE * count
+    steps = tuning.patience * count
     for p in range(count):
         part.moved[p], part.ready[p] = 0.0, False
     copy_row(source, 0, part)
@@ -292,7 +291,7 @@ def optimise(part, source, rest):
     most, target = -1.0, rest * part_gap(slope, low, high, weight)
     for step in range(steps):
         first, even, second, odd = update_slopes(part, i, s, j, t)
-        if step % LOOK == LOOK - 1 and part_gap(slope, low, high, weight) <= target:
+        if step % tuning.look == tuning.look - 1 and part_gap(slope, low, high, weight) <= target:
             return step
         if most < 0.0:
             most = max(first, second)
