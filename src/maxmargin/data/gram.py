@@ -18,7 +18,8 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from ..jit import generic, kernel, vectors
-from .matrices import check_norms
+from .matrices import SYMMETRIC, check_norms
+from .sources.options import MEGABYTE
 
 # Chosen for speed, sets not recorded, 2026-11-15:
 PIECE = 512  # columns of a piece: it stays in the cache of a core from the product to the last operation on it
@@ -27,10 +28,8 @@ BLOCK = 128  # rows computed at a time
 LISTED_BELOW = 0.15  # dense data with fewer non-zeros than this are cheaper through their columns
 # And not:
 AT_ONCE = 16  # samples that a user's function is asked for where only the diagonal is wanted
-MEGABYTE = 1 << 20
 LANCZOS = 20  # steps: vectors that are orthogonal to each other
 DEFINITE = 1e-10  # part of the largest eigenvalue by which rounding may push one below zero
-SYMMETRIC = 1e-8  # difference between K and its transpose, relative to the largest entry, that passes for rounding
 
 
 class Linear(NamedTuple):

@@ -5,20 +5,27 @@ A group of them is a tuple, and a run is given its group with its options. To va
     options = AscentOptions(tol, seed, dtype, tuning=ASCENT._replace(farthest=0.9))
 
 Kernels get these numbers as arguments or within one (the order of visits, a loss), never by name: a number that is compiled in
-cannot be varied. The log names no set for most of them; "set not recorded" says so, and such a number may as well have been
-guessed. All were chosen on the two days on which the code was begun.
+cannot be varied. Dates are those of the log, which names no set for most of them: "set not recorded" says so, and such a number
+may as well have been a guess.
 
 Rooms below this one cannot import it, so that these stand where they are used, with set and date beside them:
 
     data/rows.py                  SPARSE_BELOW, SPARE: which dense rows are read by an index of their non-zeros
     data/gram.py                  PIECE, STRIP, BLOCK, LISTED_BELOW: how rows of a kernel matrix are computed
     data/sources/memory.py        BLOCK_ROWS: rows of a block of arrays in memory
-    projections/__init__.py       LONG, SAMPLE, PART, MANY, FEW, ROOM: when and how a long vector is read once
+    projections/__init__.py       LONG, SAMPLE, PART, MANY, FEW, AT_FIRST: when and how a long vector is read once
     losses/topk_steps.py          Shortlist, a field of the losses: which classes a visit puts aside
-    losses/multilabel_steps.py    Coupled.sweeps, a field of the loss: visits of coupled labels
-    problems/linear.py            CHUNK; problems/structured.py, PIECES; problems/risk.py, CUT_PIECES: sums by pieces
+    losses/multilabel_steps.py    Coupled.sweeps, a field of the loss: sweeps of a visit over coupled labels
+    problems/linear.py            CHUNK: examples of a piece of a sum
+    problems/structured.py        PIECES: of a sum over samples
+    problems/risk.py              CUT_PIECES: of a sum of subgradients
     problems/multilabel.py        TOGETHER: labels of a group
-    structures/                   SPARSE_BELOW twice, FILL_UP_TO
+
+and these without a set or a date:
+
+    structures/labelling.py       SPARSE_BELOW: as the rows of data/rows.py
+    structures/encoded/python.py  SPARSE_BELOW: which joint features are kept without their zeros
+    structures/graph.py           FILL_UP_TO: nodes up to which a better order of elimination is looked for
 
 What follows from the mathematics or from floating point, and limits that only keep a loop from going on for ever, are not here.
 """

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...data.sources.options import MEGABYTE
 from ...jit import vectors
 from ...problems.blocked import Examples, StreamProblem
 from ...regularizers.gaussian import Free, averaged, unclipped
@@ -28,8 +29,6 @@ from .dual_store import DualStore
 from .half_spaces import SideDuals
 from .late import LateRun
 from .pieces import Piece, piece
-
-MEGABYTE = 1 << 20
 
 
 @dataclass(frozen=True)
