@@ -172,8 +172,8 @@ def solve(run, budget: Budget, history: History) -> Result:
                 if len(history) > 1 and gap > tuning.stalled * history[-2].gap:
                     run.refine()
                 if 0 < estimate < np.inf:
-                    ratio = float(np.clip(gap / estimate, 0.1, 10.0))
-                if promising and gap > 2.0 * estimate:  # what rests, hides a part of the gap
+                    ratio = float(np.clip(gap / estimate, *tuning.learned))
+                if promising and gap > tuning.hidden * estimate:  # what rests, hides a part of the gap
                     run.wake()
                 visits_then = run.visits
             if message:  # a late run that was stopped

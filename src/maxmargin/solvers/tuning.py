@@ -50,6 +50,11 @@ class LoopTuning(NamedTuple):
     apart: float = 0.5
     # Part of the last gap above which there was no progress. Set not recorded, 2026-11-15.
     stalled: float = 0.95
+    # How far off an estimate may be, as a factor that an evaluation teaches. Set not recorded, 2026-11-15.
+    learned: tuple[float, float] = (0.1, 10.0)
+    # An exact gap so many times as large as the estimate was hidden by examples that rest: all are visited. Set not recorded,
+    # 2026-11-15.
+    hidden: float = 2.0
     # A candidate whose gap is this many times the target says that the others are not there yet either. Set not recorded,
     # 2026-11-15.
     far: float = 3.0
@@ -173,6 +178,8 @@ class StreamTuning(NamedTuple):
     # the target allows the samples visited.
     fresh: int = 64
     rise: float = 0.3
+    # Such a round visits one in so many of the samples met before, and as many as are fresh at least.
+    again: int = 4
 
 
 class SimplexTuning(NamedTuple):
@@ -182,8 +189,8 @@ class SimplexTuning(NamedTuple):
     pairs: int = 64
     # Sweeps over all blocks before the first Newton step, at least. Set not recorded, 2026-11-15.
     sweeps: int = 5
-    # A Newton step over s entries takes about as long as s^2 / 5,000 sweeps: 200 ms and 0.8 ms where s = 1,100. Programs of
-    # `python -m benchmarks bundle`, workload not recorded, 2026-11-15.
+    # A Newton step over s entries takes about as long as s^2 / 5,000 sweeps: 200 ms and 0.8 ms where s = 1,100. Set not recorded,
+    # 2026-11-15.
     as_long: int = 5_000
 
 

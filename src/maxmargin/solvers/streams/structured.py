@@ -53,7 +53,7 @@ class OnlineSets(WorkingSets):
         """Visit samples met before, without the oracle: at most `effort` visits for each fresh one."""
         left = self.effort * fresh
         while left > 0 and not stop():
-            some = self.random.permutation(seen)[: max(fresh, seen.size // 4)]
+            some = self.random.permutation(seen)[: max(fresh, seen.size // self.tuning.again)]
             rise, _ = self.go(some, self.unasked, 1.0, stop)
             left -= some.size
             if rise <= self.tuning.rise * self.options.tol * abs(self.dual) * some.size / self.whole:
