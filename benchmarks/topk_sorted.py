@@ -138,6 +138,7 @@ class SortedAlpha(NamedTuple):
     loose: float
     margin: vectors.Table
     aside: Any
+    shortlist: Any
     cone: SortedCone
 
 
@@ -200,6 +201,7 @@ class TwiceAlpha(NamedTuple):
     loose: float
     margin: vectors.Table
     aside: Any
+    shortlist: Any
 
 
 def topk_twice(label, cap, classes: int, k: int, smoothing: float, dtype) -> TwiceAlpha:

@@ -10,7 +10,7 @@ from source_tree import PACKAGE, modules
 from maxmargin.data.rows import rows
 from maxmargin.losses.hinge import Hinge
 from maxmargin.losses.topk_alpha import topk_alpha
-from maxmargin.losses.topk_steps import Shortlist
+from maxmargin.losses.topk_steps import SHORTLIST
 from maxmargin.problems.linear import ScalarProblem
 from maxmargin.result import History
 from maxmargin.solvers import loop, tuning
@@ -69,8 +69,8 @@ def test_examples_rest_as_long_as_the_plan_says():
 
 
 def test_losses_and_programs_take_numbers_too():
-    loss = topk_alpha(np.zeros(1, int), np.ones(1), 3, 1, 0.0, np.float64, Shortlist(few=2))
-    assert loss.shortlist == (2, Shortlist().lower, Shortlist().slack)
+    loss = topk_alpha(np.zeros(1, int), np.ones(1), 3, 1, 0.0, np.float64, SHORTLIST._replace(few=2))
+    assert loss.shortlist == (2, SHORTLIST.lower, SHORTLIST.slack)
     rng = np.random.default_rng(0)
     A, linear, block = rng.normal(size=(12, 6)), rng.normal(size=12), np.repeat([0, 1, 2], 4)
     start = simplex_qp.normalised(np.ones(12), block)
@@ -101,7 +101,7 @@ def test_numbers_of_rooms_below_stand_where_the_list_says():
     assert len(listed) > 10
     for file, names in listed:
         text = (PACKAGE / file).read_text()
-        for name in re.findall(r"\b(?:[A-Z]{2}\w+|Shortlist|Coupled)\b", names):
+        for name in re.findall(r"\b(?:[A-Z]{2}\w+|Coupled)\b", names):
             assert re.search(rf"^(class )?{name}\b", text, re.MULTILINE), (file, name)
 
 

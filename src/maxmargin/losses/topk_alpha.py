@@ -9,7 +9,7 @@ import numpy as np
 
 from ..jit import vectors
 from ..projections.newton import UNKNOWN, TopK, above, finite, level, top_sum
-from .topk_steps import BEYOND, Aside, Shortlist, ceiling, excess, floor_of, parts, register, shape_of, smoothed
+from .topk_steps import BEYOND, SHORTLIST, Aside, Shortlist, ceiling, excess, floor_of, parts, register, shape_of, smoothed
 
 
 class TopKAlpha(NamedTuple):
@@ -25,7 +25,7 @@ class TopKAlpha(NamedTuple):
     shortlist: Shortlist
 
 
-def topk_alpha(label, cap, classes: int, k: int, smoothing: float, dtype, shortlist: Shortlist | None = None) -> TopKAlpha:
+def topk_alpha(label, cap, classes: int, k: int, smoothing: float, dtype, shortlist: Shortlist = SHORTLIST) -> TopKAlpha:
     """The loss for iterations (or a certificate) in this dtype."""
     return TopKAlpha(*parts(label, cap, classes, k, smoothing, True, dtype, shortlist))
 

@@ -33,6 +33,9 @@ class Shortlist(NamedTuple):
     slack: float = 0.25  # part of the cap by which classes may be below the level of the last visit's and still are
 
 
+SHORTLIST = Shortlist()
+
+
 class Aside(NamedTuple):
     """Room for the classes that matter: which they are, their B and their h."""
 
@@ -57,12 +60,18 @@ class Parts(NamedTuple):
 
 
 def parts(
-    label: np.ndarray, cap: np.ndarray, classes: int, k: int, smoothing: float, joint: bool, dtype, shortlist: Shortlist | None
+    label: np.ndarray,
+    cap: np.ndarray,
+    classes: int,
+    k: int,
+    smoothing: float,
+    joint: bool,
+    dtype,
+    shortlist: Shortlist = SHORTLIST,
 ) -> Parts:
     margin = vectors.table(vectors.pack(np.ones((1, classes)), dtype, fill=NEVER))
     aside = Aside(np.zeros(classes, np.int64), np.zeros(classes), np.zeros(classes))
     loose = 8.0 * float(np.finfo(dtype).eps)
-    shortlist = shortlist or Shortlist()
     return Parts(label.astype(np.int32), cap, k, float(smoothing), classes, joint, loose, margin, aside, shortlist)
 
 

@@ -14,7 +14,7 @@ Rooms below this one cannot import it, so that these stand where they are used, 
     data/gram.py                  PIECE, STRIP, BLOCK, LISTED_BELOW: how rows of a kernel matrix are computed
     data/sources/memory.py        BLOCK_ROWS: rows of a block of arrays in memory
     projections/__init__.py       LONG, SAMPLE, PART, MANY, FEW, AT_FIRST: when and how a long vector is read once
-    losses/topk_steps.py          Shortlist, a field of the losses: which classes a visit puts aside
+    losses/topk_steps.py          SHORTLIST, a field of the losses: which classes a visit puts aside
     losses/multilabel_steps.py    Coupled.sweeps, a field of the loss: sweeps of a visit over coupled labels
     problems/linear.py            CHUNK: examples of a piece of a sum
     problems/structured.py        PIECES: of a sum over samples
@@ -155,7 +155,9 @@ class PolytopeTuning(NamedTuple):
     # recorded, 2026-11-15.
     part: float = 0.1
     steps: int = 10
-    # The longest extrapolation, in units of the last change: see `AscentTuning`. Set not recorded, 2026-11-15.
+    # The longest extrapolation, in units of the last change: see `AscentTuning`. Set not recorded, 2026-11-15. Nine problems of
+    # made chains (80 chains of 3 to 8 nodes, 4 labels, three seeds, C from 0.1 to 10, to a gap of 1e-4) took between 10 % less
+    # and 12 % more passes with 0.95, 1 % more in the mean, so that both values stay, 2026-11-16.
     farthest: float = 0.9
 
 
