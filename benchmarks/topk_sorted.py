@@ -139,6 +139,7 @@ class SortedAlpha(NamedTuple):
     loose: float
     margin: vectors.Table
     aside: Any
+    shortlist: Any
     cone: SortedCone
 
 
@@ -206,6 +207,7 @@ class TwiceAlpha(NamedTuple):
     loose: float
     margin: vectors.Table
     aside: Any
+    shortlist: Any
 
 
 def topk_twice(label, cap, classes: int, k: int, smoothing: float, dtype) -> TwiceAlpha:

@@ -897,7 +897,7 @@ def test_memory_is_a_few_blocks_whatever_the_size(kind, tmp_path):
 
 def test_reading_ahead_stops_when_the_iterator_is_closed(tmp_path):
     def reading():
-        return [t for t in threading.enumerate() if t.name == "maxmargin-read-ahead"]
+        return [t for t in threading.enumerate() if t.name.startswith("maxmargin-read-ahead")]
 
     source = MAKERS["svm"](tmp_path)
     source.scan()

@@ -7,8 +7,8 @@ from sklearn.exceptions import ConvergenceWarning
 import maxmargin as mm
 from maxmargin.data.indicators import checked_labels
 from maxmargin.data.sources.memory import Arrays
-from maxmargin.estimators.multilabel_kernel import PIECE
 from maxmargin.problems.linear import CHUNK, piecewise
+from maxmargin.solvers.tuning import PREDICTION
 
 
 @pytest.mark.parametrize("cls", [mm.SVMClassifier, mm.MultilabelSVMClassifier])
@@ -69,7 +69,7 @@ def test_pieces_of_a_sum_cover_every_example_once(n, jobs):
 def test_a_kernel_model_answers_for_many_samples_as_for_few():
     """Scores are computed piece by piece."""
     rng = np.random.default_rng(0)
-    X, Z = rng.normal(size=(20, 2)), rng.normal(size=(2 * PIECE + 3, 2))
+    X, Z = rng.normal(size=(20, 2)), rng.normal(size=(2 * PREDICTION.kernel + 3, 2))
     model = mm.MultilabelSVMClassifier(kernel="rbf", gamma=1.0, random_state=0).fit(X, (X > 0).astype(int))
     parts = np.vstack([model.decision_function(Z[k : k + 500]) for k in range(0, len(Z), 500)])
     np.testing.assert_allclose(model.decision_function(Z), parts, rtol=1e-12, atol=1e-14)

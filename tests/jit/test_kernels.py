@@ -22,7 +22,8 @@ from sklearn.exceptions import ConvergenceWarning
 import maxmargin as mm
 from maxmargin.data import rows
 from maxmargin.jit import generic_call, kernel, vectors
-from maxmargin.solvers.ascent.schedule import MANY, RUN, gather, schedule
+from maxmargin.solvers.ascent.schedule import gather, schedule
+from maxmargin.solvers.tuning import VISITS
 
 DTYPES = [np.float32, np.float64]
 WAYS = [pytest.param("fresh", marks=pytest.mark.compiled), "plain"]
@@ -347,7 +348,7 @@ def test_strangers_are_compiled_but_not_cached():
 # ---- the order of visits -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("n", "run"), [(50, 1), (MANY + 13, RUN)])
+@pytest.mark.parametrize(("n", "run"), [(50, 1), (VISITS.many + 13, VISITS.run)])
 def test_a_pass_visits_all_that_are_due_once_in_another_order_each_time(n, run):
     plan = schedule(n, 0, row_bytes=100)
     assert plan.run == run

@@ -14,11 +14,21 @@ from sklearn.svm import LinearSVC
 
 import maxmargin as mm
 from maxmargin import DualCoordinate, solvers
-from maxmargin.data.gram import FunctionGram, Rows, checked_square, cross, function_of, gamma_of, gram_of, squared_norms
+from maxmargin.data.gram import (
+    FunctionGram,
+    Rows,
+    checked_square,
+    cross,
+    function_of,
+    gamma_of,
+    gram_of,
+    indefinite,
+    squared_norms,
+)
 from maxmargin.losses import HingeLoss, SquaredHingeLoss
 from maxmargin.problems.kernel import KernelMultilabelProblem, Point
 from maxmargin.result import History
-from maxmargin.solvers.ascent.kernel import KernelAscent, batches
+from maxmargin.solvers.ascent.kernel import KernelAscent, KernelOptions, batches
 from maxmargin.solvers.base import Start
 from maxmargin.solvers.loop import Budget
 
@@ -158,7 +168,7 @@ def test_memory_for_a_tenth_of_the_matrix():
     K = rbf_kernel(X, gamma=GAMMA)
     room = 400 * 400 * 8 // 10
     R = np.array([[1.0, 0.5, 0.0], [0.5, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    run = KernelAscent(problem_of(rbf(X), Y, R=R, room=room), None, _options(1e-4))
+    run = KernelAscent(problem_of(rbf(X), Y, R=R, room=room), None, KernelOptions(1e-4, 0))
     while run.advance(lambda: False) > 1e-4 * abs(run.dual):
         assert run.passes < 500
     assert run.rows.table.nbytes + 2 * run.rows.step * 8 * 400 + run.most**2 * 4 <= room
@@ -167,12 +177,6 @@ def test_memory_for_a_tenth_of_the_matrix():
     whole = solved(problem_of(rbf(X), Y, R=R), 1e-4).certificate
     assert run.dual == pytest.approx(whole.dual, rel=1e-4)
     assert np.allclose(run.scores, R @ run.duals @ K, atol=1e-10)
-
-
-def _options(tol):
-    from maxmargin.solvers.ascent.linear import AscentOptions
-
-    return AscentOptions(tol, 0, np.float64, False, False)
 
 
 def test_rows_are_kept_and_the_oldest_go_first():
@@ -215,7 +219,7 @@ def test_settled_samples_never_have_a_row():
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.standard_normal((1000, 2)) * 0.05 + 1.0, rng.standard_normal((1000, 2)) * 0.05 - 1.0])
     Y = np.repeat([[1.0], [-1.0]], 1000, axis=0)
-    run = KernelAscent(problem_of(rbf(X, 1.0), Y), None, _options(1e-3))
+    run = KernelAscent(problem_of(rbf(X, 1.0), Y), None, KernelOptions(1e-3, 0))
     while run.advance(lambda: False) > 1e-3 * run.dual:
         pass
     assert np.count_nonzero(run.rows.held()) < 1000
@@ -294,6 +298,19 @@ def test_indefinite_kernels_are_told():
     assert "not positive semidefinite" in result.certificate.message
     definite = solved(problem_of(gram_of("precomputed", rbf_kernel(X, gamma=GAMMA)), Y), 1e-3)
     assert definite.certificate.verified
+
+
+@pytest.mark.parametrize("n", [1, 2, 20, 60])
+def test_negative_eigenvalues_are_found_among_the_rows_in_memory(n):
+    X = np.random.default_rng(n).standard_normal((n, 3))
+
+    def found(K):
+        return indefinite(Rows(gram_of("precomputed", K), 1 << 20))
+
+    assert not found(np.zeros((n, n))) and not found(X @ X.T) and not found(1e-9 * rbf_kernel(X))
+    if n > 1:
+        sigmoid = sigmoid_kernel(X, gamma=2.0)
+        assert found(1.0 - np.eye(n)) and found(sigmoid) == bool(np.linalg.eigvalsh(sigmoid)[0] < 0.0)
 
 
 @pytest.mark.parametrize(

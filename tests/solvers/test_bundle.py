@@ -44,6 +44,7 @@ from maxmargin.solvers.loop import Budget
 from maxmargin.solvers.planes import simplex_qp
 from maxmargin.solvers.planes.collected import Planes, most_planes
 from maxmargin.solvers.planes.descent import descended
+from maxmargin.solvers.tuning import BUNDLE
 from maxmargin.structures import Chain, Multiclass
 
 VARIANTS = {
@@ -467,7 +468,8 @@ def test_bounds_are_never_overstated(seed, C, variant, steps, kind, sign):
 def test_coarse_programs_do_not_overstate(monkeypatch):
     """The same with a quadratic program that is stopped after a single sweep."""
     monkeypatch.setattr(simplex_qp, "ROUNDS", 1)
-    monkeypatch.setattr(simplex_qp, "SWEEPS", 1)
+    program, once = simplex_qp.solve, BUNDLE.simplex._replace(sweeps=1)
+    monkeypatch.setattr(simplex_qp, "solve", lambda *args: program(*args[:-1], once))
     monkeypatch.setattr(simplex_qp, "newton", lambda *args: None)
     rng = np.random.default_rng(0)
     X = features(rng)

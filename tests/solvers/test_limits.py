@@ -18,6 +18,7 @@ from maxmargin.solvers import loop, pace
 from maxmargin.solvers.ascent.linear import AscentOptions, ScalarAscent
 from maxmargin.solvers.base import Run
 from maxmargin.solvers.planes import simplex_qp
+from maxmargin.solvers.tuning import ASCENT, PACE
 from maxmargin.structures import Structure
 
 
@@ -124,13 +125,13 @@ def test_no_evaluation_follows_one_that_took_up_the_time(clock):
 # ---- within a pass -------------------------------------------------------------------------------------------
 
 
-def test_long_rows_are_visited_few_at_a_time(monkeypatch):
+def test_long_rows_are_visited_few_at_a_time():
     assert pace.examples_between(10.0, 1 << 16) == 1 << 16 and pace.examples_between(2.0e9, 1 << 16) == 1
     rng = np.random.default_rng(0)
     X, sign = rng.normal(size=(40, 7)), rng.choice([-1.0, 1.0], 40)
     problem = ScalarProblem(table_of(X, 1.0), HingeLoss(), (sign, np.ones(40)), np.ones(40))
-    run = ScalarAscent(problem, None, AscentOptions(1e-9, 0, np.float64))
-    monkeypatch.setattr(pace, "WORK", 5 * 2 * 8)
+    tuning = ASCENT._replace(pace=PACE._replace(work=5 * 2 * 8))
+    run = ScalarAscent(problem, None, AscentOptions(1e-9, 0, np.float64, tuning=tuning))
     run.advance(after(3))
     assert run.visits == 15
 

@@ -15,17 +15,21 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from ..jit import generic, kernel, vectors
-from .matrices import check_norms
+from .matrices import SYMMETRIC, check_norms
+from .sources.options import MEGABYTE
 
+# Chosen for speed, sets not recorded, 2026-11-15:
 PIECE = 512  # columns of a piece: it stays in the cache of a core from the product to the last operation on it
 STRIP = 32  # rows that are written at a time where columns are copied into them: each lies in a page of memory of its own
 BLOCK = 128  # rows computed at a time
-FEW = 16  # samples that a user's function is asked for at a time where only the diagonal is wanted
-SPARSE_BELOW = 0.15  # dense data with fewer non-zeros than this are cheaper through their columns
-MEGABYTE = 1 << 20
-SYMMETRIC = 1e-8  # difference between K and its transpose, relative to the largest entry, that passes for rounding
+LISTED_BELOW = 0.15  # dense data with fewer non-zeros than this are cheaper through their columns
+# And not:
+AT_ONCE = 16  # samples that a user's function is asked for where only the diagonal is wanted
+LANCZOS = 20  # steps: vectors that are orthogonal to each other
+DEFINITE = 1e-10  # part of the largest eigenvalue by which rounding may push one below zero
 
 
 class Linear(NamedTuple):
@@ -126,7 +130,7 @@ def unsigned(matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def listed(X: np.ndarray):
     """Dense data by their non-zeros, if these are few; else as they are."""
     there = (X != 0).reshape(-1)
-    if np.count_nonzero(there) >= SPARSE_BELOW * X.size:
+    if np.count_nonzero(there) >= LISTED_BELOW * X.size:
         return X
     places = np.flatnonzero(there)
     starts = np.searchsorted(places, np.arange(X.shape[0] + 1) * X.shape[1])
@@ -227,9 +231,9 @@ class CallableGram(Gram):
 
     def diagonal(self):
         result = np.empty(self.n)
-        for start in range(0, self.n, FEW):
-            part = self.X[start : start + FEW]
-            result[start : start + FEW] = called(self.function, part, part).diagonal()
+        for start in range(0, self.n, AT_ONCE):
+            part = self.X[start : start + AT_ONCE]
+            result[start : start + AT_ONCE] = called(self.function, part, part).diagonal()
         return result
 
     def block(self, wanted, others):
@@ -328,30 +332,32 @@ def cross(function, X, support, norms: np.ndarray) -> np.ndarray:
     return room[:, : support.shape[0]]
 
 
-def indefinite(rows: "Rows", steps: int = 20) -> float:
-    """How negative the kernel matrix between the rows in memory is shown to be, relative to its size; 0 where it is not.
+def indefinite(rows: "Rows") -> bool:
+    """Whether the kernel matrix between the rows in memory is shown to have a negative eigenvalue.
 
-    By Lanczos' method: its values lie between the extreme eigenvalues, so a negative one proves a negative eigenvalue.
+    A few steps of Lanczos' method: its values lie between the extreme eigenvalues, so a negative one proves that there is a
+    negative eigenvalue, and how exact it is does not matter.
     """
-    here = np.flatnonzero(rows.held())
-    vectors: list[np.ndarray] = []
-    factors = np.zeros((1, rows.gram.n))
-    v = np.random.default_rng(0).standard_normal(here.size)
-    image = np.zeros((here.size, 0))
-    for _ in range(min(steps, here.size)):
-        for _ in range(2):
-            for other in vectors:
-                v -= (other @ v) * other
-        if (size := np.linalg.norm(v)) <= 1e-10:
-            break
-        vectors.append(v / size)
-        factors[0, here] = vectors[-1]
-        v = rows.product(factors, here)[0, here]
-        image = np.column_stack([image, v])
-    if not vectors:
-        return 0.0
-    values = np.linalg.eigvalsh((small := np.array(vectors) @ image) + small.T) / 2.0
-    return max(0.0, -float(values[0]) / max(abs(float(values[-1])), 1e-300) - 1e-10)
+    here, factors = np.flatnonzero(rows.held()), np.zeros((1, rows.gram.n))
+
+    def multiply(v: np.ndarray) -> np.ndarray:
+        factors[0, here] = v.ravel()
+        return rows.product(factors, here)[0, here]
+
+    if here.size <= LANCZOS:
+        whole = np.array([multiply(unit) for unit in np.eye(here.size)]).reshape(here.size, here.size)
+        values = np.linalg.eigvalsh(0.5 * (whole + whole.T))
+    else:
+        start = multiply(np.random.default_rng(0).standard_normal(here.size))
+        if not start.any():  # a matrix of zeros, which ARPACK refuses
+            return False
+        matrix = LinearOperator((here.size, here.size), multiply, dtype=np.float64)
+        try:
+            values = eigsh(matrix, 2, which="BE", v0=start, ncv=LANCZOS, maxiter=1, tol=0.5, return_eigenvectors=False)
+        except ArpackNoConvergence as short:  # as where the smallest is zero
+            values = short.eigenvalues
+    size = max(np.max(values, initial=0.0), np.max(rows.gram.diagonal()[here], initial=0.0))
+    return bool(np.min(values, initial=0.0) < -DEFINITE * size)
 
 
 class ScaledRows(NamedTuple):
@@ -416,7 +422,8 @@ class Rows:
         others = np.flatnonzero(self.slot < 0)
         held = np.flatnonzero(self.owner >= 0)
         found = self.gram.block(block, others)
-        fill_rows(found, self.table, *(index.view(np.uint64) for index in (others, held, self.owner[held], block, places)))
+        indices = (index.view(np.uint64) for index in (others, held, self.owner[held], block, places))
+        fill_rows(found, self.table, *indices, STRIP)
         if self.scaled_rows is not None:
             shorten(self.table, self.scaled_rows, block, places)
         self.owner[places], self.slot[block] = block, places
@@ -443,15 +450,16 @@ class Rows:
 
 
 @kernel
-def fill_rows(found, table, others, held, owners, block, places):
-    """table[places] = rows of `block`: `found` at the columns `others`, and the columns `owners` from the rows `held`."""
+def fill_rows(found, table, others, held, owners, block, places, strip):
+    """table[places] = rows of `block`: `found` at the columns `others`, and the columns `owners` from the rows `held`, so
+    many (`strip`) at a time."""
     for k in range(block.size):
         place = places[k]
         for c in range(others.size):
             table[place, others[c]] = found[k, c]
-    for first in range(0, block.size, STRIP):
+    for first in range(0, block.size, strip):
         for h in range(held.size):
-            for k in range(first, min(first + STRIP, block.size)):
+            for k in range(first, min(first + strip, block.size)):
                 table[places[k], owners[h]] = table[held[h], block[k]]
 
 

@@ -8,6 +8,8 @@ import scipy.sparse as sp
 from ..jit import kernel
 from .mistakes import uneven
 
+SYMMETRIC = 1e-8  # part of the largest entry by which a matrix may differ from its transpose: that passes for rounding
+
 
 def checked_matrix(X):
     """X as kernels may read it. CSR input is copied only if it holds an entry twice; the order of the indices does not

@@ -12,7 +12,10 @@ import scipy.sparse as sp
 
 from ..jit import generic, jitable, kernel, vectors
 
-SPARE = 1 << 16
+# Dense rows with a smaller part of non-zeros than this are read by an index of them: where a row has one score, and where it has
+# one for each of several classes or labels, so that a non-zero costs more than its index. Set not recorded, 2026-11-15.
+SPARSE_BELOW = {"scalar": 0.2, "row": 0.6}
+SPARE = 1 << 16  # non-zeros too many that the first rows may have in any case. Set not recorded, 2026-11-15
 
 
 class Dense(NamedTuple):

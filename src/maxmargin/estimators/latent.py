@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from ..data import bags
 from ..data.mistakes import check_target, uneven
-from ..data.rows import rows
+from ..data.rows import SPARSE_BELOW, rows
 from ..jit import vectors
 from ..problems.latent import BagProblem
 from ..solvers.convex_concave import LatentResult
@@ -20,7 +20,6 @@ from ..structures.encoded.contract import new_room
 from .base import checked_dtype, checked_weight, same_count
 from .classifier import class_factors, cost_matrix
 from .latent_base import LatentModel, Real
-from .linear import SPARSE_BELOW
 
 INITS = ("mean", "random", "first")
 SIGNED = ([0, 1], [-1, 1])  # labels of which the second is meant; False and True equal 0 and 1

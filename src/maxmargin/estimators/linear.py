@@ -14,6 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, assert_all_finite, ch
 from ..callbacks import with_callbacks
 from ..data.matrices import checked_matrix, numbers
 from ..data.mistakes import check_table, check_target
+from ..data.rows import SPARSE_BELOW
 from ..data.sources.memory import is_source
 from ..data.table import Table, of_own_kind, scores, table_of
 from ..problems.base import PLAIN_TERM, Problem
@@ -30,7 +31,6 @@ from .posing import Posing
 
 FLOATS = [np.float64, np.float32]  # what X may be, the first one otherwise
 LEARNED = ("n_features_in_", "feature_names_in_", "classes_", "_form")  # what checked samples say of a model before any fit
-SPARSE_BELOW = {"scalar": 0.2, "row": 0.6}  # dense rows with fewer non-zeros than this are read by an index of them
 
 
 class Posed(NamedTuple):

@@ -13,6 +13,7 @@ from ..callbacks import with_callbacks
 from ..data.gram import gram_of
 from ..data.indicators import Checked, checked_labels
 from ..data.matrices import numbers
+from ..data.rows import SPARSE_BELOW
 from ..data.sources.memory import is_source
 from ..data.table import table_of
 from ..losses import MULTILABEL
@@ -24,16 +25,15 @@ from ..problems.risk import Risk, risk_of
 from ..regularizers.label_prior import checked_prior
 from ..solvers import resolve
 from ..solvers.base import NOWHERE, WarmStart
+from ..solvers.tuning import PREDICTION
 from ..utils.threads import thread_count
 from .by_block import Scored, blockwise, check_source, keep_names, reading_solver
 from .frames import validate_data
-from .linear import SPARSE_BELOW, LinearModel, Posed, Prepared
+from .linear import LinearModel, Posed, Prepared
 from .multilabel_kernel import KERNELS, keep_kernel, kernel_function, kernel_problem
 from .multilabel_partial_fit import InPieces
 from .multilabel_stream import LabelReader, masses, stream
 from .posing import AllLabels
-
-PIECE = 4096  # rows that are predicted at a time where labels are sparse
 
 
 class MultilabelSVMClassifier(Scored, ClassifierMixin, InPieces):
@@ -224,7 +224,8 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, InPieces):
         if not sparse:
             return (self.decision_function(X) > 0).astype(dtype)
         X = self._read(X)
-        pieces = [sp.csr_array(self._scored(X[k : k + PIECE]) > 0) for k in range(0, X.shape[0], PIECE)]
+        starts = range(0, X.shape[0], PREDICTION.labels)
+        pieces = [sp.csr_array(self._scored(X[k : k + PREDICTION.labels]) > 0) for k in starts]
         return sp.vstack(pieces, format="csr").astype(dtype)
 
     def _scored(self, X):

@@ -11,10 +11,10 @@ from ..data.gram import MEGABYTE, Gram, cross, function_of, gamma_of, squared_no
 from ..data.indicators import LabelColumns
 from ..problems.kernel import KernelMultilabelProblem
 from ..result import Result
+from ..solvers.tuning import PREDICTION
 from .posing import AllLabels
 
 KERNELS = {"linear", "rbf", "poly", "sigmoid", "precomputed"}
-PIECE = 1024  # samples that are predicted at a time
 
 
 def kernel_problem(
@@ -65,15 +65,15 @@ class KernelModel:
     def scores(self, X) -> np.ndarray:
         """(samples, labels), in float64; a piece of the samples at a time."""
         result = np.empty((X.shape[0], self.intercept.size))
-        for start in range(0, X.shape[0], PIECE):
-            part = X[start : start + PIECE]
+        for start in range(0, X.shape[0], PREDICTION.kernel):
+            part = X[start : start + PREDICTION.kernel]
             if isinstance(self.function, str):
                 values = part[:, self.columns]
             elif self.columns.size:
                 values = cross(self.function, part, self.support, self.norms)
             else:  # no sample supports anything
                 values = np.zeros((part.shape[0], 0))
-            result[start : start + PIECE] = values @ self.coef + self.intercept
+            result[start : start + PREDICTION.kernel] = values @ self.coef + self.intercept
         return result
 
 

@@ -19,8 +19,6 @@ import numpy as np
 from ..jit import generic, jitable, vectors
 from .base import row_extrapolate, row_prefetch, row_repair, row_slope, row_step, row_value
 
-BYTE = 8  # labels
-SWEEPS = 2  # over the labels of an example that are coupled: one more saves passes where they pull hard
 FLAT = 1e-30  # stands for a curvature of zero: the step then ends at a bound
 
 
@@ -235,6 +233,7 @@ class Coupled(NamedTuple):
     each: Any  # the loss of a label
     R: vectors.Table  # (labels, labels)
     step: vectors.Table  # room for a vector
+    sweeps: int = 2  # in a visit: one more than needed saves passes where labels pull hard. Set not recorded, 2026-11-15
 
 
 @row_value.register(Coupled)
@@ -273,7 +272,7 @@ def _(loss, i, curvature, scores, duals, change, calm):
         vectors.store(change.lanes, 0, b, vectors.load(duals.lanes, i, b))
         vectors.store(change.lanes, 1, b, gain)
     sweeps = 0
-    while sweeps < SWEEPS and sweep(loss, i, curvature, scores, duals, change):
+    while sweeps < loss.sweeps and sweep(loss, i, curvature, scores, duals, change):
         sweeps += 1
     blocks = part.signs.lanes.shape[1]
     for byte in range(part.present.shape[1]):
@@ -291,7 +290,7 @@ def _(loss, i, curvature, scores, duals, change, calm):
 @jitable
 def sweep(loss, i, curvature, scores, duals, change):
     """One exact step for each label in turn; returns whether any of them moved."""
-    each, R, step = loss
+    each, R, step, _ = loss
     part, moved = each.labels, False
     blocks, width = part.signs.lanes.shape[1], part.signs.lanes.shape[2]
     for byte in range(part.present.shape[1]):

@@ -9,7 +9,20 @@ import numpy as np
 
 from ..jit import vectors
 from ..projections.newton import UNKNOWN, TopK, above, finite, level, top_sum
-from .topk_steps import BEYOND, Aside, TopKLoss, ceiling, excess, floor_of, parts, register, shape_of, smoothed
+from .topk_steps import (
+    BEYOND,
+    SHORTLIST,
+    Aside,
+    Shortlist,
+    TopKLoss,
+    ceiling,
+    excess,
+    floor_of,
+    parts,
+    register,
+    shape_of,
+    smoothed,
+)
 
 
 class TopKAlpha(NamedTuple):
@@ -22,11 +35,12 @@ class TopKAlpha(NamedTuple):
     loose: float
     margin: vectors.Table
     aside: Aside
+    shortlist: Shortlist
 
 
-def topk_alpha(label, cap, classes: int, k: int, smoothing: float, dtype) -> TopKAlpha:
+def topk_alpha(label, cap, classes: int, k: int, smoothing: float, dtype, shortlist: Shortlist = SHORTLIST) -> TopKAlpha:
     """The loss for iterations (or a certificate) in this dtype."""
-    return TopKAlpha(*parts(label, cap, classes, k, smoothing, True, dtype))
+    return TopKAlpha(*parts(label, cap, classes, k, smoothing, True, dtype, shortlist))
 
 
 class TopKAlphaLoss(TopKLoss):

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..jit import vectors
 from ..projections.newton import UNKNOWN, Box, above, level, top_sum
-from .topk_steps import Aside, TopKLoss, ceiling, excess, floor_of, parts, register, shape_of, smoothed
+from .topk_steps import SHORTLIST, Aside, Shortlist, TopKLoss, ceiling, excess, floor_of, parts, register, shape_of, smoothed
 
 
 class TopKBeta(NamedTuple):
@@ -22,11 +22,12 @@ class TopKBeta(NamedTuple):
     loose: float
     margin: vectors.Table
     aside: Aside
+    shortlist: Shortlist
 
 
-def topk_beta(label, cap, classes: int, k: int, smoothing: float, dtype) -> TopKBeta:
+def topk_beta(label, cap, classes: int, k: int, smoothing: float, dtype, shortlist: Shortlist = SHORTLIST) -> TopKBeta:
     """The loss for iterations (or a certificate) in this dtype."""
-    return TopKBeta(*parts(label, cap, classes, k, smoothing, False, dtype))
+    return TopKBeta(*parts(label, cap, classes, k, smoothing, False, dtype, shortlist))
 
 
 class TopKBetaLoss(TopKLoss):

@@ -21,11 +21,19 @@ from .base import MulticlassLoss, row_extrapolate, row_prefetch, row_repair, row
 
 NEVER = -1e30  # the margin of an unused lane: no class is there
 SHORT = 1e-11  # a radius below this part of the largest entry is lost in rounding
-FEW = 64  # up to so many classes all are put aside
-LOWER = 3  # times that more classes are put aside before all of them are
 BEYOND = 1.0 + 1e-9  # keeps a bound on the safe side of rounding
-SLACK = 0.25  # part of the cap by which classes may be below the level of the last visit's and are still put aside
 FULL = 1.0 - 1e-6  # part of the cap from which on a row counts as full
+
+
+class Shortlist(NamedTuple):
+    """Which classes are put aside. Chosen for speed, sets not recorded, 2026-11-15 (`few` with `python -m benchmarks topk`)."""
+
+    few: int = 64  # up to so many classes all are
+    lower: int = 3  # times that more classes are before all of them are
+    slack: float = 0.25  # part of the cap by which classes may be below the level of the last visit's and still are
+
+
+SHORTLIST = Shortlist()
 
 
 class Aside(NamedTuple):
@@ -48,6 +56,7 @@ class Parts(NamedTuple):
     loose: float  # what rounding does to a row that is just feasible
     margin: vectors.Table  # (1, classes), ones
     aside: Aside
+    shortlist: Shortlist
 
 
 class TopKLoss(MulticlassLoss):
@@ -58,11 +67,20 @@ class TopKLoss(MulticlassLoss):
         self.smoothing = smoothing
 
 
-def parts(label: np.ndarray, cap: np.ndarray, classes: int, k: int, smoothing: float, joint: bool, dtype) -> Parts:
+def parts(
+    label: np.ndarray,
+    cap: np.ndarray,
+    classes: int,
+    k: int,
+    smoothing: float,
+    joint: bool,
+    dtype,
+    shortlist: Shortlist = SHORTLIST,
+) -> Parts:
     margin = vectors.table(vectors.pack(np.ones((1, classes)), dtype, fill=NEVER))
     aside = Aside(np.zeros(classes, np.int64), np.zeros(classes), np.zeros(classes))
     loose = 8.0 * float(np.finfo(dtype).eps)
-    return Parts(label.astype(np.int32), cap, k, float(smoothing), classes, joint, loose, margin, aside)
+    return Parts(label.astype(np.int32), cap, k, float(smoothing), classes, joint, loose, margin, aside, shortlist)
 
 
 @generic_call
@@ -228,7 +246,7 @@ def put_more_aside(loss, i, scores, duals, visit):
 @jitable
 def first_level(loss, shape, count, full):
     """The level of the classes that had duals; where there were none, where the loss begins; unknown where classes are few."""
-    if loss.classes <= FEW:
+    if loss.classes <= loss.shortlist.few:
         return Level(np.nan, np.nan, 0.0, 0, full)
     if count == 0:
         return Level(0.0, np.nan, 0.0, 0, False)
@@ -273,9 +291,9 @@ def best_row(loss, i, curvature, scores, duals, change, calm):
     found = first_level(loss, shape, first, held >= FULL * cap)
     short, floor = False, found.shift + found.t - push
     if first > 0:
-        floor -= SLACK * found.cap
-    for attempt in range(LOWER + 2):
-        if attempt > LOWER or not finite(floor):  # all classes
+        floor -= loss.shortlist.slack * found.cap
+    for attempt in range(loss.shortlist.lower + 2):
+        if attempt > loss.shortlist.lower or not finite(floor):  # all classes
             floor = -np.inf
         count = put_more_aside(loss, i, scores, duals, (first, max(floor, 0.5 * NEVER - truth), truth, push))
         total, top = 0.0, 0.0

@@ -24,7 +24,7 @@ from ..regularizers.coupled import Coupling
 from .base import PLAIN_TERM, Problem
 from .linear import RowProblem
 
-TOGETHER = 16  # labels of a group, where R leaves the choice
+TOGETHER = 16  # labels of a group, where R leaves the choice. Set not recorded, 2026-11-15
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,9 @@ from .linear import RowProblem, ScalarProblem
 from .multilabel import LabelGroup, MultilabelProblem
 from .structured import StructuredProblem
 
-PIECES = 16  # groups are evaluated in pieces, this many in all at least, so that sums do not depend on the number of threads
+# Groups are evaluated in pieces, this many in all at least, so that sums do not depend on the number of threads. Set not
+# recorded, 2026-11-15.
+CUT_PIECES = 16
 
 
 class Cut(NamedTuple):
@@ -145,7 +147,7 @@ class ProblemRisk(Risk):
     def __init__(self, problem, count: int, n_groups: int, n_jobs: int, layout: Layout):
         self.problem, self.count, self.n_groups, self.n_jobs, self.layout = problem, count, n_groups, n_jobs, layout
         self.dim = layout.flat(np.zeros(problem.weight_shape)).size
-        each = -(-PIECES // n_groups)
+        each = -(-CUT_PIECES // n_groups)
         self.spans = [(p + n_groups * k, count, n_groups * each) for p in range(n_groups) for k in range(each)]
         self.each = each
 

@@ -22,7 +22,8 @@ from ..structures.encoded.sweeps import combine, risk
 from ..utils.threads import in_threads, pieces
 from .base import Evaluated, Problem
 
-PIECES = 64  # the samples are evaluated in this many pieces, so that sums do not depend on the number of threads
+# Samples are evaluated in this many pieces, so that sums do not depend on the number of threads. Set not recorded, 2026-11-15.
+PIECES = 64
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,15 @@ from ..jit import kernel, vectors
 from .newton import UNKNOWN, Box, Cone, Knapsack, Level, TopK, least, level, projected
 
 LINE = 16  # entries looked at together
+# Chosen for speed, sets not recorded, 2026-11-15 (LONG with `python -m benchmarks topk`):
 SAMPLE = 1024  # lines in a sample at the most
 PART = 8  # and one line in so many at the most
 LONG = 1 << 13  # from here on a sample is taken
 MANY = 0.25  # part of the sample above the level from which on nothing is put aside
 FEW = 16  # a set whose projection has more than one entry in so many of the sample needs the whole vector
+AT_FIRST = 512  # entries put aside before their level is taken
+# And not:
 TRIES = 3
-ROOM = 512  # entries put aside before their level is taken
 NOT_FINITE = "a must be finite; it holds NaN or infinity."
 
 __all__ = ["capped_simplex", "simplex", "topk_box", "topk_cone", "topk_simplex"]
@@ -156,7 +158,7 @@ def put_aside(shape, a: np.ndarray):
         return None
     aside = np.empty(a.size), np.empty(a.size, np.int64)  # what is never written never takes up memory
     for _ in range(TRIES):
-        line, count, room = 0, 0, max(ROOM, 2 * least(shape))
+        line, count, room = 0, 0, max(AT_FIRST, 2 * least(shape))
         while line < len(lines):
             line, count = gather(a, lines, bound, aside, (line, count, room))
             if count < least(shape):
@@ -167,7 +169,7 @@ def put_aside(shape, a: np.ndarray):
             if line < len(lines):  # what was put aside so far has a level too, a better one
                 bound = max(bound, found.shift + found.t)
                 count = drop(aside, count, bound)
-                room = 2 * count + ROOM
+                room = 2 * count + AT_FIRST
         if count < least(shape):
             return None
         t = found.shift + found.t

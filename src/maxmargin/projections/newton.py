@@ -22,13 +22,14 @@ from typing import NamedTuple
 import numpy as np
 
 from ..jit import generic_call, jitable, jitable_call
+from ..result import TINY
 
 ROUNDING = 4.0 * float(np.finfo(np.float64).eps)
 OFTEN = 16  # after every so many steps the bracket is halved, whatever Newton says: there may be many pieces
 PATIENCE = 64  # steps after which it is only halved
 HALVINGS = 80  # close any bracket: 1 finds its sign, 12 its size (of 2,100 powers of two), 54 its digits
 ROUNDS = PATIENCE + HALVINGS
-TINY, HUGE = float(np.finfo(np.float64).tiny), float(np.finfo(np.float64).max)
+HUGE = float(np.finfo(np.float64).max)
 
 
 class Knapsack(NamedTuple):

@@ -9,9 +9,8 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from ..data.indicators import checked_labels
-from ..data.matrices import numbers
+from ..data.matrices import SYMMETRIC, numbers
 
-SYMMETRIC = 1e-8  # part of the largest entry by which R may differ from its transpose
 ROUNDING = 1e-10  # part of the largest eigenvalue that counts as zero
 
 

@@ -28,16 +28,12 @@ from .pace import never
 from .planes.collected import AGGREGATE, Planes, most_planes
 from .planes.coordinates import Coordinates, coordinates_of
 from .planes.descent import descended, serves
+from .tuning import BUNDLE, BundleTuning
 
-FIRST = 2.0**-6  # the smallest alpha but zero; the quadratic term itself has 1/2
 LARGEST = 2.0**60
-TRUST = 0.1  # part of what the model promised from which on it may be trusted farther, as serious steps are told from null steps
-SHARE = 0.2  # part of the gap that the quadratic program may leave undone: less costs more time than it saves steps
-SELDOM = 3  # iterations between two lower bounds without the prox-term: their quadratic program is the larger one
 WRONG = 1e-6  # by this part of the numbers involved a plane may lie above the function: rounding of a user's oracle
 ROUNDING = 2.0**-40  # by this part of the terms of a sum it may be off
 BACK = 2.0**-10  # part of the way to a point where the risk overflows that is gone instead
-SEVERAL = 16  # models by default: what Uřičář and Franc found best
 
 
 @dataclass(frozen=True)
@@ -51,6 +47,7 @@ class BundleOptions:
     idle: int
     memory: float
     average: bool = True
+    tuning: BundleTuning = BUNDLE
 
 
 @dataclass(frozen=True)
@@ -172,7 +169,7 @@ class Bundle(Solver):
             return 0 if self.n_models == "auto" else int(self.n_models)
         if self.n_models == "auto":
             room = most_planes(dim, float(self.memory) * 2**20) // 64
-            return max(1, min(SEVERAL, count, room))
+            return max(1, min(BUNDLE.models, count, room))
         if self.n_models > count:
             raise ValueError(f"n_models={self.n_models} exceeds the {count} examples: a model needs one at least.")
         return int(self.n_models)
@@ -342,14 +339,14 @@ class BundleRun(Run):
 
     def new_planes(self, shape: tuple[int, int]) -> Planes:
         groups, dim = shape
-        limit = most_planes(dim, self.options.memory)
+        limit = most_planes(dim, self.options.memory, self.options.tuning)
         if limit < 4 * groups:
             least = 8 * 4 * groups * (dim + 4 * groups) / 2**20
             raise ValueError(
                 f"memory={self.options.memory / 2**20:g} MB is too little for {groups} models of {dim} weights: "
                 f"{least:.3g} MB are needed at least. Raise it or lower n_models."
             )
-        return Planes(dim, groups, limit)
+        return Planes(dim, groups, limit, self.options.tuning)
 
     def reconciled(self, cut: Cut, slopes: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """The offsets of the new planes, after these and the old ones were lowered to the values that are known: no bound may lie
@@ -392,7 +389,7 @@ class BundleRun(Run):
         if self.adjust and np.isfinite(self.dual):
             self.gamma = max(value - self.dual - self.options.tol * abs(value), 0.0) / self.options.patience
         self.adjust = not last - value >= self.gamma or not np.isfinite(last)
-        if last - value >= TRUST * promised:
+        if last - value >= self.options.tuning.trust * promised:
             self.reach, self.adjust = 2.0 * self.reach, True
         elif value > last:
             self.reach = max(0.5 * self.reach, self.shortest)
@@ -424,11 +421,11 @@ class BundleRun(Run):
             if alpha == 0.0:
                 self.keep_bound(masses, planes.pull(masses))
             while not self.near(alpha) and alpha < LARGEST and not stop():
-                alpha = max(2.0 * alpha, FIRST)
+                alpha = max(2.0 * alpha, self.options.tuning.first)
                 self.reduce(masses, alpha, stop)
             return alpha
         while alpha > 0.0 and not stop():
-            smaller, before = 0.5 * alpha if alpha > FIRST else 0.0, masses.copy()
+            smaller, before = 0.5 * alpha if alpha > self.options.tuning.first else 0.0, masses.copy()
             self.reduce(masses, smaller, stop)
             if not self.near(smaller):
                 masses[:] = before
@@ -446,13 +443,13 @@ class BundleRun(Run):
         assert self.planes is not None
         gap = self.best - self.dual if np.isfinite(self.dual) else np.inf
         size = max(abs(self.best), np.finfo(float).tiny)
-        precision = SHARE * min(max(gap, self.options.tol * abs(self.best)), size)
+        precision = self.options.tuning.share * min(max(gap, self.options.tol * abs(self.best)), size)
         self.planes.reduce(masses, alpha, self.point, self.coordinates, precision, stop)
 
     def improve_bound(self, stop: Callable[[], bool]) -> None:
         planes = self.planes
         assert planes is not None
-        masses, self.bound_due = planes.bound.copy(), self.passes + SELDOM
+        masses, self.bound_due = planes.bound.copy(), self.passes + self.options.tuning.seldom
         self.reduce(masses, 0.0, stop)
         self.keep_bound(masses, planes.pull(masses))
 

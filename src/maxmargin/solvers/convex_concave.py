@@ -21,9 +21,7 @@ from ..result import Certificate, History, Record, Result, relative
 from ..structures.encoded.contract import follow
 from .base import NOWHERE, Solver, Start, WarmStart
 from .loop import Budget, Interrupt, carry_out
-
-LOOSE = 0.1  # the relative gap of the first step
-PART = 0.1  # of what a step gained: the gap of the next
+from .tuning import CONVEX_CONCAVE
 
 
 @dataclass(frozen=True)
@@ -60,6 +58,8 @@ class StageHistory(History):
 
 class Inner:
     """Solves the convex problems, one after another, within one budget."""
+
+    tuning = CONVEX_CONCAVE
 
     def __init__(self, solver: Solver, budget: Budget, history: History, seed: int, average: bool, interrupt: Interrupt):
         self.solver, self.budget, self.history, self.seed, self.average = solver, budget, history, seed, average
@@ -99,7 +99,7 @@ class Inner:
         most = self.left // 2
         if most == 0:
             return np.zeros(problem.weight_shape)
-        result = self.solve(problem, max(self.budget.tol, LOOSE), most=most)
+        result = self.solve(problem, max(self.budget.tol, self.tuning.loose), most=most)
         if result.n_iter >= most and not self.interrupt.pressed:  # only its own limit has stopped it
             self.stopped = ""
         return result.w
@@ -165,7 +165,9 @@ class Descent:
         self.W = np.zeros(latent.weight_shape) if W is None else W
         self.value = problem.primal(self.W, inner.budget.n_jobs)
         self.tol = inner.budget.tol
-        self.gap = max(self.tol, LOOSE) if inner.average else self.tol  # weights that belong to duals cannot be mended later
+        self.gap = (
+            max(self.tol, inner.tuning.loose) if inner.average else self.tol
+        )  # weights that belong to duals cannot be mended later
         self.kept: Result | None = None
         self.kept_problem = problem
         self.choice: Any = None
@@ -217,7 +219,7 @@ class Descent:
             self.W, self.value = result.w, value
             self.points = follow(result.duals, self.problem.data, tight.data)
             self.problem = tight
-            self.gap = self.tol if gain <= self.tol else max(self.tol, min(self.gap, PART * gain))
+            self.gap = self.tol if gain <= self.tol else max(self.tol, min(self.gap, inner.tuning.part * gain))
         else:
             done = final
             self.points, self.gap = result.duals, self.tol

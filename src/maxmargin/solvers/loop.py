@@ -18,15 +18,10 @@ from ..jit import clock
 from ..problems.base import Problem
 from ..result import Certificate, History, Record, Result, relative
 from .base import NOWHERE, Run, Setting, Solver, Start
+from .tuning import LOOP, LoopTuning
 
-PROMISE = 0.7  # the exact gap is about this part of the estimate, which is taken while the weights still move
-SELDOM = 20, 0.25  # an evaluation is made in any case after this many passes' worth of visits, or this part of all so far
-NEAR = 2.0, 4, 0.1  # the same where the estimate is within a factor of the target: it is often too high by as much
-STALLED = 0.95  # part of the last gap above which there was no progress
-FAR = 3.0  # a candidate whose gap is this many times the target says that the others are not there yet either
 BY_HAND, BY_CALLBACK = "Stopped by Ctrl-C.", "Stopped by a callback."
 SMALLER = "Scale the features, or lower C."
-APART = 0.5  # passes' worth of visits between two evaluations at least
 
 
 @dataclass(frozen=True)
@@ -43,6 +38,7 @@ class Budget:
     watch: Callable[[int], bool] = lambda iteration: False
     halt: Callable[[], bool] = lambda: False
     begin: float = field(default_factory=clock)
+    tuning: LoopTuning = LOOP
 
     def seconds(self) -> float:
         return clock() - self.begin
@@ -123,7 +119,7 @@ class Best:
             if found[k] < self.primal:
                 self.primal, self.w = found[k], candidates[k]
             found_gap = relative(found[k], self.dual)
-            far = found_gap > FAR * budget.tol and not last
+            far = found_gap > budget.tuning.far * budget.tol and not last
             if found_gap <= budget.tol or (np.isfinite(found[k]) and (far or stop())):
                 break
         self.prefer = min(found, key=found.__getitem__)
@@ -133,7 +129,7 @@ class Best:
 def solve(run: Run, budget: Budget, history: History) -> Result:
     """Drive `run` until the relative gap is certified, the budget is spent or somebody stops it."""
     best = Best(history)
-    ratio, visits_then, message = PROMISE, 0.0, ""
+    ratio, visits_then, message, tuning = budget.tuning.promise, 0.0, "", budget.tuning
     with Interrupt() as interrupt:
 
         def out_of_time() -> bool:
@@ -152,8 +148,8 @@ def solve(run: Run, budget: Budget, history: History) -> Result:
                 message = budget.after_passes()
             since, total = (visits / max(run.problem.n_examples, 1) for visits in (run.visits - visits_then, run.visits))
             hoped, target = estimate * ratio, budget.tol * abs(run.dual)
-            promising = hoped <= target and since >= APART
-            rule = NEAR[1:] if hoped <= NEAR[0] * target else SELDOM
+            promising = hoped <= target and since >= tuning.apart
+            rule = tuning.near_seldom if hoped <= tuning.near * target else tuning.seldom
             if message and not out_of_time():
                 run.conclude(out_of_time)
             wanted = message or promising or since >= max(rule[0], rule[1] * total)
@@ -163,11 +159,11 @@ def solve(run: Run, budget: Budget, history: History) -> Result:
                 if message or relative(best.primal, best.dual) <= budget.tol:
                     break  # the duals stay those of the certificate
                 gap = history[-1].gap
-                if len(history) > 1 and gap > STALLED * history[-2].gap:
+                if len(history) > 1 and gap > tuning.stalled * history[-2].gap:
                     run.refine()
                 if 0 < estimate < np.inf:
-                    ratio = float(np.clip(gap / estimate, 0.1, 10.0))
-                if promising and gap > 2.0 * estimate:  # what rests, hides a part of the gap
+                    ratio = float(np.clip(gap / estimate, *tuning.learned))
+                if promising and gap > tuning.hidden * estimate:  # what rests, hides a part of the gap
                     run.wake()
                 visits_then = run.visits
             if message:  # a late run that was stopped

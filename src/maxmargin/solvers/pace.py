@@ -3,9 +3,7 @@
 from collections.abc import Callable
 
 from ..jit import clock
-
-WORK = 1 << 26  # multiplications and additions between two looks: a few hundredths of a second
-LOOK = 0.05  # seconds between two looks, where nothing is known beforehand
+from .tuning import PACE, PaceTuning
 
 
 def never() -> bool:
@@ -13,9 +11,9 @@ def never() -> bool:
     return False
 
 
-def examples_between(work: float, most: int) -> int:
+def examples_between(work: float, most: int, tuning: PaceTuning = PACE) -> int:
     """How many examples of this much work to visit between two looks. It depends on the data only, as do all sums then."""
-    return max(1, min(most, int(WORK / max(work, 1.0))))
+    return max(1, min(most, int(tuning.work / max(work, 1.0))))
 
 
 class Pace:
@@ -24,8 +22,8 @@ class Pace:
     It must not show in the result, so sums are carried on from piece to piece. Where that is not all, the count is `fixed`.
     """
 
-    def __init__(self, fixed: int | None = None) -> None:
-        self.count, self.learns = fixed or 1, fixed is None
+    def __init__(self, fixed: int | None = None, tuning: PaceTuning = PACE) -> None:
+        self.count, self.learns, self.look = fixed or 1, fixed is None, tuning.look
 
     def visit(
         self, start: int, end: int, visit: Callable[[int, int, float], float], stop: Callable[[], bool]
@@ -36,8 +34,8 @@ class Pace:
             last, began = min(start + self.count, end), clock()
             total = visit(start, last, total)
             took, start = clock() - began, last
-            if self.learns and took > 2.0 * LOOK:
+            if self.learns and took > 2.0 * self.look:
                 self.count = max(1, self.count // 2)
-            elif self.learns and took < 0.5 * LOOK:
+            elif self.learns and took < 0.5 * self.look:
                 self.count *= 2
         return total, start

@@ -11,7 +11,7 @@ import numpy as np
 
 from .blocks import Block, no_array
 
-BLOCK = 8192  # rows
+BLOCK_ROWS = 8192  # of a block of arrays in memory. Set not recorded, 2026-11-15
 
 
 def is_source(X) -> bool:
@@ -24,7 +24,7 @@ class Arrays:
 
     multilabel = False
 
-    def __init__(self, X, y: np.ndarray | None = None, weight: np.ndarray | None = None, block: int = BLOCK):
+    def __init__(self, X, y: np.ndarray | None = None, weight: np.ndarray | None = None, block: int = BLOCK_ROWS):
         self.X, self.y, self.weight, self.block = X, y, weight, block
         self.n_rows, self.n_features = X.shape
         self.dtype = X.dtype

@@ -84,7 +84,10 @@ class ExplicitAscent(Ascent):
     """A run on listed constraints. Duals of a pair move together, so they are not extrapolated."""
 
     problem: GroupedProblem
-    piece = 1 << 14
+
+    @property
+    def piece(self):
+        return self.options.tuning.pace.constraints
 
     def take(self, duals):
         self.duals = np.zeros(self.problem.n_examples) if duals is None else self.problem.repaired(duals)

@@ -31,14 +31,8 @@ from ...problems.linear import RowProblem, ScalarProblem
 from ...regularizers.spaces import averaged, extrapolate, like, move, move_row, quadratic, unclipped
 from ..base import Run
 from ..pace import examples_between
+from ..tuning import ASCENT, AscentTuning
 from .schedule import gather, prefetch, resting, schedule, settle, visited
-
-CACHED = 1 << 17  # weights up to this many stay in a core's own cache
-AHEAD = 2  # visits by which an example is asked for before its turn: random order defeats the processor's own guess
-WALKS = 16  # walks along the half_spaces during a pass
-START = 5  # passes before the first extrapolation: an easy problem is solved by then
-FARTHEST = 0.95  # the longest extrapolation, in units of the last change
-CALM = 0.1  # an example rests when its share of the gap is below this part of the average share the target allows
 
 
 @kernel
@@ -69,10 +63,10 @@ def scalar_pass(X, loss, space, duals, curvature, plan, visit, level):
     gap, gain = 0.0, 0.0
     for k in range(start, stop):
         i = plan.order[k]
-        if k + 2 * AHEAD < stop:
-            rows.prefetch_index(X, plan.order[k + 2 * AHEAD])
-        if k + AHEAD < stop:
-            ahead = plan.order[k + AHEAD]
+        if k + 2 * plan.ahead < stop:
+            rows.prefetch_index(X, plan.order[k + 2 * plan.ahead])
+        if k + plan.ahead < stop:
+            ahead = plan.order[k + plan.ahead]
             rows.prefetch(X, ahead)
             vectors.prefetch(duals, ahead)
             vectors.prefetch(curvature, ahead)
@@ -127,16 +121,16 @@ def row_pass(X, loss, space, duals, curvature, plan, visit, scratch):
     gap, gain = 0.0, 0.0
     for k in range(start, stop):
         i = plan.order[k]
-        if k + 2 * AHEAD < stop:
-            rows.prefetch_index(X, plan.order[k + 2 * AHEAD])
-        if k + AHEAD < stop:
-            ahead = plan.order[k + AHEAD]
+        if k + 2 * plan.ahead < stop:
+            rows.prefetch_index(X, plan.order[k + 2 * plan.ahead])
+        if k + plan.ahead < stop:
+            ahead = plan.order[k + plan.ahead]
             rows.prefetch(X, ahead)
             rows.prefetch_row(duals.lanes, ahead)
             vectors.prefetch(curvature, ahead)
             row_prefetch(loss, ahead)
             prefetch(plan, ahead)
-            if space.w.size > CACHED:
+            if space.w.size > plan.cached:
                 rows.prefetch_weights(X, plan.order[k + 1], space.w)
         rows.scores(X, i, space.w, scores.lanes)
         share, stepped, reward_change = row_step(loss, i, curvature[i], scores, duals, change, level)
@@ -190,20 +184,21 @@ class AscentOptions:
     dtype: Any
     momentum: bool = True
     average: bool = True
+    tuning: AscentTuning = ASCENT
 
 
 class Ascent(Run, ABC):
     """A run of dual coordinate ascent on one problem: its duals, its weights and the order of visits."""
 
     problem: ScalarProblem | RowProblem | GroupedProblem
-    piece: int  # examples between two looks at the clock, at the most
+    options: AscentOptions
     duals: Any
     side_duals: Any = None
 
     def __init__(self, problem, duals: np.ndarray | None, options: AscentOptions):
         self.problem, self.options, self.average = problem, options, options.average
         self.warm = duals is not None
-        self.plan = schedule(problem.n_examples, options.seed, self.row_bytes())
+        self.plan = schedule(problem.n_examples, options.seed, self.row_bytes(), options.tuning.visits)
         self.curvature = problem.curvature
         self.passes = self.visits = 0
         self.settle_in(np.dtype(options.dtype), duals)
@@ -241,11 +236,11 @@ class Ascent(Run, ABC):
     def advance(self, stop: Callable[[], bool]) -> float:
         """One pass; returns the sum of the shares of the gap that it met (an estimate: the weights moved meanwhile)."""
         self.floor = self.dual
-        count = gather(self.plan, self.passes)
-        level = CALM * self.options.tol * abs(self.dual) / max(self.problem.n_examples, 1)
-        gap, piece = 0.0, examples_between(self.visit_work(), self.piece)
+        count, tuning = gather(self.plan, self.passes), self.options.tuning
+        level = tuning.visits.calm * self.options.tol * abs(self.dual) / max(self.problem.n_examples, 1)
+        gap, piece = 0.0, examples_between(self.visit_work(), self.piece, tuning.pace)
         if self.problem.half_spaces is not None:  # side_duals answer to examples at once, or the two sides zigzag
-            piece = min(piece, max(self.problem.half_spaces.count, count // WALKS))
+            piece = min(piece, max(self.problem.half_spaces.count, count // tuning.walks))
         for start in range(0, count, piece):
             if stop():
                 break
@@ -270,7 +265,7 @@ class Ascent(Run, ABC):
         """A pass over all half-spaces of the half_spaces; returns their part of the gap."""
         half_spaces = self.problem.half_spaces
         assert half_spaces is not None
-        plan = schedule(half_spaces.count, self.options.seed + self.passes + start)
+        plan = schedule(half_spaces.count, self.options.seed + self.passes + start, tuning=self.options.tuning.visits)
         return self.visit_walls(half_spaces.rows, half_spaces.curvature, plan, (0, 0, gather(plan, 0)))
 
     def add_to_average(self) -> None:
@@ -298,6 +293,11 @@ class Ascent(Run, ABC):
         visited_now = self.plan.due - self.plan.wait == self.passes
         np.minimum(self.plan.due, self.passes, out=self.plan.due)
         self.plan.wait[:] = np.where(visited_now, 0, np.maximum(self.plan.wait, 1))
+
+    @property
+    @abstractmethod
+    def piece(self) -> int:
+        """Examples between two looks at the clock, at the most."""
 
     @abstractmethod
     def take(self, duals: np.ndarray | None) -> None:
@@ -328,7 +328,7 @@ class Accelerated(Ascent):
         super().settle_in(dtype, duals)
         self.other = like(self.space)
         self.before_v = unclipped(like(self.space))
-        self.memory, self.begin_at = 0, self.passes + START
+        self.memory, self.begin_at = 0, self.passes + self.options.tuning.visits.start
 
     def accelerate(self) -> None:
         """Extrapolate from the state after the last pass."""
@@ -340,7 +340,7 @@ class Accelerated(Ascent):
             self.before_v[...] = unclipped(self.space)
             return
         self.memory += 1
-        t = min(self.memory / (self.memory + 3.0), FARTHEST)
+        t = min(self.memory / (self.memory + 3.0), self.options.tuning.farthest)
         push(self.space, self.before_v, t, self.other)
         gain = self.reach(t)
         dual = self.reward + gain + dual_part(self.other)
@@ -368,7 +368,10 @@ class Accelerated(Ascent):
 
 class ScalarAscent(Accelerated):
     problem: ScalarProblem
-    piece = 1 << 16
+
+    @property
+    def piece(self):
+        return self.options.tuning.pace.scalars
 
     def take(self, duals):
         self.duals = np.zeros(self.problem.n_examples) if duals is None else duals.copy()
@@ -401,7 +404,10 @@ class ScalarAscent(Accelerated):
 
 class BlockAscent(Accelerated):
     problem: RowProblem
-    piece = 1 << 12
+
+    @property
+    def piece(self):
+        return self.options.tuning.pace.rows
 
     def take(self, duals):
         n, classes = self.problem.n_examples, self.problem.n_classes

@@ -10,10 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...jit import jitable, kernel, vectors
-
-LONGEST = 64  # passes
-RUN = 8  # examples side by side that are visited one after the other, in sets of more than MANY short rows
-MANY, SHORT = 1 << 17, 1 << 10  # examples; bytes
+from ..tuning import VISITS, VisitTuning
 
 
 class Schedule(NamedTuple):
@@ -22,14 +19,18 @@ class Schedule(NamedTuple):
     order: np.ndarray  # room for the list of this pass
     random: np.ndarray  # the state of the generator, one word
     run: int  # examples side by side that stay together while most are due
+    longest: int  # passes that an example is left alone at the most
+    ahead: int  # visits by which an example is asked for before its turn
+    cached: int  # weights up to this many are not asked for
 
 
-def schedule(n: int, seed: int, row_bytes: float = np.inf) -> Schedule:
+def schedule(n: int, seed: int, row_bytes: float = np.inf, tuning: VisitTuning = VISITS) -> Schedule:
     """All examples due. Half of a visit to a short row is waiting for memory, so of many such rows short runs are drawn. Longer
     runs, or runs among few, cost passes where similar examples lie side by side."""
     state = np.random.SeedSequence(seed).generate_state(1, np.uint64) | np.uint64(1)
-    run = RUN if n > MANY and row_bytes <= SHORT else 1
-    return Schedule(np.zeros(n, np.int32), np.zeros(n, np.int8), np.empty(n, np.int64), state, run)
+    run = tuning.run if n > tuning.many and row_bytes <= tuning.short else 1
+    due, wait, order = np.zeros(n, np.int32), np.zeros(n, np.int8), np.empty(n, np.int64)
+    return Schedule(due, wait, order, state, run, tuning.longest, tuning.ahead, tuning.cached)
 
 
 @jitable
@@ -70,7 +71,7 @@ def prefetch(plan, i):
 @jitable
 def settle(plan, i, now, calm):
     """Set when example i is visited next; `calm` says that this visit found little to do."""
-    wait = min(2 * int(plan.wait[i]) + 1, LONGEST) if calm else 0
+    wait = min(2 * int(plan.wait[i]) + 1, plan.longest) if calm else 0
     plan.wait[i] = wait
     plan.due[i] = now + 1 + wait
 

@@ -15,28 +15,28 @@ from collections.abc import Callable
 import numpy as np
 
 from ..pace import never
+from ..tuning import BUNDLE, BundleTuning
 from . import simplex_qp
 from .coordinates import Coordinates
 
-BYTES = 8
-MOST = 16_384  # planes, whatever the memory: the quadratic program would take too long
+NUMBER = 8  # bytes
 NEWTON = 60  # steps at the most where there is a box
 BISECTIONS = 60
 ROUNDING = 4.0 * float(np.finfo(float).eps)  # part of the terms of a bound by which it is lowered
 AGGREGATE = -1  # stands for the iteration that a plane stems from
 
 
-def most_planes(dim: int, memory: float) -> int:
+def most_planes(dim: int, memory: float, tuning: BundleTuning = BUNDLE) -> int:
     """How many planes, with their Gram matrix, fit into this many bytes: n dim + n^2 numbers."""
-    numbers = memory / BYTES
-    return min(MOST, int(0.5 * (np.sqrt(dim * dim + 4.0 * numbers) - dim)))
+    numbers = memory / NUMBER
+    return min(tuning.planes, int(0.5 * (np.sqrt(dim * dim + 4.0 * numbers) - dim)))
 
 
 class Planes:
     """Room for `limit` planes; what was never written never takes up memory."""
 
-    def __init__(self, dim: int, n_models: int, limit: int):
-        self.n_models, self.limit, self.size = n_models, limit, 0
+    def __init__(self, dim: int, n_models: int, limit: int, tuning: BundleTuning = BUNDLE):
+        self.n_models, self.limit, self.size, self.tuning = n_models, limit, 0, tuning
         self.slopes, self.gram = np.empty((limit, dim)), np.empty((limit, limit))
         self.offsets, self.here = np.empty(limit), np.empty(limit)  # `here`: <a_t, u> at the last point
         self.model, self.born, self.idle = (np.zeros(limit, np.int64) for _ in range(3))
@@ -50,7 +50,7 @@ class Planes:
     @property
     def megabytes(self) -> float:
         """Memory that planes and Gram matrix took up at the most."""
-        return BYTES * self.most * (self.slopes.shape[1] + self.most) / 2**20
+        return NUMBER * self.most * (self.slopes.shape[1] + self.most) / 2**20
 
     def add(self, slopes: np.ndarray, offsets: np.ndarray, born: int) -> None:
         """One plane for each model."""
@@ -147,7 +147,8 @@ class Planes:
             self.reduce_boxed(masses, alpha, centre, frame, precision, stop)
         else:
             linear = stiff * self.offsets[:n] + (2.0 * alpha) * self.here[:n]
-            masses[:n] = simplex_qp.solve(self.gram[:n, :n], linear, self.model[:n], masses[:n], stiff * precision, stop)
+            program = self.gram[:n, :n], linear, self.model[:n]
+            masses[:n] = simplex_qp.solve(*program, masses[:n], stiff * precision, stop, self.tuning.simplex)
 
     def point(self, masses: np.ndarray, alpha: float, centre: np.ndarray, frame: Coordinates) -> tuple[np.ndarray, np.ndarray]:
         """v, and the point that these masses stand for."""
@@ -185,7 +186,8 @@ class Planes:
             else:
                 gram = A[:, free] @ A[:, free].T
             linear = stiff * (b + A[:, fixed] @ u[fixed]) + 2.0 * alpha * (A[:, free] @ centre[free])
-            target = simplex_qp.solve(np.ascontiguousarray(gram), linear, model, beta, 0.5 * stiff * precision, stop)
+            program = np.ascontiguousarray(gram), linear, model
+            target = simplex_qp.solve(*program, beta, 0.5 * stiff * precision, stop, self.tuning.simplex)
             change = target - beta
             ahead = self.pull(change)
             t = self.step(v, ahead, float(b @ change), alpha, centre, frame)

@@ -17,10 +17,8 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from ...jit import kernel
 from ..pace import never
+from ..tuning import BUNDLE, SimplexTuning
 
-VISITS = 64  # pair steps in one visit of a block
-SWEEPS = 5  # over all blocks before the first Newton step, at least
-AS_LONG = 5_000  # a Newton step over s entries takes about as long as s^2 / 5,000 sweeps: 200 ms and 0.8 ms where s = 1,100
 MOST_SWEEPS = 4_000
 ROUNDS = 60  # of sweeps and a Newton step, at the most
 PIVOTS = 12  # faces that a Newton step looks at
@@ -40,14 +38,15 @@ def blocks(block: np.ndarray, count: int) -> Blocks:
 
 
 @kernel
-def sweep(G, parts, beta, slope, room, precision):
-    """Visit every block; returns the number of pairs that moved. `room`: (2, entries), the first row zeros"""
+def sweep(G, parts, beta, slope, room, precision, pairs):
+    """Visit every block; returns the number of pairs that moved. `room`: (2, entries), the first row zeros; `pairs`: steps in one
+    visit at the most"""
     moves, (change, local) = 0, room
     for p in range(parts.starts.size - 1):
         begin, end = parts.starts[p], parts.starts[p + 1]
         for k in range(begin, end):
             local[parts.order[k]] = slope[parts.order[k]]
-        for _ in range(VISITS):
+        for _ in range(pairs):
             i, mean = parts.order[begin], 0.0
             for k in range(begin, end):
                 t = parts.order[k]
@@ -185,6 +184,7 @@ def solve(
     beta: np.ndarray,
     precision: float,
     stop: Callable[[], bool] = never,
+    tuning: SimplexTuning = BUNDLE.simplex,
 ) -> np.ndarray:
     """A feasible beta within `precision` of the optimum (or as near as rounding and `stop` allow), from a feasible one.
 
@@ -194,10 +194,10 @@ def solve(
     count = parts.starts.size - 1
     beta, room = normalised(beta, block), np.zeros((2, beta.size))
     value, slope = value_of(G, linear, beta)
-    pause, left = max(SWEEPS, int(np.count_nonzero(beta)) ** 2 // AS_LONG), MOST_SWEEPS
+    pause, left = max(tuning.sweeps, int(np.count_nonzero(beta)) ** 2 // tuning.as_long), MOST_SWEEPS
     for _ in range(ROUNDS):
         for _ in range(pause):
-            moves = sweep(G, parts, beta, slope, room, 0.5 * precision / count)
+            moves = sweep(G, parts, beta, slope, room, 0.5 * precision / count, tuning.pairs)
             if moves == 0 or to_gain(parts, beta, slope) <= precision or stop():
                 break
         left -= pause

@@ -29,7 +29,6 @@ from ..ascent.schedule import settle
 from .run import StructuredRun
 from .signed import prepare_with, shift, space_of, unclipped
 
-SPREAD = 0.01  # the marginal of a wrong label at the start
 OPTIMAL = -1.0
 COOLEST = 1000.0  # the part of the first temperature that cooling ends at
 
@@ -90,7 +89,7 @@ class Linearization(StructuredRun):
             self.temperature = np.maximum(self.temperature * self.cooling, self.coolest)
 
     def start(self):
-        return interior(self.problem.data, SPREAD) if self.smooth else vertices(self.problem.data)
+        return interior(self.problem.data, self.options.tuning.spread) if self.smooth else vertices(self.problem.data)
 
     def visit(self, visit, level, rise):
         self.calls += visit[2] - visit[1]

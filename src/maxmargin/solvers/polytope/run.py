@@ -13,11 +13,9 @@ from ...structures.encoded.contract import copied, new_room
 from ..ascent.schedule import gather, schedule
 from ..base import Run
 from ..pace import Pace
+from ..tuning import POLYTOPE, PolytopeTuning
 from .signed import Signed, space_of, weights_of
 
-CALM = 0.1  # a sample rests when its share of the gap is below this part of the average share the target allows
-PIECE = 256  # samples whose rises are added up before they are added to the dual value
-ANYWAY = 0.05  # part of the visits of a gap-driven pass that go to samples regardless of their gap
 UNSEEN = 1e300  # the share of the gap of a sample that was not visited yet
 SAMPLING = ("rest", "permutation", "uniform", "gap")
 
@@ -31,6 +29,7 @@ class StructuredOptions:
     sampling: str = "rest"
     average: bool = True
     n_jobs: int = 1
+    tuning: PolytopeTuning = POLYTOPE
 
 
 class StructuredRun(Run, ABC):
@@ -44,9 +43,9 @@ class StructuredRun(Run, ABC):
         self.problem, self.options, self.average = problem, options, options.average
         self.warm = points is not None
         self.points = self.start() if points is None else copied(points)
-        self.plan = schedule(problem.n_examples, options.seed)
+        self.plan = schedule(problem.n_examples, options.seed, tuning=options.tuning.visits)
         self.random = np.random.default_rng(options.seed)
-        self.room, self.pace = new_room(problem.data), Pace()
+        self.room, self.pace = new_room(problem.data), Pace(tuning=options.tuning.pace)
         self.shares = np.full(problem.n_examples, UNSEEN)  # of the gap, as last seen
         self.passes = self.visits = self.calls = 0
         self.mean = np.zeros(problem.weight_shape)
@@ -71,17 +70,17 @@ class StructuredRun(Run, ABC):
     def advance(self, stop: Callable[[], bool]) -> float:
         """One pass; returns the sum of the shares of the gap as each was last seen."""
         count = self.choose()
-        level = -np.inf
+        level, piece = -np.inf, self.options.tuning.piece
         if self.options.sampling == "rest":
-            level = CALM * self.options.tol * abs(self.dual) / self.problem.n_examples
+            level = self.options.tuning.visits.calm * self.options.tol * abs(self.dual) / self.problem.n_examples
 
         def visit(first: int, last: int, rise: float) -> float:
             return self.visit((self.passes, first, last), level, rise)
 
-        for start in range(0, count, PIECE):
+        for start in range(0, count, piece):
             if stop():
                 break
-            rise, end = self.pace.visit(start, min(start + PIECE, count), visit, stop)
+            rise, end = self.pace.visit(start, min(start + piece, count), visit, stop)
             self.dual += rise
             self.visits += end - start
         self.passes += 1
@@ -99,7 +98,7 @@ class StructuredRun(Run, ABC):
             self.plan.order[:] = self.random.integers(n, size=n)
         else:
             share = np.maximum(self.shares, 0.0) + np.finfo(float).tiny
-            chance = ANYWAY / n + (1.0 - ANYWAY) * share / share.sum()
+            chance = (anyway := self.options.tuning.anyway) / n + (1.0 - anyway) * share / share.sum()
             self.plan.order[:] = self.random.choice(n, size=n, p=chance / chance.sum())
         return n
 

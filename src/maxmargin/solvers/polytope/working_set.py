@@ -38,11 +38,6 @@ from ..dual_coordinate import begin as begin_run
 from .run import StructuredOptions, StructuredRun
 from .signed import prepare_with, shift, space_of, unclipped
 
-START = 4  # outputs a sample has room for at first
-CALM_START = 5  # passes before the first extrapolation: an easy problem is solved by then
-FARTHEST = 0.9  # the longest extrapolation, in units of the last change
-PATIENCE = 10  # passes for which the outputs met so far may do instead of the oracle
-TRUST = 0.5  # part of the last oracle's promise that an output met before must hold to be used instead
 DUST = 1e-15  # mass below this is rounding
 
 
@@ -79,8 +74,8 @@ class Away(NamedTuple):
 class Corrective(NamedTuple):
     """Pairs until the gap over the set is `part` of the gap before, or `most` steps for each output."""
 
-    part: float = 0.1
-    most: int = 10
+    part: float
+    most: int
 
 
 @jitable
@@ -262,7 +257,7 @@ def set_pass(sets, data, space, cap, plan, visit, scratch, method):
     """Visit plan.order[start:stop]; returns the last of `scratch` and by how much the dual value rose, in one sum, and how
     often the oracle was asked."""
     now, start, stop = visit
-    room, shares, asked, h, before, level, trust, rise = scratch
+    room, shares, asked, h, before, level, trust, patience, rise = scratch
     calls = 0
     for k in range(start, stop):
         i = np.int64(plan.order[k])
@@ -270,7 +265,7 @@ def set_pass(sets, data, space, cap, plan, visit, scratch, method):
             prepare_with(space, data, i, room)
             top, mean = survey(sets, data, i, room, h)
             share, place = cap[i] * (h[top] - mean), top
-            if share <= trust * shares[i] or now >= asked[i] + patience(trust):  # the outputs met so far do not promise enough
+            if share <= trust * shares[i] or now >= asked[i] + patience:  # the outputs met so far do not promise enough
                 asked[i] = now
                 value = worst(data, i, room, room.code)
                 calls += 1
@@ -286,12 +281,6 @@ def set_pass(sets, data, space, cap, plan, visit, scratch, method):
             shares[i] = 0.0
             settle(plan, i, now, True)
     return rise, calls
-
-
-@jitable
-def patience(trust):
-    """Passes after which the oracle is asked in any case."""
-    return PATIENCE if trust > 0.0 else 0
 
 
 @jitable
@@ -462,7 +451,7 @@ class WorkingSets(StructuredRun):
         self.make_scratch()
 
     def start(self):
-        return at_truth(self.problem.data, START)
+        return at_truth(self.problem.data, self.options.tuning.room)
 
     def synchronise(self) -> float:
         normalise(self.points)
@@ -473,7 +462,8 @@ class WorkingSets(StructuredRun):
         self.h, self.before = np.empty(most), np.empty(most)
 
     def visit(self, visit, level, rise):
-        scratch = self.room, self.shares, self.asked, self.h, self.before, level, self.trust, rise
+        patience = self.options.tuning.patience if self.trust > 0.0 else 0  # passes after which the oracle is asked in any case
+        scratch = self.room, self.shares, self.asked, self.h, self.before, level, self.trust, patience, rise
         problem = self.problem
         rise, calls = set_pass(self.points, problem.data, self.space, problem.cap, self.plan, visit, scratch, self.method)
         self.calls += calls
@@ -489,14 +479,15 @@ class WorkingSets(StructuredRun):
 
     def accelerate(self) -> None:
         """Let all masses go on as they went in the last pass (Nesterov's momentum, restarted when the dual would fall)."""
-        if not self.momentum or self.passes < CALM_START:
+        tuning = self.options.tuning
+        if not self.momentum or self.passes < tuning.visits.start:
             return
-        if self.passes == CALM_START:
+        if self.passes == tuning.visits.start:
             self.before_pass = unclipped(self.space)
             self.points.slots[:, BEFORE] = self.points.slots[:, MASS]
             return
         self.memory += 1
-        t = min(self.memory / (self.memory + 3.0), FARTHEST)
+        t = min(self.memory / (self.memory + 3.0), tuning.farthest)
         now = unclipped(self.space)
         ahead = now + t * (now - self.before_pass)
         reward = self.dual + 0.5 * float(np.vdot(self.W, self.W))
@@ -515,4 +506,5 @@ class WorkingSets(StructuredRun):
 @begin_run.register
 def _(problem: StructuredProblem, duals, tol, seed, dtype, momentum, average):
     options = StructuredOptions(tol, seed, "rest", average)
-    return WorkingSets(problem, duals, options, Corrective(), trust=TRUST, momentum=momentum)
+    method = Corrective(options.tuning.part, options.tuning.steps)
+    return WorkingSets(problem, duals, options, method, trust=options.tuning.trust, momentum=momentum)

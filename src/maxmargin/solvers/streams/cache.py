@@ -7,25 +7,22 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..tuning import STREAM, StreamTuning
 from .dual_store import DualStore
 from .pieces import Piece, merged
 
-LARGE = 1 << 15  # examples: pieces below are merged with their like, so that there are few
-ROOM = 0.8  # part of the limit that is left used where something had to leave
-STALE = 0.2  # part of a piece that must be prunable before it is copied without
-PATIENT = 3  # passes an example rests after it was calm twice in a row
-PRUNING: dict[str, Callable[[Piece], np.ndarray]] = {
-    "zero": lambda piece: piece.zero(),
-    "calm": lambda piece: piece.zero() & (piece.plan.wait >= PATIENT),
-    "never": lambda piece: np.zeros(piece.rows.size, bool),
+PRUNING: dict[str, Callable[[Piece, StreamTuning], np.ndarray]] = {
+    "zero": lambda piece, tuning: piece.zero(),
+    "calm": lambda piece, tuning: piece.zero() & (piece.plan.wait >= tuning.patient),
+    "never": lambda piece, tuning: np.zeros(piece.rows.size, bool),
 }
 
 
 class Cache:
     """Pieces of at most `limit` bytes together; `prune` names who leaves although there is room."""
 
-    def __init__(self, limit: float, prune: str, store: DualStore):
-        self.limit, self.store = limit, store
+    def __init__(self, limit: float, prune: str, store: DualStore, tuning: StreamTuning = STREAM):
+        self.limit, self.store, self.tuning = limit, store, tuning
         self.prunable = PRUNING[prune]
         self.pieces: list[Piece] = []
         self.rows = np.zeros(0, np.int64)  # of all pieces, sorted
@@ -44,7 +41,7 @@ class Cache:
         return self.rows[place] == rows
 
     def add(self, piece: Piece) -> None:
-        while self.pieces and self.pieces[-1].rows.size <= 2 * piece.rows.size <= LARGE:
+        while self.pieces and self.pieces[-1].rows.size <= 2 * piece.rows.size <= self.tuning.large:
             piece = merged([self.pieces.pop(), piece], int(piece.plan.random[0] >> np.uint64(1)))
         self.pieces.append(piece)
         self._list()
@@ -52,8 +49,8 @@ class Cache:
     def trim(self) -> None:
         """Prune, and make room where the limit is passed: those leave first that were calm the longest, then the oldest."""
         for piece in list(self.pieces):
-            out = self.prunable(piece)
-            if np.count_nonzero(out) > STALE * out.size:
+            out = self.prunable(piece, self.tuning)
+            if np.count_nonzero(out) > self.tuning.stale * out.size:
                 self._remove(piece, out)
         self.largest = max(self.largest, self.nbytes)
         if self.nbytes > self.limit:
@@ -61,12 +58,13 @@ class Cache:
         self._list()
 
     def _make_room(self) -> None:
+        most = self.tuning.room * self.limit
         for wait in (31, 15, 7, 3, 1):
             for piece in list(self.pieces):
                 self._remove(piece, piece.plan.wait >= wait)
-                if self.nbytes <= ROOM * self.limit:
+                if self.nbytes <= most:
                     return
-        while self.pieces and (excess := self.nbytes - ROOM * self.limit) > 0:
+        while self.pieces and (excess := self.nbytes - most) > 0:
             oldest = self.pieces[0]  # examples of a piece stand in the order in which they came
             count = min(oldest.rows.size, int(oldest.rows.size * excess / oldest.nbytes) + 1)
             self._remove(oldest, np.arange(oldest.rows.size) < count)

@@ -9,13 +9,14 @@ from ...regularizers.half_spaces import HalfSpaces
 from ...regularizers.spaces import Free
 from ..ascent.linear import row_pass, scalar_pass
 from ..ascent.schedule import gather, schedule
+from ..tuning import VISITS, VisitTuning
 
 
 class SideDuals:
     """One dual for each half-space, or a row of them for the classes."""
 
-    def __init__(self, half_spaces: HalfSpaces, classes: int | None):
-        self.half_spaces, self.classes = half_spaces, classes
+    def __init__(self, half_spaces: HalfSpaces, classes: int | None, tuning: VisitTuning = VISITS):
+        self.half_spaces, self.classes, self.tuning = half_spaces, classes, tuning
         if classes is None:
             self.duals = np.zeros(half_spaces.count)
         else:
@@ -24,7 +25,8 @@ class SideDuals:
 
     def climb(self, space, seed: int) -> None:
         """Visit all of them."""
-        rows, curvature, plan = self.half_spaces.rows, self.half_spaces.curvature, schedule(self.half_spaces.count, seed)
+        rows, curvature = self.half_spaces.rows, self.half_spaces.curvature
+        plan = schedule(self.half_spaces.count, seed, tuning=self.tuning)
         visit = 0, 0, gather(plan, 0)
         if self.classes is None:
             scalar_pass(rows, NonNegative(0), space, self.duals, curvature, plan, visit, -np.inf)

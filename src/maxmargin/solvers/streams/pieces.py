@@ -14,6 +14,7 @@ from ...regularizers.spaces import Free
 from ..ascent.linear import row_pass, scalar_pass
 from ..ascent.schedule import Schedule, gather, schedule
 from ..pace import examples_between
+from ..tuning import STREAM, StreamTuning
 
 BESIDES = 80  # bytes an example takes besides its row: order of visits, curvature, numbers of the loss
 
@@ -23,11 +24,11 @@ class Piece(ABC):
 
     problem: Any
 
-    def __init__(self, whole: StreamProblem, examples: Examples, duals: np.ndarray, seed: int):
-        self.whole, self.examples = whole, examples
+    def __init__(self, whole: StreamProblem, examples: Examples, duals: np.ndarray, seed: int, tuning: StreamTuning = STREAM):
+        self.whole, self.examples, self.tuning = whole, examples, tuning
         self.problem = whole.build(examples.X, examples.target, examples.weight)
         self.curvature = self.problem.curvature
-        self.plan: Schedule = schedule(examples.rows.size, seed)
+        self.plan: Schedule = schedule(examples.rows.size, seed, tuning=tuning.visits)
         self.gap = 0.0  # the shares of the gap that the last visit met
         self.put(duals)
 
@@ -42,7 +43,8 @@ class Piece(ABC):
     def visit(self, space, now: int, level: float, stop: Callable[[], bool]) -> tuple[float, int]:
         """Visit the examples that are due in random order; returns the change of the reward and the number of visits."""
         count, done, total = gather(self.plan, now), 0, 0.0
-        piece = examples_between(2.0 * mean_length(self.problem.X) * (self.whole.n_classes or 1), max(count, 1))
+        work = 2.0 * mean_length(self.problem.X) * (self.whole.n_classes or 1)
+        piece = examples_between(work, max(count, 1), self.tuning.pace)
         self.gap = 0.0
         while done < count and not stop():
             end = min(done + piece, count)
@@ -52,7 +54,8 @@ class Piece(ABC):
 
     def chosen(self, which: np.ndarray) -> "Piece":
         """A copy of some of the examples, as they stand."""
-        part = type(self)(self.whole, self.examples.chosen(which), self.duals()[which], int(self.plan.random[0] >> np.uint64(1)))
+        seed = int(self.plan.random[0] >> np.uint64(1))
+        part = type(self)(self.whole, self.examples.chosen(which), self.duals()[which], seed, self.tuning)
         part.plan.due[:], part.plan.wait[:] = self.plan.due[which], self.plan.wait[which]
         part.gap = self.gap
         return part
@@ -122,16 +125,15 @@ class RowPiece(Piece):
         return row_combine(self.problem.X, self.problem.exact_loss, held, space, out)
 
 
-def piece(whole: StreamProblem, examples: Examples, duals: np.ndarray, seed: int) -> Piece:
+def piece(whole: StreamProblem, examples: Examples, duals: np.ndarray, seed: int, tuning: StreamTuning = STREAM) -> Piece:
     kind = ScalarPiece if whole.n_classes is None else RowPiece
-    return kind(whole, examples, duals, seed)
+    return kind(whole, examples, duals, seed, tuning)
 
 
 def merged(pieces: Sequence[Piece], seed: int) -> Piece:
     """One piece of several."""
-    result = piece(
-        pieces[0].whole, joined([part.examples for part in pieces]), np.concatenate([part.duals() for part in pieces]), seed
-    )
+    examples, duals = joined([part.examples for part in pieces]), np.concatenate([part.duals() for part in pieces])
+    result = piece(pieces[0].whole, examples, duals, seed, pieces[0].tuning)
     result.plan.due[:] = np.concatenate([part.plan.due for part in pieces])
     result.plan.wait[:] = np.concatenate([part.plan.wait for part in pieces])
     result.gap = sum(part.gap for part in pieces)

@@ -18,18 +18,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...data.sources.options import MEGABYTE
 from ...jit import vectors
 from ...problems.blocked import Examples, StreamProblem
 from ...regularizers.spaces import Free, averaged, unclipped
-from ..ascent.linear import CALM, dual_part
+from ..ascent.linear import dual_part
+from ..tuning import STREAM, StreamTuning
 from .cache import Cache
 from .dual_store import DualStore
 from .half_spaces import SideDuals
 from .late import LateRun
 from .pieces import Piece, piece
-
-FINE = 0.3  # the cached problem is solved to this part of the target
-MEGABYTE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -43,6 +42,7 @@ class StreamOptions:
     effort: float
     verify: bool = True
     average: bool = True
+    tuning: StreamTuning = STREAM
 
 
 class Verification:
@@ -84,11 +84,13 @@ class StreamRun(LateRun):
         self.n_jobs = n_jobs
         memory = options.cache_size * MEGABYTE
         self.store = DualStore(problem.n_examples, problem.n_classes or 1, memory / 4)
-        self.cache = Cache(memory if self.store.on_disk else 0.75 * memory, options.prune, self.store)
+        self.cache = Cache(memory if self.store.on_disk else 0.75 * memory, options.prune, self.store, options.tuning)
         self.random = np.random.default_rng(options.seed)
         self.space = problem.regularizer.space(problem.regularizer.start(problem.weight_shape), np.dtype(np.float64))
         self.mean, self.mean_count = np.zeros_like(averaged(self.space)), 0
-        self.side_duals = None if problem.half_spaces is None else SideDuals(problem.half_spaces, problem.n_classes)
+        self.side_duals: SideDuals | None = None
+        if problem.half_spaces is not None:
+            self.side_duals = SideDuals(problem.half_spaces, problem.n_classes, options.tuning.visits)
         self.reward = 0.0
         self.now = 0  # rounds of visits
         self.dual = dual_part(self.space)
@@ -181,14 +183,14 @@ class StreamRun(LateRun):
         """A block with its duals; those of cached rows are not in the store and are left at zero here."""
         duals = self.store.read(examples.rows)
         duals[self.cache.holds(examples.rows)] = 0.0
-        return piece(self.problem, examples, duals, self.draw())
+        return piece(self.problem, examples, duals, self.draw(), self.options.tuning)
 
     # ---- explore and optimise -----------------------------------------------------------------------------
 
     @property
     def level(self) -> float:
         """An example is calm when its share of the gap is below this."""
-        return CALM * self.options.tol * abs(self.dual) / max(self.problem.n_examples, 1)
+        return self.options.tuning.visits.calm * self.options.tol * abs(self.dual) / max(self.problem.n_examples, 1)
 
     def learn(self, block: Piece, stop: Callable[[], bool]) -> None:
         """Explore a block, optimise, prune."""
@@ -214,7 +216,7 @@ class StreamRun(LateRun):
         """Visit the cache until its own gap is small, or for `effort` visits for each fresh example."""
         left = self.options.effort * fresh
         while left > 0 and self.cache.pieces and not stop():
-            if sum(part.gap for part in self.cache.pieces) <= FINE * self.options.tol * abs(self.dual):
+            if sum(part.gap for part in self.cache.pieces) <= self.options.tuning.fine * self.options.tol * abs(self.dual):
                 return
             order = self.random.permutation(len(self.cache.pieces))
             count = self.work([self.cache.pieces[k] for k in order], stop)

@@ -7,35 +7,42 @@ raises the dual value as much as the target asks for. Outputs without mass give 
 
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 
 from ...problems.structured import SampleStream, StructuredProblem
 from ...structures.encoded.python import Custom
 from ..pace import Pace
-from ..polytope.run import CALM, StructuredOptions
+from ..polytope.run import StructuredOptions
 from ..polytope.signed import space_of, unclipped, weights_of
 from ..polytope.working_set import CROWDED, Corrective, WorkingSets, grown, set_pass
+from ..tuning import STREAM, StreamTuning
 from .late import LateRun
-
-FRESH = 64  # samples between two rounds of optimisation
-FINE = 0.3  # optimisation goes on while it raises the dual value by this part of what the target allows the samples visited
 
 
 class OnlineSets(WorkingSets):
     """A run on samples in memory. `whole`: how many samples the full problem has, where these are a block of it."""
 
-    def __init__(self, problem: StructuredProblem, points, options: StructuredOptions, effort: float, whole: int | None = None):
-        self.effort, self.whole, self.quick = effort, whole or problem.n_examples, Pace()
+    def __init__(
+        self,
+        problem: StructuredProblem,
+        points,
+        options: StructuredOptions,
+        effort: float,
+        whole: int | None = None,
+        tuning: StreamTuning = STREAM,
+    ):
+        self.effort, self.whole, self.tuning, self.quick = effort, whole or problem.n_examples, tuning, Pace(tuning=tuning.pace)
         self.unasked = np.full(problem.n_examples, -np.inf)  # shares that no set falls short of: the oracle is left alone
-        super().__init__(problem, points, options, Corrective())
+        super().__init__(problem, points, options, Corrective(options.tuning.part, options.tuning.steps))
 
     def advance(self, stop):
         order = self.random.permutation(self.problem.n_examples)
-        for start in range(0, order.size, FRESH):
+        for start in range(0, order.size, self.tuning.fresh):
             if stop():
                 break
-            fresh = order[start : start + FRESH]
+            fresh = order[start : start + self.tuning.fresh]
             self.visits += self.go(fresh, self.shares, 0.0, stop)[1]
             self.optimise(order[: start + fresh.size], fresh.size, stop)
         self.passes += 1
@@ -46,19 +53,20 @@ class OnlineSets(WorkingSets):
         """Visit samples met before, without the oracle: at most `effort` visits for each fresh one."""
         left = self.effort * fresh
         while left > 0 and not stop():
-            some = self.random.permutation(seen)[: max(fresh, seen.size // 4)]
+            some = self.random.permutation(seen)[: max(fresh, seen.size // self.tuning.again)]
             rise, _ = self.go(some, self.unasked, 1.0, stop)
             left -= some.size
-            if rise <= FINE * self.options.tol * abs(self.dual) * some.size / self.whole:
+            if rise <= self.tuning.rise * self.options.tol * abs(self.dual) * some.size / self.whole:
                 return
 
     def go(self, samples: np.ndarray, shares: np.ndarray, trust: float, stop: Callable[[], bool]) -> tuple[float, int]:
         """Visit these samples; returns by how much the dual value rose, and how many visits there was time for."""
-        level = CALM * self.options.tol * abs(self.dual) / self.whole
+        level = self.options.tuning.visits.calm * self.options.tol * abs(self.dual) / self.whole
         plan, problem = self.plan._replace(order=samples), self.problem
+        patience = self.options.tuning.patience if trust > 0.0 else 0
 
         def visit(first: int, last: int, rise: float) -> float:
-            scratch = self.room, shares, self.asked, self.h, self.before, level, trust, rise
+            scratch = self.room, shares, self.asked, self.h, self.before, level, trust, patience, rise
             span = self.passes, first, last
             rise, calls = set_pass(self.points, problem.data, self.space, problem.cap, plan, span, scratch, self.method)
             self.calls += calls
@@ -103,9 +111,11 @@ class SampleRun(LateRun):
     problem: SampleStream
     calls: int
 
-    def __init__(self, problem: SampleStream, options: StructuredOptions, effort: float, verify: bool):
+    def __init__(
+        self, problem: SampleStream, options: StructuredOptions, effort: float, verify: bool, tuning: StreamTuning = STREAM
+    ):
         super().__init__(problem, options, verify)
-        self.effort = effort
+        self.effort, self.tuning = effort, tuning
         self.sets: dict[int, tuple] = {}  # of each block, by its first row
         self.space, self.mean = space_of(np.zeros(problem.weight_shape), problem.bound), np.zeros(problem.weight_shape)
         self.mean_count = self.calls = 0
@@ -141,8 +151,8 @@ class SampleRun(LateRun):
         points, met = self.sets.get(first, (None, None))
         if met is not None:
             part.data.known, part.data.next = met
-        options = StructuredOptions(self.options.tol, self.options.seed + self.reads, n_jobs=self.options.n_jobs)
-        return OnlineSets(part, points, options, self.effort, self.problem.n_examples)
+        own = replace(self.options, seed=self.options.seed + self.reads, sampling="rest", average=True)
+        return OnlineSets(part, points, own, self.effort, self.problem.n_examples, self.tuning)
 
     def learn(self, first: int, block: OnlineSets, stop) -> None:
         block.space, block.dual = self.space, self.dual

@@ -1,0 +1,239 @@
+"""Numbers that were chosen by measuring: what each does, and the set and the date it was chosen on.
+
+A group of them is a tuple, and a run is given its group with its options. To vary one, hand on another group:
+
+    options = AscentOptions(tol, seed, dtype, tuning=ASCENT._replace(farthest=0.9))
+
+Kernels get these numbers as arguments or within one (the order of visits, a loss), never by name: a number that is compiled in
+cannot be varied. Dates are those of the log, which names no set for most of them: "set not recorded" says so, and such a number
+may as well have been a guess.
+
+Rooms below this one cannot import it, so that these stand where they are used, with set and date beside them:
+
+    data/rows.py                  SPARSE_BELOW, SPARE: which dense rows are read by an index of their non-zeros
+    data/gram.py                  PIECE, STRIP, BLOCK, LISTED_BELOW: how rows of a kernel matrix are computed
+    data/sources/memory.py        BLOCK_ROWS: rows of a block of arrays in memory
+    projections/__init__.py       LONG, SAMPLE, PART, MANY, FEW, AT_FIRST: when and how a long vector is read once
+    losses/topk_steps.py          SHORTLIST, a field of the losses: which classes a visit puts aside
+    losses/multilabel_steps.py    Coupled.sweeps, a field of the loss: sweeps of a visit over coupled labels
+    problems/linear.py            CHUNK: examples of a piece of a sum
+    problems/structured.py        PIECES: of a sum over samples
+    problems/risk.py              CUT_PIECES: of a sum of subgradients
+    problems/multilabel.py        TOGETHER: labels of a group
+
+and these without a set or a date:
+
+    structures/labelling.py       SPARSE_BELOW: as the rows of data/rows.py
+    structures/encoded/python.py  SPARSE_BELOW: which joint features are kept without their zeros
+    structures/graph.py           FILL_UP_TO: nodes up to which a better order of elimination is looked for
+
+What follows from the mathematics or from floating point, and limits that only keep a loop from going on for ever, are not here.
+"""
+
+from typing import NamedTuple
+
+
+class LoopTuning(NamedTuple):
+    """When the outer loop evaluates exactly."""
+
+    # The exact gap is about this part of the estimate, which is taken while the weights still move. A miss costs as much as three
+    # passes; 0.65 before. Set not recorded, 2026-11-15.
+    promise: float = 0.7
+    # Passes' worth of visits, and part of all so far, after which an evaluation is made in any case. Set not recorded,
+    # 2026-11-15.
+    seldom: tuple[int, float] = (20, 0.25)
+    # The same where the estimate is within this factor of the target: it is often too high by as much. Chosen with coupled
+    # labels, set not recorded, 2026-11-15.
+    near: float = 2.0
+    near_seldom: tuple[int, float] = (4, 0.1)
+    # Passes' worth of visits between two evaluations at least. Set not recorded, 2026-11-15.
+    apart: float = 0.5
+    # Part of the last gap above which there was no progress. Set not recorded, 2026-11-15.
+    stalled: float = 0.95
+    # How far off an estimate may be, as a factor that an evaluation teaches. Set not recorded, 2026-11-15.
+    learned: tuple[float, float] = (0.1, 10.0)
+    # An exact gap so many times as large as the estimate was hidden by examples that rest: all are visited. Set not recorded,
+    # 2026-11-15.
+    hidden: float = 2.0
+    # A candidate whose gap is this many times the target says that the others are not there yet either. Set not recorded,
+    # 2026-11-15.
+    far: float = 3.0
+
+
+class PaceTuning(NamedTuple):
+    """How often a run looks at the clock."""
+
+    # Multiplications and additions between two looks: a few hundredths of a second. By the speed of a core, 2026-11-16.
+    work: int = 1 << 26
+    # Seconds between two looks, where nothing is known beforehand. As asked for, ten a second and more, 2026-11-16.
+    look: float = 0.05
+    # Examples between two looks at the most: of one score, of a row of scores, listed constraints. Set not recorded, 2026-11-15.
+    scalars: int = 1 << 16
+    rows: int = 1 << 12
+    constraints: int = 1 << 14
+
+
+class VisitTuning(NamedTuple):
+    """Which examples a pass visits, and what is asked for ahead of a visit: what all runs over examples share."""
+
+    # An example rests when its share of the gap is below this part of the average share that the target allows. Set not recorded,
+    # 2026-11-15.
+    calm: float = 0.1
+    # Passes that an example rests at the most; it fits into eight bits. Set not recorded, 2026-11-15.
+    longest: int = 64
+    # Examples side by side that are visited one after the other, in sets of more than `many` rows of at most `short` bytes: half
+    # of a visit to a short row is waiting for memory. With 1 << 14 in place of `many` smaller sets lost passes. Sets not
+    # recorded, 2026-11-15.
+    run: int = 8
+    many: int = 1 << 17
+    short: int = 1 << 10
+    # Visits, one at least, by which an example is asked for before its turn: random order defeats the processor's own guess.
+    # `python -m benchmarks fit`, workload not recorded, 2026-11-15.
+    ahead: int = 2
+    # Weights up to this many stay in a core's own cache, and are not asked for. As `ahead`.
+    cached: int = 1 << 17
+    # Passes before the first extrapolation: an easy problem is solved by then. Set not recorded, 2026-11-15.
+    start: int = 5
+
+
+LOOP, PACE, VISITS = LoopTuning(), PaceTuning(), VisitTuning()
+
+
+class AscentTuning(NamedTuple):
+    """Dual coordinate ascent with closed-form steps."""
+
+    visits: VisitTuning = VISITS
+    pace: PaceTuning = PACE
+    # The longest extrapolation, in units of the last change. 0.9 until an extrapolation could no longer cost more than its pass
+    # had gained; ill-conditioned problems, set not recorded, 2026-11-15. Sets of outputs kept 0.9 (`PolytopeTuning`).
+    farthest: float = 0.95
+    # Walks along the half-spaces during a pass. Set not recorded, 2026-11-15.
+    walks: int = 16
+
+
+class KernelTuning(NamedTuple):
+    """Ascent on kernel multi-label problems. Sets not recorded, all 2026-11-15; `slack` came with `python -m benchmarks
+    multilabel_kernel`."""
+
+    # Part of the memory that copies may take.
+    copy: float = 0.125
+    # Part of the samples in the first round, and how many times more of them each time.
+    first: float = 0.25
+    growth: int = 4
+    # The least that a round should leave of the gap of a copy; `later` from the third round on. (The first lacks samples, the
+    # second starts from scores that are far off: exactness would be wasted on them.) And the most.
+    rest: float = 0.05
+    later: float = 0.001
+    most: float = 0.5
+    # Slopes so small may change their sign within a round: these samples take part, if their rows are here.
+    slack: float = 0.08
+    # A label is done when its gap is below this part of its share of the target.
+    goal: float = 0.6
+    # Steps a sample of a copy at the most, and steps between two looks at the gap of a copy.
+    patience: int = 30
+    look: int = 64
+
+
+class PolytopeTuning(NamedTuple):
+    """Structured problems: working sets and linearization."""
+
+    visits: VisitTuning = VISITS
+    pace: PaceTuning = PACE
+    # Outputs a sample has room for at first. Set not recorded, 2026-11-15.
+    room: int = 4
+    # Samples whose rises are added up before they are added to the dual value. Set not recorded, 2026-11-15.
+    piece: int = 256
+    # Part of the visits of a gap-driven pass that go to samples regardless of their gap. Set not recorded, 2026-11-15.
+    anyway: float = 0.05
+    # The marginal of a wrong label at the start. Set not recorded, 2026-11-15.
+    spread: float = 0.01
+    # Part of the last oracle's promise that an output met before must hold to be used instead, and for how many passes it may be.
+    # 626 handwritten words (`python -m benchmarks structured`, ocr), 2026-11-15.
+    trust: float = 0.5
+    patience: int = 10
+    # A corrective visit moves pairs until the gap over the set is `part` of the gap before, or `steps` for each output. Set not
+    # recorded, 2026-11-15.
+    part: float = 0.1
+    steps: int = 10
+    # The longest extrapolation, in units of the last change: see `AscentTuning`. Set not recorded, 2026-11-15. Nine problems of
+    # made chains (80 chains of 3 to 8 nodes, 4 labels, three seeds, C from 0.1 to 10, to a gap of 1e-4) took between 10 % less
+    # and 12 % more passes with 0.95, 1 % more in the mean, so that both values stay, 2026-11-16.
+    farthest: float = 0.9
+
+
+class StreamTuning(NamedTuple):
+    """Online runs. Sets not recorded, all 2026-11-15; `python -m benchmarks online` came with `fresh` and `rise`."""
+
+    visits: VisitTuning = VISITS
+    pace: PaceTuning = PACE
+    # Examples: pieces below are merged with their like, so that there are few.
+    large: int = 1 << 15
+    # Part of the limit that is left used where something had to leave.
+    room: float = 0.8
+    # Part of a piece that must be prunable before it is copied without.
+    stale: float = 0.2
+    # Passes an example rests after it was calm twice in a row: then it may be pruned.
+    patient: int = 3
+    # The cached problem is solved to this part of the target.
+    fine: float = 0.3
+    # Structured: samples between two rounds of optimisation, which goes on while it raises the dual value by this part of what
+    # the target allows the samples visited.
+    fresh: int = 64
+    rise: float = 0.3
+    # Such a round visits one in so many of the samples met before, and as many as are fresh at least.
+    again: int = 4
+
+
+class SimplexTuning(NamedTuple):
+    """The quadratic program of bundle methods."""
+
+    # Pair steps in one visit of a block. Set not recorded, 2026-11-15.
+    pairs: int = 64
+    # Sweeps over all blocks before the first Newton step, at least. Set not recorded, 2026-11-15.
+    sweeps: int = 5
+    # A Newton step over s entries takes about as long as s^2 / 5,000 sweeps: 200 ms and 0.8 ms where s = 1,100. Set not recorded,
+    # 2026-11-15.
+    as_long: int = 5_000
+
+
+class BundleTuning(NamedTuple):
+    """Bundle methods."""
+
+    simplex: SimplexTuning = SimplexTuning()
+    # The smallest alpha but zero; the quadratic term itself has 1/2. Set not recorded, 2026-11-15.
+    first: float = 2.0**-6
+    # Part of what the model promised from which on it may be trusted farther, as serious steps are told from null steps; 0.8
+    # before. Starts of paths, set not recorded, 2026-11-15.
+    trust: float = 0.1
+    # Part of the gap that the quadratic program may leave undone: less costs more time than it saves steps. With 0.05 it took
+    # four times as long for 75 steps; set not recorded, 2026-11-15.
+    share: float = 0.2
+    # Iterations between two lower bounds without the prox-term: their quadratic program is the larger one. `python -m benchmarks
+    # bundle`, workload not recorded, 2026-11-15.
+    seldom: int = 3
+    # Models by default: what Uřičář and Franc (2012) found best, on their sets.
+    models: int = 16
+    # Planes, whatever the memory: the quadratic program would take too long. Set not recorded, 2026-11-15.
+    planes: int = 16_384
+
+
+class ConvexConcaveTuning(NamedTuple):
+    """The convex-concave procedure. Sets not recorded, 2026-11-15."""
+
+    # The relative gap of the first step.
+    loose: float = 0.1
+    # Of what a step gained: the gap of the next.
+    part: float = 0.1
+
+
+class PredictionTuning(NamedTuple):
+    """Samples that are predicted at a time, which bounds the memory for their scores. Sets not recorded, 2026-11-15."""
+
+    # Where labels are sparse.
+    labels: int = 4096
+    # Of kernel models: so many rows of kernel values.
+    kernel: int = 1024
+
+
+ASCENT, KERNEL, POLYTOPE, STREAM = AscentTuning(), KernelTuning(), PolytopeTuning(), StreamTuning()
+BUNDLE, CONVEX_CONCAVE, PREDICTION = BundleTuning(), ConvexConcaveTuning(), PredictionTuning()
