@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..jit import Interpreted, vectors
-from ..structures.encoded.contract import n_samples, new_room, nonnegative, weight_shape
+from ..structures.encoded.contract import n_samples, new_scratch, nonnegative, weight_shape
 from ..structures.encoded.sweeps import combine, risk
 from ..utils.threads import in_threads, pieces
 from .linear import Evaluated
@@ -49,7 +49,7 @@ class StructuredProblem:
         jobs = 1 if isinstance(self.data, Interpreted) else n_jobs
 
         def work(part: tuple[int, int]) -> float:
-            return risk(self.data, self.cap, W, new_room(self.data), *part)
+            return risk(self.data, self.cap, W, new_scratch(self.data), *part)
 
         return 0.5 * float(np.vdot(W, W)) + float(sum(in_threads(work, pieces(self.n_examples, PIECES), jobs)))
 
@@ -64,7 +64,7 @@ class StructuredProblem:
     def evaluate(self, points) -> Evaluated:
         """The exact dual value of these points, and their weights before any clip."""
         W = vectors.aligned(self.weight_shape, np.float64)
-        total = combine(points, self.data, self.cap, new_room(self.data), W)
+        total = combine(points, self.data, self.cap, new_scratch(self.data), W)
         w = self.feasible(W)
         return Evaluated(float(total) - 0.5 * float(np.vdot(w, w)), W)
 

@@ -18,7 +18,7 @@ import numpy as np
 from ..problems.latent import LatentProblem
 from ..problems.structured import StructuredProblem
 from ..result import Certificate, History, Record, Result, relative
-from ..structures.encoded.contract import follow
+from ..structures.encoded.contract import with_new_truths
 from .loop import Budget, Interrupt
 from .polytope.points import fits
 
@@ -157,7 +157,7 @@ class ConvexConcave:
         start = problem.completed(problem.impute(last.W, inner.budget.n_jobs))
         points = last.points if fits(last.points, last.problem.data, start, self.solver) else None
         if points is not None:
-            points = follow(points, last.problem.data, start.data)
+            points = with_new_truths(points, last.problem.data, start.data)
         return Descent(problem, inner, start, last.W, points)
 
 
@@ -219,7 +219,7 @@ class Descent:
             certificate = _bounded(max(value, result.certificate.primal), result.certificate, self.gap)
             self.kept, self.kept_problem, self.choice = replace(result, certificate=certificate), self.problem, choice
             self.W, self.value = result.w, value
-            self.points = follow(result.duals, self.problem.data, tight.data)
+            self.points = with_new_truths(result.duals, self.problem.data, tight.data)
             self.problem = tight
             self.gap = self.tol if gain <= self.tol else max(self.tol, min(self.gap, PART * gain))
         else:

@@ -7,8 +7,8 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from .edges import Edged
+from .encoded.elimination import Plan, eliminated, junction, plan_of, separators
 from .encoded.forest import PARENT
-from .encoded.junction import Plan, eliminated, junction, plan_of, separators
 from .encoded.rooted import rooted
 from .labelling import Layout, is_count
 

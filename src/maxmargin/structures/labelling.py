@@ -16,7 +16,7 @@ from ..data.sources.options import truth
 from ..jit import vectors
 from ..utils.threads import in_threads, pieces
 from .base import Structure
-from .encoded.contract import interior, marginals_of, new_room, points_of
+from .encoded import contract
 from .encoded.graphs import NEVER, Graphs, node_grams
 from .encoded.sweeps import one_direction, worst_all
 
@@ -280,7 +280,7 @@ class Labelling(Structure):
 
         def work(part: tuple[int, int]) -> None:
             first, last = part
-            worst_all(data, W, new_room(data), codes[start[first] : start[last]], first, last)
+            worst_all(data, W, contract.new_scratch(data), codes[start[first] : start[last]], first, last)
 
         in_threads(work, pieces(start.size - 1, n_jobs), n_jobs)
         found = np.empty(codes.size, np.int64)
@@ -314,9 +314,9 @@ class Labelling(Structure):
     def marginals(self, w, x, y_true, temperature, base=None):
         """Node and edge (or clique) marginals, as a dictionary of arrays in the order of the sample's nodes and edges."""
         data = self.encode([x], [y_true])
-        points = interior(data, 1.0) if base is None else points_of(data, base)
-        one_direction(points, data, self.unflatten(w), new_room(data), float(temperature))
-        return marginals_of(data, points)
+        points = contract.interior(data, 1.0) if base is None else contract.points_of(data, base)
+        one_direction(points, data, self.unflatten(w), contract.new_scratch(data), float(temperature))
+        return contract.marginals_of(data, points)
 
     def expect(self, x, y_true, m):
         features, _, kinds = self._one(x)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from .base import Structure, _needed
-from .encoded.contract import follow
+from .encoded import contract
 from .encoded.python import Custom, CustomMarginals, CustomMixtures, Known, dot
 
 SLACK = 1e-6  # by how much, relatively, rounding may make a choice look worse than it is
@@ -149,7 +149,7 @@ def parts(known: Known) -> tuple:
     return known.feature[:2] if isinstance(known.feature, tuple) else (known.feature, known.feature)
 
 
-@follow.register(CustomMixtures)
+@contract.with_new_truths.register(CustomMixtures)
 def _(points, before, after):
     result = CustomMixtures(list(points.feature), list(points.loss))
     for i, (old, new) in enumerate(zip(before.known, after.known, strict=True)):
@@ -158,6 +158,6 @@ def _(points, before, after):
     return result
 
 
-@follow.register(CustomMarginals)
+@contract.with_new_truths.register(CustomMarginals)
 def _(points, before, after):
     return points

@@ -12,7 +12,7 @@ from ..jit import vectors
 from ..utils.threads import in_threads, pieces
 from .base import Structure
 from .edges import check_edges, edge_arrays
-from .encoded.contract import new_room, output_of, weight_shape
+from .encoded import contract
 from .encoded.grids import BENDS, Grids
 from .encoded.sweeps import worst_all
 from .labelling import SPARSE_BELOW, check_finite, check_lists, floating, is_count, numeric, starts
@@ -271,15 +271,15 @@ class Parts(Structure):
         if hasattr(X, "__len__") and not sp.issparse(X) and len(X) == 0:
             return []
         data = self.encode(X, y)
-        assert W.shape == weight_shape(data)
+        assert W.shape == contract.weight_shape(data)
         codes = np.zeros((len(X), self.n_parts_), np.int32)
 
         def work(part: tuple[int, int]) -> None:
             first, last = part
-            worst_all(data, W, new_room(data), codes[first:last].reshape(-1), first, last)
+            worst_all(data, W, contract.new_scratch(data), codes[first:last].reshape(-1), first, last)
 
         in_threads(work, pieces(len(X), n_jobs), n_jobs)
-        return [output_of(data, self, i, code) for i, code in enumerate(codes)]
+        return [contract.output_of(data, self, i, code) for i, code in enumerate(codes)]
 
     def every_output(self, x, y, most):
         _, shape = self._grid(x, 0)

@@ -11,8 +11,8 @@ from ..data.sources.options import truth
 from ..jit import vectors
 from ..utils.threads import in_threads, pieces
 from .base import Structure
-from .encoded.contract import interior, marginals_of, new_room, points_of, weight_shape
-from .encoded.segments import Segments
+from .encoded import contract
+from .encoded.segment_marginals import Segments  # with its marginals
 from .encoded.sweeps import one_direction, worst_all
 from .labelling import (
     SPARSE_BELOW,
@@ -296,12 +296,12 @@ class Segmentation(Structure):
         if hasattr(X, "__len__") and not sp.issparse(X) and len(X) == 0:
             return []
         data = self.encode(X, y)
-        assert W.shape == weight_shape(data)
+        assert W.shape == contract.weight_shape(data)
         start, codes = data.start, np.zeros(len(data.place), np.int32)
 
         def work(part: tuple[int, int]) -> None:
             first, last = part
-            worst_all(data, W, new_room(data), codes[start[first] : start[last]], first, last)
+            worst_all(data, W, contract.new_scratch(data), codes[start[first] : start[last]], first, last)
 
         in_threads(work, pieces(start.size - 1, n_jobs), n_jobs)
         return [self._cut(code) for code in np.split(codes, start[1:-1])]
@@ -341,9 +341,9 @@ class Segmentation(Structure):
     def marginals(self, w, x, y_true, temperature, base=None):
         """Probabilities of segments (positions, pieces), by where they begin, and of transitions (positions, K, K)."""
         data = self.encode([x], [y_true])
-        points = interior(data, 1.0) if base is None else points_of(data, base)
-        one_direction(points, data, self.unflatten(w), new_room(data), float(temperature))
-        return marginals_of(data, points)
+        points = contract.interior(data, 1.0) if base is None else contract.points_of(data, base)
+        one_direction(points, data, self.unflatten(w), contract.new_scratch(data), float(temperature))
+        return contract.marginals_of(data, points)
 
     def expect(self, x, y_true, m):
         line = self._line(x, 0)

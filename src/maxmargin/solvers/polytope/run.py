@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...problems.structured import StructuredProblem
-from ...structures.encoded.contract import copied, new_room
+from ...structures.encoded.contract import copied, new_scratch
 from ..ascent.schedule import gather, schedule
 from ..loop import Run
 from ..pace import Pace
@@ -41,7 +41,7 @@ class StructuredRun(Run, ABC):
         self.points = self.start() if points is None else copied(points)
         self.plan = schedule(problem.n_examples, options.seed)
         self.random = np.random.default_rng(options.seed)
-        self.room, self.pace = new_room(problem.data), Pace()
+        self.scratch, self.pace = new_scratch(problem.data), Pace()
         self.shares = np.full(problem.n_examples, UNSEEN)  # of the gap, as last seen
         self.passes = self.visits = self.calls = 0
         self.hint: np.ndarray | None = None

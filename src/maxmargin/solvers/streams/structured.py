@@ -14,8 +14,10 @@ from ...problems.structured import SampleStream, StructuredProblem
 from ...structures.encoded.python import Custom
 from ..pace import Pace
 from ..polytope.run import CALM, StructuredOptions
+from ..polytope.sets import CROWDED, grown
 from ..polytope.signed import space_of, unclipped, weights_of
-from ..polytope.working_set import CROWDED, Corrective, WorkingSets, grown, set_pass
+from ..polytope.steps import Corrective
+from ..polytope.working_set import WorkingSets, set_pass
 from .late import LateRun
 
 FRESH = 64  # samples between two rounds of optimisation
@@ -58,7 +60,7 @@ class OnlineSets(WorkingSets):
         plan, problem = self.plan._replace(order=samples), self.problem
 
         def visit(first: int, last: int, rise: float) -> float:
-            scratch = self.room, shares, self.asked, self.h, self.before, level, trust, rise
+            scratch = self.scratch, shares, self.asked, self.h, self.before, level, trust, rise
             span = self.passes, first, last
             rise, calls = set_pass(self.points, problem.data, self.space, problem.cap, plan, span, scratch, self.method)
             self.calls += calls
