@@ -16,7 +16,7 @@ from ...structures.encoded import contract
 from ...utils.threads import in_threads, pieces
 from ..ascent.schedule import settle
 from .run import StructuredRun
-from .signed import prepare_with, shift, space_of, unclipped
+from .signed import move_weights, prepare_with, space_of, unclipped
 
 SPREAD = 0.01  # the marginal of a wrong label at the start
 OPTIMAL = -1.0
@@ -40,7 +40,7 @@ def block_pass(points, data, space, cap, plan, visit, workspace, setting):
             if step < 0.0:
                 gamma = longest if gain > longest * square else max(gain, 0.0) / square if square > 0.0 else 0.0
             contract.step_towards(points, data, i, gamma, scratch)
-            shift(space, data, i, -cap[i] * gamma, scratch)
+            move_weights(space, data, i, -cap[i] * gamma, scratch)
             rise += cap[i] * gamma * (gain - 0.5 * gamma * square)
             shares[i] = cap[i] * gain
         else:

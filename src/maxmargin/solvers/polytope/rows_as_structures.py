@@ -27,7 +27,7 @@ def structured(problem: BlockProblem) -> StructuredProblem:
     return StructuredProblem(alone(graphs), problem.cap)
 
 
-def masses(problem: BlockProblem, duals: np.ndarray) -> np.ndarray:
+def distributions(problem: BlockProblem, duals: np.ndarray) -> np.ndarray:
     """The distribution over classes that rows of duals stand for."""
     cap = np.where(problem.cap > 0, problem.cap, 1.0)
     p = -duals / cap[:, None]
@@ -38,7 +38,7 @@ def masses(problem: BlockProblem, duals: np.ndarray) -> np.ndarray:
 
 def points(problem: BlockProblem, duals: np.ndarray, kind: str):
     """Points of a kind for a hot start."""
-    p, data = masses(problem, duals), structured(problem).data
+    p, data = distributions(problem, duals), structured(problem).data
     if kind == "sets":
         used = p > 0
         sets = empty(np.ones(len(p), np.int64), np.maximum(2 * used.sum(axis=1), 4))

@@ -11,7 +11,7 @@ from ...jit import jitable, jitable_call, kernel
 from ...structures.encoded import contract
 from ...structures.encoded.statistics import starts
 
-SIZE, CAPACITY, SLOT, CODES, GRAM, CROWDED = range(6)  # the columns of Sets.sample
+SIZE, CAPACITY, SLOT, CODES, PRODUCTS, CROWDED = range(6)  # the columns of Sets.sample
 MASS, BEFORE, LOSS, USED = range(4)  # the columns of Sets.slots
 DUST = 1e-15  # mass below this is rounding
 
@@ -31,13 +31,13 @@ class Sets(NamedTuple):
 
 
 @jitable
-def begin(data, sets, i, j):
+def code_at(data, sets, i, j):
     """Where the code of output j starts (compiled code that counts no references cannot return the slice itself)."""
     return sets.sample[i, CODES] + j * contract.length(data, i)
 
 
 @jitable
-def same(a, b):
+def same_code(a, b):
     """Whether code a is the beginning of b, which may be longer."""
     for p in range(a.size):  # noqa: SIM110 - kernels have no all()
         if a[p] != b[p]:
@@ -50,7 +50,7 @@ def _(points, data, i, scratch):
     for j in range(points.sample[i, SIZE]):
         mass = points.slots[points.sample[i, SLOT] + j, MASS]
         if mass > 0.0:
-            contract.tally(data, i, -mass, points.codes[begin(data, points, i, j) : begin(data, points, i, j + 1)], scratch)
+            contract.tally(data, i, -mass, points.codes[code_at(data, points, i, j) : code_at(data, points, i, j + 1)], scratch)
 
 
 @contract.expected_loss.register(Sets)
@@ -67,7 +67,7 @@ def insert(data, sets, i, scratch, now):
     slot, size = sets.sample[i, SLOT], sets.sample[i, SIZE]
     place = -1
     for j in range(size):
-        if same(sets.codes[begin(data, sets, i, j) : begin(data, sets, i, j + 1)], scratch.code):
+        if same_code(sets.codes[code_at(data, sets, i, j) : code_at(data, sets, i, j + 1)], scratch.code):
             sets.slots[slot + j, USED] = now
             return j
     if size < sets.sample[i, CAPACITY]:
@@ -81,20 +81,20 @@ def insert(data, sets, i, scratch, now):
         if place < 0:
             sets.sample[i, CROWDED] = 1
             return -1
-        contract.forget(data, i, sets.codes[begin(data, sets, i, place) : begin(data, sets, i, place + 1)])
-    code = sets.codes[begin(data, sets, i, place) : begin(data, sets, i, place + 1)]
+        contract.forget(data, i, sets.codes[code_at(data, sets, i, place) : code_at(data, sets, i, place + 1)])
+    code = sets.codes[code_at(data, sets, i, place) : code_at(data, sets, i, place + 1)]
     for p in range(code.size):
         code[p] = scratch.code[p]
     sets.slots[slot + place, MASS], sets.slots[slot + place, BEFORE], sets.slots[slot + place, USED] = 0.0, 0.0, now
     sets.slots[slot + place, LOSS] = contract.loss_of(data, i, code)
-    at, wide = sets.sample[i, GRAM], sets.sample[i, CAPACITY]
+    at, wide = sets.sample[i, PRODUCTS], sets.sample[i, CAPACITY]
     if np.isnan(sets.gram[at]):  # the true output, which was put there without
-        first = sets.codes[begin(data, sets, i, 0) : begin(data, sets, i, 1)]
+        first = sets.codes[code_at(data, sets, i, 0) : code_at(data, sets, i, 1)]
         contract.against(data, i, scratch, first)
         sets.gram[at] = contract.inner(data, i, scratch, first)
     contract.against(data, i, scratch, code)
     for j in range(sets.sample[i, SIZE]):
-        product = contract.inner(data, i, scratch, sets.codes[begin(data, sets, i, j) : begin(data, sets, i, j + 1)])
+        product = contract.inner(data, i, scratch, sets.codes[code_at(data, sets, i, j) : code_at(data, sets, i, j + 1)])
         sets.gram[at + place * wide + j] = product
         sets.gram[at + j * wide + place] = product
     return place
@@ -125,14 +125,14 @@ def _(points, before, after):
 def refresh_sets(sets, data, scratch):
     """Losses and inner products anew, for codes that come from elsewhere."""
     for i in range(sets.sample.shape[0]):
-        at, wide = sets.sample[i, GRAM], sets.sample[i, CAPACITY]
+        at, wide = sets.sample[i, PRODUCTS], sets.sample[i, CAPACITY]
         for j in range(sets.sample[i, SIZE]):
-            code = sets.codes[begin(data, sets, i, j) : begin(data, sets, i, j + 1)]
+            code = sets.codes[code_at(data, sets, i, j) : code_at(data, sets, i, j + 1)]
             sets.slots[sets.sample[i, SLOT] + j, LOSS] = contract.loss_of(data, i, code)
             sets.slots[sets.sample[i, SLOT] + j, BEFORE] = sets.slots[sets.sample[i, SLOT] + j, MASS]
             contract.against(data, i, scratch, code)
             for k in range(j + 1):
-                product = contract.inner(data, i, scratch, sets.codes[begin(data, sets, i, k) : begin(data, sets, i, k + 1)])
+                product = contract.inner(data, i, scratch, sets.codes[code_at(data, sets, i, k) : code_at(data, sets, i, k + 1)])
                 sets.gram[at + j * wide + k] = product
                 sets.gram[at + k * wide + j] = product
 
@@ -146,7 +146,7 @@ def empty(size_of: np.ndarray, capacity: np.ndarray) -> Sets:
     """Sets without outputs, with places for so many of each sample; codes of `size_of` numbers."""
     sample = np.zeros((capacity.size, 6), np.int64)
     slot, code, gram = starts(capacity), starts(capacity * size_of), starts(capacity * capacity)
-    for column, values in ((CAPACITY, capacity), (SLOT, slot[:-1]), (CODES, code[:-1]), (GRAM, gram[:-1])):
+    for column, values in ((CAPACITY, capacity), (SLOT, slot[:-1]), (CODES, code[:-1]), (PRODUCTS, gram[:-1])):
         sample[:, column] = values
     return Sets(sample, np.zeros((int(slot[-1]), 4)), np.zeros(int(code[-1]), np.int32), np.full(int(gram[-1]), np.nan))
 
@@ -182,5 +182,5 @@ def grown(old: Sets, size_of: np.ndarray) -> Sets:
     new.slots[within(new.sample[:, SLOT], size)] = old.slots[within(old.sample[:, SLOT], size)]
     new.codes[within(new.sample[:, CODES], size * size_of)] = old.codes[within(old.sample[:, CODES], size * size_of)]
     sample, row = np.repeat(np.arange(size.size), capacity), within(np.zeros_like(capacity), capacity)  # the rows of all tables
-    new.gram[within(new.sample[sample, GRAM] + row * new.sample[sample, CAPACITY], capacity[sample])] = old.gram
+    new.gram[within(new.sample[sample, PRODUCTS] + row * new.sample[sample, CAPACITY], capacity[sample])] = old.gram
     return new

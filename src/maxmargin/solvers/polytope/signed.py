@@ -28,7 +28,7 @@ def prepare_with(space, data, i, scratch):
 
 
 @generic_call
-def shift(space, data, i, t, scratch):
+def move_weights(space, data, i, t, scratch):
     """weights += t * phi(x_i, difference)"""
 
 
@@ -42,12 +42,12 @@ def _(space, data, i, scratch):
     contract.prepare(data, i, space.w, scratch)
 
 
-@shift.register(np.ndarray)
+@move_weights.register(np.ndarray)
 def _(space, data, i, t, scratch):
     contract.push(data, i, t, scratch, space)
 
 
-@shift.register(Signed)
+@move_weights.register(Signed)
 def _(space, data, i, t, scratch):
     for k in range(space.bound.size):
         space.flat[space.bound[k]] = space.v[k]

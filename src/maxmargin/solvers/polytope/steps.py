@@ -7,7 +7,7 @@ With h_j = Delta_j + w . phi_j, moving mass d from output k to output j raises t
 from typing import NamedTuple
 
 from ...jit import generic_call, jitable, jitable_call
-from .sets import CAPACITY, DUST, GRAM, MASS, SIZE, SLOT
+from .sets import CAPACITY, DUST, MASS, PRODUCTS, SIZE, SLOT
 
 
 class Pairwise(NamedTuple):
@@ -36,9 +36,9 @@ def distance(gram, at, wide, j, k):
 
 
 @jitable_call
-def move(sets, i, h, cap, j, k):
+def move_mass(sets, i, h, cap, j, k):
     """The best move of mass from output k to output j; returns the rise of the dual."""
-    slot, at, wide = sets.sample[i, SLOT], sets.sample[i, GRAM], sets.sample[i, CAPACITY]
+    slot, at, wide = sets.sample[i, SLOT], sets.sample[i, PRODUCTS], sets.sample[i, CAPACITY]
     slope, bend = h[j] - h[k], cap * distance(sets.gram, at, wide, j, k)
     most = sets.slots[slot + k, MASS]
     step = most if slope >= bend * most else slope / bend
@@ -50,7 +50,7 @@ def move(sets, i, h, cap, j, k):
 
 
 @jitable
-def least(sets, i, h):
+def least_deserving(sets, i, h):
     """The output with mass whose h is smallest."""
     slot, k = sets.sample[i, SLOT], -1
     for j in range(sets.sample[i, SIZE]):
@@ -67,14 +67,14 @@ def improve(method, sets, i, h, cap, found):
 
 @improve.register(Pairwise)
 def _(method, sets, i, h, cap, found):
-    k = least(sets, i, h)
-    return move(sets, i, h, cap, found, k) if h[k] < h[found] else 0.0
+    k = least_deserving(sets, i, h)
+    return move_mass(sets, i, h, cap, found, k) if h[k] < h[found] else 0.0
 
 
 @improve.register(Away)
 def _(method, sets, i, h, cap, found):
-    slot, at, wide, size = sets.sample[i, SLOT], sets.sample[i, GRAM], sets.sample[i, CAPACITY], sets.sample[i, SIZE]
-    k, mean = least(sets, i, h), 0.0
+    slot, at, wide, size = sets.sample[i, SLOT], sets.sample[i, PRODUCTS], sets.sample[i, CAPACITY], sets.sample[i, SIZE]
+    k, mean = least_deserving(sets, i, h), 0.0
     for j in range(size):
         mean += sets.slots[slot + j, MASS] * h[j]
     forward, backward = h[found] - mean, mean - h[k]
@@ -105,7 +105,7 @@ def _(method, sets, i, h, cap, found):
 
 @improve.register(Corrective)
 def _(method, sets, i, h, cap, found):
-    slot, at, wide, size = sets.sample[i, SLOT], sets.sample[i, GRAM], sets.sample[i, CAPACITY], sets.sample[i, SIZE]
+    slot, at, wide, size = sets.sample[i, SLOT], sets.sample[i, PRODUCTS], sets.sample[i, CAPACITY], sets.sample[i, SIZE]
     rise, first = 0.0, -1.0
     for _ in range(method.most * size):
         top, mean = 0, 0.0
@@ -129,5 +129,5 @@ def _(method, sets, i, h, cap, found):
                     k, best = j, gain
         if k < 0:
             break
-        rise += move(sets, i, h, cap, top, k)
+        rise += move_mass(sets, i, h, cap, top, k)
     return rise

@@ -25,13 +25,13 @@ from .sets import (
     SLOT,
     USED,
     at_truth,
-    begin,
+    code_at,
     grown,
     insert,
     normalise,
     refresh,
 )
-from .signed import prepare_with, shift, space_of, unclipped
+from .signed import move_weights, prepare_with, space_of, unclipped
 from .steps import Corrective, improve
 
 PLACES = 4  # outputs a sample has places for at first
@@ -52,7 +52,7 @@ def set_pass(sets, data, space, cap, plan, visit, workspace, method):
         i = np.int64(plan.order[k])
         if cap[i] > 0.0:
             prepare_with(space, data, i, scratch)
-            top, mean = survey(sets, data, i, scratch, h)
+            top, mean = survey_set(sets, data, i, scratch, h)
             share, place = cap[i] * (h[top] - mean), top
             if share <= trust * shares[i] or now >= asked[i] + patience(trust):  # the outputs met so far do not promise enough
                 asked[i] = now
@@ -79,11 +79,11 @@ def patience(trust):
 
 
 @jitable
-def survey(sets, data, i, scratch, h):
+def survey_set(sets, data, i, scratch, h):
     """h of each output in the set; returns the place of the largest and their mean."""
     slot, top, mean = sets.sample[i, SLOT], 0, 0.0
     for j in range(sets.sample[i, SIZE]):
-        code = sets.codes[begin(data, sets, i, j) : begin(data, sets, i, j + 1)]
+        code = sets.codes[code_at(data, sets, i, j) : code_at(data, sets, i, j + 1)]
         h[j] = sets.slots[slot + j, LOSS] + contract.score_of(data, i, scratch, code)
         mean += sets.slots[slot + j, MASS] * h[j]
         if h[j] > h[top]:
@@ -99,7 +99,7 @@ def work_on(sets, data, i, space, cap, workspace, method):
     if size < 2:  # nothing but the true output
         return 0.0
     h[place] = sets.slots[slot + place, LOSS] + contract.score_of(
-        data, i, scratch, sets.codes[begin(data, sets, i, place) : begin(data, sets, i, place + 1)]
+        data, i, scratch, sets.codes[code_at(data, sets, i, place) : code_at(data, sets, i, place + 1)]
     )
     for j in range(size):
         before[j] = sets.slots[slot + j, MASS]
@@ -108,10 +108,10 @@ def work_on(sets, data, i, space, cap, workspace, method):
     for j in range(size):
         change = sets.slots[slot + j, MASS] - before[j]
         if change != 0.0:
-            contract.tally(data, i, -change, sets.codes[begin(data, sets, i, j) : begin(data, sets, i, j + 1)], scratch)
+            contract.tally(data, i, -change, sets.codes[code_at(data, sets, i, j) : code_at(data, sets, i, j + 1)], scratch)
         if sets.slots[slot + j, MASS] > 0.0:
             sets.slots[slot + j, USED] = now
-    shift(space, data, i, cap, scratch)
+    move_weights(space, data, i, cap, scratch)
     return rise
 
 
@@ -137,7 +137,7 @@ def reach(sets, data, W, cap, scratch, reached, t):
             for j in range(size):
                 change = sets.slots[slot + j, MASS] - sets.slots[slot + j, BEFORE]
                 if change != 0.0:
-                    code = sets.codes[begin(data, sets, i, j) : begin(data, sets, i, j + 1)]
+                    code = sets.codes[code_at(data, sets, i, j) : code_at(data, sets, i, j + 1)]
                     contract.tally(data, i, (t - far) * change, code, scratch)
             contract.push(data, i, cap[i], scratch, W)
         reached[i] = far

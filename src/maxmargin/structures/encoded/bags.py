@@ -284,7 +284,7 @@ def _(data, i, row, at):
     return total
 
 
-@contract.shown.register(Bags)
+@contract.shown_statistics.register(Bags)
 def _(data, i, row):
     return row.reshape(-1, class_vectors(data) * WIDTH)[:, : data.cost.shape[0]].reshape(-1)
 

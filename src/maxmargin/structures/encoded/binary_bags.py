@@ -159,7 +159,7 @@ def _(data, i, row, at):
     return total
 
 
-@contract.shown.register(BinaryBags)
+@contract.shown_statistics.register(BinaryBags)
 def _(data, i, row):
     return row[: n_outputs(data, i)]
 

@@ -254,7 +254,7 @@ def same_shapes(data, other) -> bool:
 
 
 @singledispatch
-def shown(data, i: int, row: np.ndarray) -> Any:
+def shown_statistics(data, i: int, row: np.ndarray) -> Any:
     """A row of statistics of sample i as a user sees it."""
     raise TypeError(f"{type(data).__name__} are not encoded samples.")
 

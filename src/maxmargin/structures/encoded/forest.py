@@ -12,7 +12,7 @@ import numpy as np
 from ...jit import jitable, vectors
 from . import contract
 from .graph_marginals import NODES, load_beliefs, mix_into, node_points, step_nodes, withdraw_rows
-from .graphs import FLOOR, GRAPHS, KIND, Graphs, GraphScratch, graphs, in_users_order, new_tables, spread_of, turn, wipe
+from .graphs import FLOOR, GRAPHS, KIND, Graphs, GraphScratch, extent_of, graphs, in_users_order, new_tables, turn, wipe
 
 UP, PARENT, DEGREE = range(3)  # the columns of Forest.tree
 
@@ -42,7 +42,7 @@ def table_of(data, scratch, e):
 @contract.worst.register(Forest)
 def _(data, i, scratch, code):
     g, belief = graphs(data), scratch.belief
-    start, size, first, _ = spread_of(data, i)
+    start, size, first, _ = extent_of(data, i)
     blocks, K = scratch.rows.lanes.shape[1], g.labels
     load_beliefs(data, i, scratch, 1.0)
     if data.any_turned:
@@ -97,7 +97,7 @@ def _(points, data, i, scratch, temperature):
     # The Gibbs distribution of (scores + loss) / temperature times the current point, which factors over the tree as
     # edges / nodes^(degree - 1): a sweep up in log space leaves p(child | parent) behind, a sweep down multiplies.
     g, belief = graphs(data), scratch.belief
-    start, size, _, _ = spread_of(data, i)
+    start, size, _, _ = extent_of(data, i)
     inverse = 1.0 / temperature
     load_beliefs(data, i, scratch, inverse)
     if data.any_turned:
@@ -127,7 +127,7 @@ def _(points, data, i, scratch, temperature):
 def send_up(points, data, i, scratch, p, inverse):
     """joint[e] is proportional to p(child | parent), with the factor in `other`; the message is added to the parent's belief."""
     g, belief, joint = graphs(data), scratch.belief, scratch.joint
-    start, _, first, _ = spread_of(data, i)
+    start, _, first, _ = extent_of(data, i)
     K, e, parent = g.labels, data.tree[start + p, UP], data.tree[start + p, PARENT]
     at = table_of(data, scratch, first + e)
     mine, out, zero = (first + e) * K, e * K, vectors.zeros_like(scratch.rows.lanes)
@@ -175,7 +175,7 @@ def send_down(points, data, i, scratch, p):
     """joint[e] = p(child | parent) p(parent); its sums are the child's marginals, and what it differs from the current point by
     is counted with its kind of edge, in the same go: the tables are what takes the time."""
     g, table, joint, belief, above = graphs(data), scratch.rows.lanes, scratch.joint, scratch.belief, scratch.other + p
-    start, _, first, _ = spread_of(data, i)
+    start, _, first, _ = extent_of(data, i)
     e, parent = data.tree[start + p, UP], data.tree[start + p, PARENT]
     out, blocks, to = e * g.labels, table.shape[1], scratch.pairs + g.edge[first + e, KIND] * g.labels
     straight, mine = not data.turned[first + e], (first + e) * g.labels
@@ -215,7 +215,7 @@ def count_pairs(data, e, table, at, t, scratch):
 
 @contract.withdraw.register(TreeMarginals)
 def _(points, data, i, scratch):
-    start, size, first, count = spread_of(data, i)
+    start, size, first, count = extent_of(data, i)
     withdraw_rows(points.node, start, size, scratch.rows, scratch.node)
     for e in range(first, first + count):
         count_pairs(data, e, points.edge, e * graphs(data).labels, -1.0, scratch)
@@ -224,7 +224,7 @@ def _(points, data, i, scratch):
 @contract.step_towards.register(TreeMarginals)
 def _(points, data, i, gamma, scratch):
     g = graphs(data)
-    _, _, first, count = spread_of(data, i)
+    _, _, first, count = extent_of(data, i)
     blocks, least = points.node.lanes.shape[1], vectors.shift(vectors.zeros_like(points.node.lanes), FLOOR)
     step_nodes(points, data, i, gamma, scratch, least)
     mine = first * g.labels

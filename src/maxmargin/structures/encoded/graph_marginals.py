@@ -4,7 +4,7 @@ import numpy as np
 
 from ...jit import jitable, vectors
 from . import contract
-from .graphs import FLOOR, LABEL, graphs, in_users_order, spread_of
+from .graphs import FLOOR, LABEL, extent_of, graphs, in_users_order
 
 NODES = contract.Family()  # marginals that have a table `node`
 
@@ -13,7 +13,7 @@ NODES = contract.Family()  # marginals that have a table `node`
 def load_beliefs(data, i, scratch, scale):
     """belief = scale * (scores + loss)"""
     g = graphs(data)
-    start, size, _, _ = spread_of(data, i)
+    start, size, _, _ = extent_of(data, i)
     zero = vectors.zeros_like(scratch.rows.lanes)
     for p in range(size):
         y = g.node[start + p, LABEL]
@@ -42,7 +42,7 @@ def withdraw_rows(table, start, count, difference, at):
 @jitable
 def step_nodes(points, data, i, gamma, scratch, least):
     """The part of `step_towards` that is about nodes; their targets are the beliefs."""
-    start, size, _, _ = spread_of(data, i)
+    start, size, _, _ = extent_of(data, i)
     for p in range(size):
         for b in range(points.node.lanes.shape[1]):
             mix_into(points.node.lanes, start + p, b, gamma, vectors.load(scratch.rows.lanes, scratch.belief + p, b), least)
@@ -51,7 +51,7 @@ def step_nodes(points, data, i, gamma, scratch, least):
 @NODES.does(contract.expected_loss)
 def loss_of_nodes(points, data, i):
     g = graphs(data)
-    start, size, _, _ = spread_of(data, i)
+    start, size, _, _ = extent_of(data, i)
     total = 0.0
     for p in range(start, start + size):
         for k in range(g.labels):

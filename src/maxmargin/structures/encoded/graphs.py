@@ -8,7 +8,7 @@ kind of edge. A code is the label of each node. The statistics of a point are it
 edge, its summed pair marginals: all that w . phi and the loss depend on.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ NEVER = -1e30  # the score of an unused lane: no label is there
 FLOOR = 1e-300  # the smallest marginal kept, so that its logarithm is finite and it can return
 
 
-START, EDGES, GRAM = range(3)  # the columns of Graphs.sample
+NODE_START, EDGE_START, GRAM_START = range(3)  # the columns of Graphs.sample
 SOURCE, TARGET, KIND = range(3)  # the columns of Graphs.edge
 LABEL, PLACE, ORDER = range(3)  # the columns of Graphs.node
 
@@ -48,11 +48,11 @@ class Graphs(NamedTuple):
 
     @property
     def start(self) -> np.ndarray:
-        return self.sample[:, START]
+        return self.sample[:, NODE_START]
 
     @property
     def edges(self) -> np.ndarray:
-        return self.sample[:, EDGES]
+        return self.sample[:, EDGE_START]
 
     @property
     def source(self) -> np.ndarray:
@@ -73,6 +73,17 @@ class Graphs(NamedTuple):
     @property
     def order(self) -> np.ndarray:
         return self.node[:, ORDER]
+
+
+class GraphLayout(NamedTuple):
+    """The nodes and edges of a sample as its inference wants them; node p here is the user's node order[p]."""
+
+    order: np.ndarray
+    source: np.ndarray
+    target: np.ndarray
+    kind: np.ndarray
+    place: np.ndarray
+    plan: Any  # what the kind of inference needs besides
 
 
 class GraphScratch(NamedTuple):
@@ -113,11 +124,11 @@ def graphs(data):
 
 
 @jitable
-def spread_of(data, i):
+def extent_of(data, i):
     """Where the nodes of sample i start, how many there are; the same of its edges."""
     g = graphs(data)
-    start, first = g.sample[i, START], g.sample[i, EDGES]
-    return start, g.sample[i + 1, START] - start, first, g.sample[i + 1, EDGES] - first
+    start, first = g.sample[i, NODE_START], g.sample[i, EDGE_START]
+    return start, g.sample[i + 1, NODE_START] - start, first, g.sample[i + 1, EDGE_START] - first
 
 
 @kernel
@@ -155,12 +166,12 @@ def graphs_of(data):
 @GRAPHS.does(contract.length)
 def graph_length(data, i):
     g = graphs(data)
-    return g.sample[i + 1, START] - g.sample[i, START]
+    return g.sample[i + 1, NODE_START] - g.sample[i, NODE_START]
 
 
 @GRAPHS.does(contract.truth)
 def graph_truth(data, i, code):
-    start, size, _, _ = spread_of(data, i)
+    start, size, _, _ = extent_of(data, i)
     for p in range(size):
         code[p] = graphs(data).node[start + p, LABEL]
 
@@ -168,7 +179,7 @@ def graph_truth(data, i, code):
 @GRAPHS.does(contract.prepare)
 def graph_prepare(data, i, W, scratch):
     g = graphs(data)
-    start, size, _, _ = spread_of(data, i)
+    start, size, _, _ = extent_of(data, i)
     blocks = W.shape[1]
     for p in range(size):
         rows.scores(g.X, start + p, W, scratch.rows.lanes[scratch.scores + p : scratch.scores + p + 1])
@@ -201,7 +212,7 @@ def pair_row(g, e, code):
 @GRAPHS.does(contract.score_of)
 def graph_score_of(data, i, scratch, code):
     g = graphs(data)
-    _, size, first, count = spread_of(data, i)
+    _, size, first, count = extent_of(data, i)
     total = 0.0
     for p in range(size):
         total += scratch.rows.flat[scratch.scores + p, code[p]]
@@ -213,7 +224,7 @@ def graph_score_of(data, i, scratch, code):
 @GRAPHS.does(contract.loss_of)
 def graph_loss_of(data, i, code):
     g = graphs(data)
-    start, size, _, _ = spread_of(data, i)
+    start, size, _, _ = extent_of(data, i)
     total = 0.0
     for p in range(size):
         total += g.cost.flat[g.node[start + p, LABEL], code[p]]
@@ -223,13 +234,13 @@ def graph_loss_of(data, i, code):
 @GRAPHS.does(contract.n_vectors)
 def graph_vectors(data, i):
     g = graphs(data)
-    return (g.kinds * g.labels + g.sample[i + 1, START] - g.sample[i, START]) * g.cost.lanes.shape[1]
+    return (g.kinds * g.labels + g.sample[i + 1, NODE_START] - g.sample[i, NODE_START]) * g.cost.lanes.shape[1]
 
 
 @GRAPHS.does(contract.loss_of_statistics)
 def graph_statistics_loss(data, i, row, at):
     g = graphs(data)
-    start, size, _, _ = spread_of(data, i)
+    start, size, _, _ = extent_of(data, i)
     wide, total = g.cost.flat.shape[1], 0.0
     first = at + g.kinds * g.labels * wide
     for p in range(size):
@@ -242,9 +253,9 @@ def graph_statistics_loss(data, i, row, at):
 def graph_diameter(data, i):
     # All nodes may change between the same two labels, and all edges between the same two pairs.
     g = graphs(data)
-    _, _, _, count = spread_of(data, i)
+    _, _, _, count = extent_of(data, i)
     total = 0.0
-    for k in range(g.sample[i, GRAM], g.sample[i + 1, GRAM]):
+    for k in range(g.sample[i, GRAM_START], g.sample[i + 1, GRAM_START]):
         total += abs(g.gram[k])
     return 2.0 * (total + count * count)
 
@@ -261,10 +272,10 @@ def wipe(table, start, count):
 def graph_against(data, i, scratch, code):
     # other[p, k] = sum of <x_p, x_q> over the nodes q that the code labels k
     g = graphs(data)
-    _, size, first, count = spread_of(data, i)
+    _, size, first, count = extent_of(data, i)
     wipe(scratch.rows, scratch.other, size)
     for p in range(size):
-        at = g.sample[i, GRAM] + p * size
+        at = g.sample[i, GRAM_START] + p * size
         for q in range(size):
             scratch.rows.flat[scratch.other + p, code[q]] += g.gram[at + q]
     if count > 0:
@@ -276,7 +287,7 @@ def graph_against(data, i, scratch, code):
 @GRAPHS.does(contract.inner)
 def graph_inner(data, i, scratch, code):
     g = graphs(data)
-    _, size, first, count = spread_of(data, i)
+    _, size, first, count = extent_of(data, i)
     total = 0.0
     for p in range(size):
         total += scratch.rows.flat[scratch.other + p, code[p]]
@@ -288,7 +299,7 @@ def graph_inner(data, i, scratch, code):
 @GRAPHS.does(contract.tally)
 def graph_tally(data, i, t, code, scratch):
     g = graphs(data)
-    _, size, first, count = spread_of(data, i)
+    _, size, first, count = extent_of(data, i)
     for p in range(size):
         scratch.rows.flat[scratch.node + p, code[p]] += t
     for e in range(first, first + count):
@@ -298,7 +309,7 @@ def graph_tally(data, i, t, code, scratch):
 @GRAPHS.does(contract.push)
 def graph_push(data, i, t, scratch, W):
     g = graphs(data)
-    start, size, _, count = spread_of(data, i)
+    start, size, _, count = extent_of(data, i)
     blocks, zero = W.shape[1], vectors.zeros_like(W)
     for p in range(size):
         if vectors.magnitude_row(scratch.rows.lanes, scratch.node + p) == 0:  # most nodes, once their labels have settled
@@ -322,10 +333,10 @@ def graph_push(data, i, t, scratch, W):
 @GRAPHS.does(contract.measure)
 def graph_measure(data, i, scratch):
     g, table = graphs(data), scratch.rows.lanes
-    start, size, _, count = spread_of(data, i)
+    start, size, _, count = extent_of(data, i)
     blocks, gain, square = table.shape[1], vectors.zeros_like(table), vectors.zeros_like(table)
     for p in range(size):
-        y, at = g.node[start + p, LABEL], g.sample[i, GRAM] + p * size
+        y, at = g.node[start + p, LABEL], g.sample[i, GRAM_START] + p * size
         if vectors.magnitude_row(table, scratch.node + p) > 0:
             for b in range(blocks):
                 mine, seen = vectors.load(table, scratch.node + p, b), vectors.zeros_like(table)
@@ -376,7 +387,7 @@ def graph_output(data, structure, i: int, code: np.ndarray):
     return structure._outputs(structure.labels_[labels], np.array([0, code.size]))[0]
 
 
-@GRAPHS.does(contract.shown)
+@GRAPHS.does(contract.shown_statistics)
 def shown_graph(data, i: int, row: np.ndarray) -> dict[str, np.ndarray]:
     """Node marginals in the user's order, and pair marginals summed by kind."""
     K, kinds = data.graphs.labels, data.graphs.kinds

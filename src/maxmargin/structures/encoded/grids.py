@@ -22,8 +22,8 @@ from ...jit import jitable, jitable_call, vectors
 from . import contract
 from .statistics import WIDTH, vectors_for
 
-START, ROWS, COLUMNS = range(3)  # the columns of Grids.sample
-ORDER, PARENT = range(2)  # the columns of Grids.tree
+CELLS, ROWS, COLUMNS = range(3)  # the columns of Grids.sample
+NEXT_PART, ABOVE = range(2)  # the columns of Grids.tree
 F, C, SLOPE, INVERSE = range(4)  # the rows of GridScratch.line
 BENDS = 4  # weights of an edge: linear in rows and columns, quadratic in rows and columns
 
@@ -76,7 +76,7 @@ def _(data):
 @contract.nonnegative.register(Grids)
 def _(data):
     wide = int(np.prod(contract.weight_shape(data)[1:]))
-    children = np.flatnonzero(data.tree[:, PARENT] >= 0)
+    children = np.flatnonzero(data.tree[:, ABOVE] >= 0)
     return np.concatenate([(tail(data) + row) * wide + children for row in (2, 3)]).astype(np.int64)
 
 
@@ -121,7 +121,7 @@ def tail(data):
 @jitable
 def grid_of(data, i):
     """The first cell of sample i, rows and columns."""
-    return data.sample[i, START], data.sample[i, ROWS], data.sample[i, COLUMNS]
+    return data.sample[i, CELLS], data.sample[i, ROWS], data.sample[i, COLUMNS]
 
 
 # ---- scores ----------------------------------------------------------------------------------------------
@@ -193,20 +193,20 @@ def _(data, i, scratch, code):
         if data.place[i, p] >= 0:
             add_loss(data, i, p, scratch.cells[P + p])
     for k in range(P - 1, 0, -1):
-        child = data.tree[k, ORDER]
-        parent = data.tree[child, PARENT]
+        child = data.tree[k, NEXT_PART]
+        parent = data.tree[child, ABOVE]
         transform(scratch, P, child, high, wide)
         for cell in range(high * wide):
             scratch.cells[P + parent, cell] += scratch.cells[P + child, cell]
-    root = data.tree[0, ORDER]
+    root = data.tree[0, NEXT_PART]
     best = 0
     for cell in range(high * wide):
         if scratch.cells[P + root, cell] > scratch.cells[P + root, best]:
             best = cell
     code[root] = best
     for k in range(1, P):
-        child = data.tree[k, ORDER]
-        at = code[data.tree[child, PARENT]]
+        child = data.tree[k, NEXT_PART]
+        at = code[data.tree[child, ABOVE]]
         row = scratch.arrow[child, at]
         code[child] = row * wide + scratch.arrow[P + child, row * wide + at % wide]
     return scratch.cells[P + root, best]
@@ -261,7 +261,7 @@ def maximise_line(scratch, values, at, stride, size, linear, quadratic, arrow):
 @jitable
 def displacement(data, i, p, code):
     """Rows and columns from the parent of a part to the part."""
-    wide, parent = data.sample[i, COLUMNS], data.tree[p, PARENT]
+    wide, parent = data.sample[i, COLUMNS], data.tree[p, ABOVE]
     return code[p] // wide - code[parent] // wide, code[p] % wide - code[parent] % wide
 
 
@@ -270,7 +270,7 @@ def _(data, i, scratch, code):
     total = 0.0
     for p in range(n_parts(data)):
         total += scratch.cells[p, code[p]]
-        if data.tree[p, PARENT] >= 0:
+        if data.tree[p, ABOVE] >= 0:
             dr, dc = displacement(data, i, p, code)
             total += (scratch.bend[p, 0] - scratch.bend[p, 2] * dr) * dr + (scratch.bend[p, 1] - scratch.bend[p, 3] * dc) * dc
     return total
@@ -325,7 +325,7 @@ def _(data, i, scratch, code):
         put_window(data, i, p, code[p], 1.0, scratch.dense, half)
         for k in range(BENDS):
             scratch.bend[P + p, k] = 0.0
-        if data.tree[p, PARENT] >= 0:
+        if data.tree[p, ABOVE] >= 0:
             add_bends(data, i, p, code, 1.0, scratch.bend, P + p)
         scratch.other[p] = code[p]
     scratch.other[P] = i
@@ -343,7 +343,7 @@ def _(data, i, scratch, code):
                 for k in range(rows.first(data.X, row), rows.last(data.X, row)):
                     j = base + np.int64(rows.column(data.X, row, k))
                     total += rows.value(data.X, row, k) * scratch.dense[j, p // width, p % width]
-        if data.tree[p, PARENT] >= 0:
+        if data.tree[p, ABOVE] >= 0:
             dr, dc = displacement(data, i, p, code)
             dr, dc, at = dr / data.unit, dc / data.unit, P + p
             total += dr * (scratch.bend[at, 0] - dr * scratch.bend[at, 2]) + dc * (scratch.bend[at, 1] - dc * scratch.bend[at, 3])
@@ -355,7 +355,7 @@ def _(data, i, t, code, scratch):
     _, high, wide = grid_of(data, i)
     for p in range(n_parts(data)):
         scratch.change[p * high * wide + code[p]] += t
-        if data.tree[p, PARENT] >= 0:
+        if data.tree[p, ABOVE] >= 0:
             add_bends(data, i, p, code, t, scratch.bend_change, p)
 
 
@@ -418,7 +418,7 @@ def _(data, i, row, at):
     return total
 
 
-@contract.shown.register(Grids)
+@contract.shown_statistics.register(Grids)
 def _(data, i, row):
     _, high, wide = grid_of(data, i)
     P = n_parts(data)

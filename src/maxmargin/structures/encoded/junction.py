@@ -25,10 +25,10 @@ from .graphs import (
     TARGET,
     Graphs,
     GraphScratch,
+    extent_of,
     graphs,
     in_users_order,
     new_tables,
-    spread_of,
     turn,
     wipe,
 )
@@ -68,7 +68,7 @@ def _(data) -> GraphScratch:
 def fill_tables(data, i, scratch, inverse):
     """joint = (pair weights) * inverse + belief, table by table"""
     g, joint = graphs(data), scratch.joint
-    _, size, first, _ = spread_of(data, i)
+    _, size, first, _ = extent_of(data, i)
     blocks, K = scratch.rows.lanes.shape[1], g.labels
     turn(data, scratch)
     for p in range(size):
@@ -107,7 +107,7 @@ def send_message(data, node, at_plan, scratch):
 @contract.worst.register(Junction)
 def _(data, i, scratch, code):
     g, joint, message = graphs(data), scratch.joint, scratch.message
-    _, size, _, _ = spread_of(data, i)
+    _, size, _, _ = extent_of(data, i)
     K, plan, value = g.labels, data.shape[i], 0.0
     load_beliefs(data, i, scratch, 1.0)
     fill_tables(data, i, scratch, 1.0)
@@ -163,7 +163,7 @@ def _(points, data, i, scratch, temperature):
     # The Gibbs distribution of (scores + loss) / temperature times the current point. A sweep up in log space leaves
     # p(node | separator) behind, a sweep down multiplies by the marginals of the separator.
     g = graphs(data)
-    _, size, _, _ = spread_of(data, i)
+    _, size, _, _ = extent_of(data, i)
     inverse = 1.0 / temperature
     load_beliefs(data, i, scratch, inverse)
     fill_tables(data, i, scratch, inverse)
@@ -231,7 +231,7 @@ def share_out(data, scratch, r):
 def multiply_out(data, i, scratch, p):
     """The table of node p becomes its clique's marginals; sums of them are added to the belief and to the kinds of edges."""
     g, joint, message = graphs(data), scratch.joint, scratch.message
-    _, _, first, _ = spread_of(data, i)
+    _, _, first, _ = extent_of(data, i)
     K, plan, blocks = g.labels, data.shape[i], scratch.rows.lanes.shape[1]
     node, zero = plan + p, vectors.zeros_like(scratch.rows.lanes)
     at, count = data.at[node], data.height[node]
@@ -280,7 +280,7 @@ def sum_edge(scratch, at, count, stride, K):
 
 @contract.withdraw.register(CliqueMarginals)
 def _(points, data, i, scratch):
-    start, size, _, count = spread_of(data, i)
+    start, size, _, count = extent_of(data, i)
     withdraw_rows(points.node, start, size, scratch.rows, scratch.node)
     if count > 0:
         size = graphs(data).kinds * graphs(data).labels
@@ -289,7 +289,7 @@ def _(points, data, i, scratch):
 
 @contract.step_towards.register(CliqueMarginals)
 def _(points, data, i, gamma, scratch):
-    _, _, _, count = spread_of(data, i)
+    _, _, _, count = extent_of(data, i)
     blocks, zero = points.node.lanes.shape[1], vectors.zeros_like(points.node.lanes)
     least = vectors.shift(zero, FLOOR)
     step_nodes(points, data, i, gamma, scratch, least)

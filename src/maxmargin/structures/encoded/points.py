@@ -63,7 +63,7 @@ def _(points):
 
 @contract.statistics_of.register(Mixtures)
 def _(points, data, i, weight):
-    return contract.shown(data, i, weight * points.rows[points.start[i] : points.start[i + 1]].reshape(-1))
+    return contract.shown_statistics(data, i, weight * points.rows[points.start[i] : points.start[i + 1]].reshape(-1))
 
 
 @contract.with_new_truths.register(Mixtures)
@@ -104,7 +104,7 @@ def at_truths(points, data, scratch):
 # ---- all points that are made of arrays ------------------------------------------------------------------
 
 
-def arrays_of(points) -> list[np.ndarray]:
+def numbers_held(points) -> list[np.ndarray]:
     """The masses and marginals that points hold; not where they begin."""
     found = [field.lanes if isinstance(field, vectors.Table) else field for field in points]
     return [array for array in found if array.dtype.kind == "f"]
@@ -123,7 +123,7 @@ def copied_field(field):
 
 @contract.blend.register(tuple)
 def _(points, others, gamma):
-    for array, other in zip(arrays_of(points), arrays_of(others), strict=True):
+    for array, other in zip(numbers_held(points), numbers_held(others), strict=True):
         array[...] = (1.0 - gamma) * array + gamma * other
 
 

@@ -54,7 +54,7 @@ def expand(vector) -> np.ndarray:
     return vector
 
 
-def dot(vector, w: np.ndarray) -> float:
+def dot_compact(vector, w: np.ndarray) -> float:
     if isinstance(vector, tuple):
         return float(vector[1] @ w[vector[0]])
     return float(vector @ w)
@@ -235,7 +235,7 @@ def _(data, i, scratch, code):
     output = data.structure.loss_augmented_decode(scratch.w, data.X[i], data.y[i])
     code[0] = data.code_of(i, output)
     found, true = data.known[i][int(code[0])], data.known[i][0]
-    value, least = dot(found.feature, scratch.w) + found.loss, dot(true.feature, scratch.w)
+    value, least = dot_compact(found.feature, scratch.w) + found.loss, dot_compact(true.feature, scratch.w)
     if value < least - DISAGREE * (1.0 + abs(least)):
         raise ValueError(
             f"{data.name}.loss_augmented_decode is wrong for sample {i}: its answer is worth {value:g} (score plus loss), "
@@ -246,7 +246,7 @@ def _(data, i, scratch, code):
 
 @contract.score_of.register(Custom)
 def _(data, i, scratch, code):
-    return dot(data.known[i][int(code[0])].feature, scratch.w)
+    return dot_compact(data.known[i][int(code[0])].feature, scratch.w)
 
 
 @contract.loss_of.register(Custom)
@@ -274,7 +274,7 @@ def _(data, i, scratch, code):
 
 @contract.inner.register(Custom)
 def _(data, i, scratch, code):
-    return dot(data.known[i][int(code[0])].feature, scratch.other)
+    return dot_compact(data.known[i][int(code[0])].feature, scratch.other)
 
 
 @contract.clear.register(Custom)

@@ -10,7 +10,7 @@ from .graphs import FLOOR
 from .segments import (
     CODE,
     NAME,
-    TARGET,
+    TARGETS,
     WEIGHTS,
     WIDE,
     Segments,
@@ -57,7 +57,7 @@ def sweep_back(points, data, i, scratch, inverse, based):
                             mark += np.log(points.segment[start + t, q]) - shared
                         scratch.segment[T + t, q] = mark
                         highest = max(highest, mark)
-                scratch.belief[t, k] = normalised(scratch.segment, T + t, data.first[k], data.first[k + 1], highest)
+                scratch.belief[t, k] = to_probabilities(scratch.segment, T + t, data.first[k], data.first[k + 1], highest)
                 if based and t == 0:
                     scratch.belief[t, k] += shared
             for c in range(data.contexts):
@@ -72,13 +72,13 @@ def sweep_back(points, data, i, scratch, inverse, based):
                         mark += inverse * scratch.pair[WEIGHTS, c * K + k]
                     if based:
                         mark += np.log(max(points.pair[start + t, c * K + k], FLOOR)) - shared
-                    scratch.pair[TARGET + t, c * K + k] = mark
+                    scratch.pair[TARGETS + t, c * K + k] = mark
                     highest = max(highest, mark)
-                scratch.ends.flat[t, c] = normalised(scratch.pair, TARGET + t, c * K, c * K + K, highest)
+                scratch.ends.flat[t, c] = to_probabilities(scratch.pair, TARGETS + t, c * K, c * K + K, highest)
 
 
 @jitable
-def normalised(table, row, first, last, highest):
+def to_probabilities(table, row, first, last, highest):
     """The entries become exp(entry), summing to one; returns the logarithm of the sum before."""
     if highest == -np.inf:
         for k in range(first, last):
@@ -103,19 +103,19 @@ def sweep_forth(data, i, scratch):
     highest = scratch.belief[0, 0]
     for k in range(1, K):
         highest = max(highest, scratch.belief[0, k])
-    normalised(scratch.belief, 0, 0, K, highest)
+    to_probabilities(scratch.belief, 0, 0, K, highest)
     for t in range(size):
         fine = data.composable[t] == 1 and data.composable[size - t] == 1
         if t > 0:
             for k in range(K):
                 scratch.belief[t, k] = 0.0
             for k in range(data.contexts * K):
-                mass = scratch.pair[TARGET + t, k] * scratch.ends.flat[t, k // K] if fine else 0.0
-                scratch.pair[TARGET + t, k] = mass
+                mass = scratch.pair[TARGETS + t, k] * scratch.ends.flat[t, k // K] if fine else 0.0
+                scratch.pair[TARGETS + t, k] = mass
                 scratch.belief[t, k % K] += mass
         else:
             for k in range(data.contexts * K):
-                scratch.pair[TARGET, k] = 0.0
+                scratch.pair[TARGETS, k] = 0.0
         for q in range(data.piece.shape[0]):
             if fine:
                 scratch.segment[T + t, q] *= scratch.belief[t, data.piece[q, NAME]]
@@ -136,7 +136,7 @@ def differ(points, data, i, scratch):
     for k in range(scratch.pair.shape[1]):
         scratch.pair_change[k] = 0.0
         for t in range(contract.length(data, i)):
-            scratch.pair_change[k] += scratch.pair[TARGET + t, k]
+            scratch.pair_change[k] += scratch.pair[TARGETS + t, k]
     contract.withdraw(points, data, i, scratch)
 
 
@@ -167,7 +167,7 @@ def _(points, data, i, gamma, scratch):
                 mass = (1.0 - gamma) * points.segment[start + t, q] + gamma * scratch.segment[T + t, q]
                 points.segment[start + t, q] = max(mass, FLOOR)
         for k in range(scratch.pair.shape[1]):
-            points.pair[start + t, k] = (1.0 - gamma) * points.pair[start + t, k] + gamma * scratch.pair[TARGET + t, k]
+            points.pair[start + t, k] = (1.0 - gamma) * points.pair[start + t, k] + gamma * scratch.pair[TARGETS + t, k]
 
 
 @contract.expected_loss.register(SegmentMarginals)

@@ -23,9 +23,9 @@ from ...jit import jitable, jitable_call, vectors
 from . import contract
 from .statistics import WIDTH, vectors_for
 
-CODE, LABEL = range(2)  # the columns of Segments.place
-NAME, WIDE, FIRST = range(3)  # the columns of Segments.piece
-WEIGHTS, OTHER, TARGET = range(3)  # rows of SegmentScratch.pair; one for each position from TARGET on
+CODE, TRUE_LABEL = range(2)  # the columns of Segments.place
+NAME, WIDE, TEMPLATE = range(3)  # the columns of Segments.piece
+WEIGHTS, OTHER, TARGETS = range(3)  # rows of SegmentScratch.pair; one for each position from TARGETS on
 
 
 class Segments(NamedTuple):
@@ -57,7 +57,7 @@ class SegmentScratch(NamedTuple):
     segment: (
         np.ndarray
     )  # (2 T + 1, pieces) by first position: scores, target; how often the output given to `against` has the piece
-    pair: np.ndarray  # (TARGET + T, contexts * K) transitions: see the names of the rows
+    pair: np.ndarray  # (TARGETS + T, contexts * K) transitions: see the names of the rows
     belief: np.ndarray  # (2 T + 2, K) by position: begins, summed losses
     ends: vectors.Table  # (T + 1 + K, contexts) by position; then the transitions by [next label, context]
     tail: np.ndarray  # the weights of pieces and transitions, or how a difference changes them
@@ -92,7 +92,7 @@ def _(data, structure, i, code):
     return structure._cut(code)
 
 
-@contract.shown.register(Segments)
+@contract.shown_statistics.register(Segments)
 def _(data, i, row):
     count, Q = n_pairs(data), data.piece.shape[0]
     found = {"segment": row[count : count + (data.start[i + 1] - data.start[i]) * Q].reshape(-1, Q)}
@@ -107,20 +107,10 @@ def _(data) -> SegmentScratch:
     difference = vectors.zeros_lanes(vectors_for(P + T * Q), 1, np.float64)
     change = difference.reshape(-1)
     ends = vectors.zeros_table(T + 1 + K, data.contexts, np.float64)
-    return SegmentScratch(
-        table,
-        dense,
-        difference,
-        change[:P],
-        change[P : P + T * Q].reshape(T, Q),
-        np.zeros((2 * T + 1, Q)),
-        np.zeros((TARGET + T, P)),
-        np.zeros((2 * T + 2, K)),
-        ends,
-        np.zeros(n_tail(data)),
-        np.zeros(T, np.int32),
-        np.full(T + 1, -1, np.int32),
-    )
+    views = difference, change[:P], change[P : P + T * Q].reshape(T, Q)
+    arrays = np.zeros((2 * T + 1, Q)), np.zeros((TARGETS + T, P)), np.zeros((2 * T + 2, K))
+    codes = np.zeros(T, np.int32), np.full(T + 1, -1, np.int32)
+    return SegmentScratch(table, dense, *views, *arrays, ends, np.zeros(n_tail(data)), *codes)
 
 
 @jitable
@@ -208,7 +198,7 @@ def _(data, i, W, scratch):
     for t in range(size):  # position by position: the columns of all pieces lie in the same few rows
         for q in range(data.piece.shape[0]):
             if possible(data, size, t, q):
-                total, at = scratch.tail[q] if data.bias == 1 else 0.0, data.piece[q, FIRST]
+                total, at = scratch.tail[q] if data.bias == 1 else 0.0, data.piece[q, TEMPLATE]
                 for j in range(data.piece[q, WIDE]):
                     total += scratch.rows.flat[t + j, data.column[at + j]]
                 scratch.segment[t, q] = total
@@ -222,7 +212,7 @@ def _(data, i, W, scratch):
     for k in range(K):
         scratch.belief[losses, k] = 0.0
     for t in range(size):
-        true = data.place[data.start[i] + t, LABEL]
+        true = data.place[data.start[i] + t, TRUE_LABEL]
         for k in range(K):
             scratch.belief[losses + t + 1, k] = scratch.belief[losses + t, k] + data.scale[i] * data.cost[true, k]
 
@@ -296,7 +286,7 @@ def _(data, i, code):
     for t in range(contract.length(data, i)):
         if code[t] >= 0:
             label = data.piece[code[t], NAME]
-        total += data.cost[data.place[data.start[i] + t, LABEL], label]
+        total += data.cost[data.place[data.start[i] + t, TRUE_LABEL], label]
     return total * data.scale[i]
 
 
@@ -314,7 +304,7 @@ def loss_of_segments(data, i, mass, at):
             if mass[at + t * Q + q] != 0.0:
                 loss = 0.0
                 for p in range(first + t, first + t + data.piece[q, WIDE]):
-                    loss += data.cost[data.place[p, LABEL], data.piece[q, NAME]]
+                    loss += data.cost[data.place[p, TRUE_LABEL], data.piece[q, NAME]]
                 total += mass[at + t * Q + q] * loss
     return total * data.scale[i]
 
@@ -343,7 +333,7 @@ def put_output(data, i, code, scratch, t):
     half, p, at = scratch.dense.flat.shape[0] // 2, data.start[i], 0
     for s in range(contract.length(data, i)):
         if code[s] >= 0:
-            at = data.piece[code[s], FIRST] - s
+            at = data.piece[code[s], TEMPLATE] - s
         column = data.column[at + s]
         for k in range(rows.first(data.X, p + s), rows.last(data.X, p + s)):
             row = half + np.int64(rows.column(data.X, p + s, k))
@@ -389,7 +379,7 @@ def _(data, i, scratch, code):
     for s in range(contract.length(data, i)):
         q = code[s]
         if q >= 0:
-            at = data.piece[q, FIRST] - s
+            at = data.piece[q, TEMPLATE] - s
             total += data.bias * scratch.segment[scratch.segment.shape[0] - 1, q]
             if before >= 0 and data.contexts > 1:
                 total += scratch.pair[OTHER, before * K + data.piece[q, NAME]]
@@ -428,7 +418,7 @@ def by_columns(data, i, scratch, factor):
             change = factor * scratch.change[t, q]
             if change != 0.0:
                 for j in range(data.piece[q, WIDE]):
-                    scratch.rows.flat[T + t + j, data.column[data.piece[q, FIRST] + j]] += change
+                    scratch.rows.flat[T + t + j, data.column[data.piece[q, TEMPLATE] + j]] += change
 
 
 @jitable

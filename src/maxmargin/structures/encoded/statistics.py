@@ -44,11 +44,11 @@ class RowScratch(NamedTuple):
 
 @contract.new_scratch.register(tuple)
 def _(data) -> RowScratch:
-    most = int(np.diff(data.row_start).max(initial=1))
+    most, longest = (int(np.diff(start).max(initial=1)) for start in (data.row_start, data.code_start))
     difference = vectors.zeros_lanes(vectors_for(most), 1, np.float64)
-    rows = (np.zeros(difference.size) for _ in range(3))
-    dense, longest = vectors.aligned(contract.weight_shape(data), np.float64), int(np.diff(data.code_start).max(initial=1))
-    return RowScratch(difference, difference.reshape(-1), *rows, dense, np.zeros(longest, np.int32))
+    scores, other, one = (np.zeros(difference.size) for _ in range(3))
+    dense = vectors.aligned(contract.weight_shape(data), np.float64)
+    return RowScratch(difference, difference.reshape(-1), scores, other, one, dense, np.zeros(longest, np.int32))
 
 
 @contract.n_samples.register(tuple)
@@ -66,7 +66,7 @@ def _(data, other):
     return all(np.array_equal(getattr(data, name), getattr(other, name)) for name in ("code_start", "row_start"))
 
 
-@contract.shown.register(tuple)
+@contract.shown_statistics.register(tuple)
 def _(data, i, row):
     return row[: data.row_start[i + 1] - data.row_start[i]]
 
