@@ -6,7 +6,7 @@ is a Gibbs distribution around the current one, q ~ p exp((Delta + w . phi) / te
     gamma = <q - p, Delta + w . phi> / (cap ||phi(q) - phi(p)||^2), cut off at 1,
 
 the best one on the line, or fixed. Temperature zero is Frank-Wolfe (its direction is the max-oracle's answer) and step 1
-is exponentiated gradient; which oracle is asked depends on the kind of points (`structures.base.direct`).
+is exponentiated gradient; which oracle is asked depends on the kind of points (`contract.direct`).
 """
 
 import numpy as np

@@ -15,7 +15,8 @@ is the best one, and nowhere below it; the one here is the smaller, so a procedu
 the other way round.
 
 The code of an output is one number: class + candidate * classes, or 0 for nothing and 1 + candidate. The statistics are the
-masses of all outputs.
+masses of all outputs. Verbs that would follow from these are written here for speed: classes lie along vectors, and most
+statistics are zero.
 """
 
 from typing import NamedTuple

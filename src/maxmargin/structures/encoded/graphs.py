@@ -4,8 +4,11 @@
                   + sum_edges (u, v)  T[kind][y_u, y_v]
 
 The weights are one lane array, labels along its lanes: a row for each feature, the bias, first, last, then K rows for each
-kind of edge. A code is the label of each node. The statistics of a point are its node marginals and, for each kind of
-edge, its summed pair marginals: all that w . phi and the loss depend on.
+kind of edge. A code is the label of each node. The statistics of an output are, for each kind of edge, how often it has each pair
+of labels, and then the labels of the nodes: all that w . phi and the loss depend on.
+
+Verbs that would follow from these are written here for speed: labels lie along vectors, and inner products of nodes are
+computed once.
 """
 
 from typing import Any, NamedTuple

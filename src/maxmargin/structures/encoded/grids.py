@@ -10,7 +10,8 @@ number of cells (the lower envelope of Felzenszwalb and Huttenlocher 2012, witho
 positive, zero, where all p share one z, and negative, where the direction turns the other way.
 
 The weights are one lane array, parts along its lanes: a row for each feature of each cell of a window, then l and q (rows, then
-columns) of the edge to the parent. A code is the cell of each part.
+columns) of the edge to the parent. A code is the cell of each part; the statistics of an output are the features of its edges,
+and then on which cell each part lies. Verbs that would follow from these are written here for speed: most statistics are zero.
 """
 
 from typing import NamedTuple

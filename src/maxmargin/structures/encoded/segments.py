@@ -11,7 +11,9 @@ ends at t are one state. Every combination of widths is allowed, so whether a se
 lengths left and right of it only: both must be sums of widths (*composable*).
 
 The weights are one lane array, template columns along its lanes: a row for each feature, an empty one, then, row by row,
-the biases of the pieces and the transitions. A code has a number for each position: the piece that starts there, or -1.
+the biases of the pieces and the transitions. A code has a number for each position: the piece that starts there, or -1. The
+statistics of an output are how often it has each transition, and then which pieces start at each position. Verbs that would
+follow from these are written here for speed: template columns lie along vectors, and most statistics are zero.
 """
 
 from typing import NamedTuple
