@@ -16,7 +16,7 @@ import maxmargin as mm
 from maxmargin.data import rows
 from maxmargin.jit import kernel, vectors
 from maxmargin.problems.structured import StructuredProblem
-from maxmargin.structures.encoded.contract import new_room, prepare, worst
+from maxmargin.structures.encoded.contract import new_scratch, prepare, worst
 from maxmargin.structures.encoded.graphs import PLACE
 
 from .report import figure, table
@@ -29,12 +29,12 @@ TEMPERATURE = 0.01
 
 
 @kernel
-def viterbi_pass(data, W, room, n):
+def viterbi_pass(data, W, scratch, n):
     """The worst offender of each sample"""
     total = 0.0
     for i in range(n):
-        prepare(data, i, W, room)
-        total += worst(data, i, room, room.code)
+        prepare(data, i, W, scratch)
+        total += worst(data, i, scratch, scratch.code)
     return total
 
 
@@ -123,7 +123,7 @@ def seconds_of(work: Callable[[], Any]) -> float:
 def described(problem: StructuredProblem) -> tuple[str, list[str]]:
     """A table of passes over their floors, and the verdicts."""
     data, n = problem.data, problem.n_examples
-    bare, room = SumProduct(data), new_room(data)
+    bare, scratch = SumProduct(data), new_scratch(data)
     runs = {
         "FrankWolfe, plain": begin(mm.FrankWolfe(steps="plain", **EACH), problem, 1e-3),
         "PartialLinearization": begin(mm.PartialLinearization(TEMPERATURE, **EACH), problem, 1e-3),
@@ -133,7 +133,7 @@ def described(problem: StructuredProblem) -> tuple[str, list[str]]:
             run.advance(lambda: False)
     W = runs["FrankWolfe, plain"].W
     work: dict[str, Callable[[], Any]] = {
-        "bare Viterbi": lambda: viterbi_pass(data, W, room, n),
+        "bare Viterbi": lambda: viterbi_pass(data, W, scratch, n),
         "bare sum-product": lambda: bare.run(W),
     }
     work |= {name: (lambda run=run: run.advance(lambda: False)) for name, run in runs.items()}  # type: ignore[misc]  # a bound default

@@ -137,7 +137,7 @@ class SortedAlpha(NamedTuple):
     classes: int
     joint: bool
     loose: float
-    margin: vectors.Table
+    margin: vectors.VectorTable
     aside: Any
     shortlist: Any
     cone: SortedCone
@@ -205,7 +205,7 @@ class TwiceAlpha(NamedTuple):
     classes: int
     joint: bool
     loose: float
-    margin: vectors.Table
+    margin: vectors.VectorTable
     aside: Any
     shortlist: Any
 

@@ -16,11 +16,9 @@ ORDER = (
 # Top-level names with more than one home. The list may only shrink: a name that has one home by now is taken out.
 SEVERAL = set(
     """
-    BEYOND COLUMNS EDGES FLAT FULL GRAM INITS Kept LABEL LINE LOSSES Last Layout MARGIN NEVER NOT_FINITE ORDER PARENT Parts
-    ROUNDING ROUNDS Room Rows Run SPARSE_BELOW START TARGET _listed _spot above add at_truths begin blocks check_finite count
-    differ dot draw finite follow gather joined labels_of largest least level masses move normalise normalised numbers
-    open_file parts prefetch push register same shape_of shift slope_of solve spread_of squared_norms stacked starts sweep
-    truth unclipped value value_of width wipe
+    BEYOND FLAT FULL INITS Kept LINE MARGIN NEVER NOT_FINITE Parts ROUNDING ROUNDS Rows SPARSE_BELOW above add blocks
+    check_finite count draw finite gather joined level numbers open_file prefetch push register slope_of solve squared_norms
+    stacked sweep truth unclipped value value_of width
     """.split()  # noqa: SIM905 - a hundred quotes say nothing
 )
 

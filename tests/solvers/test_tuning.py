@@ -5,10 +5,10 @@ import re
 
 import numpy as np
 import pytest
-from source_tree import PACKAGE, modules
+from helpers.source_tree import PACKAGE, modules
 
-from maxmargin.data.rows import rows
-from maxmargin.losses.hinge import Hinge
+from maxmargin.data.table import table_of
+from maxmargin.losses import HingeLoss
 from maxmargin.losses.topk_alpha import topk_alpha
 from maxmargin.losses.topk_steps import SHORTLIST
 from maxmargin.problems.linear import ScalarProblem
@@ -24,7 +24,7 @@ GROUPS = [group for group in vars(tuning).values() if isinstance(group, tuple) a
 def problem(n=300, d=5):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, d))
-    return ScalarProblem(rows(X, 1.0), Hinge(np.sign(X[:, 0] + rng.normal(size=n)), np.ones(n), np.full(n, 3.0)))
+    return ScalarProblem(table_of(X, 1.0), HingeLoss(), (np.sign(X[:, 0] + rng.normal(size=n)), np.ones(n)), np.full(n, 3.0))
 
 
 def solved(group=tuning.ASCENT, budget=tuning.LOOP):

@@ -2,6 +2,7 @@
 solver, and samples it cannot read."""
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ import maxmargin as mm
 from maxmargin import datasets
 from maxmargin.structures import Parts, Structure, check_structure
 from maxmargin.structures.encoded import contract
-from maxmargin.structures.encoded.grids import Room, follow, new_line
+from maxmargin.structures.encoded.grids import maximise_line, new_line
 
 SOLVERS = {
     "dual coordinate": mm.DualCoordinate(),
@@ -58,8 +59,8 @@ def test_a_distance_transform_is_the_maximum_over_all_cells(size, seed, quadrati
     every = values + linear * (z - p) - quadratic * (z - p) ** 2
     found, arrow = np.zeros(2 * size), np.zeros(2 * size, np.int32)
     found[::2] = values
-    room = Room(*([None] * 3), new_line(size), np.zeros(size, np.int32), *([None] * 4))
-    follow(room, found, 0, 2, size, linear, quadratic, arrow)
+    scratch = SimpleNamespace(line=new_line(size), hull=np.zeros(size, np.int32))
+    maximise_line(scratch, found, 0, 2, size, linear, quadratic, arrow)
     np.testing.assert_allclose(found[::2], every.max(axis=1), rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(every[np.arange(size), arrow[::2]], every.max(axis=1), rtol=1e-12, atol=1e-12)
     assert not found[1::2].any()
@@ -90,7 +91,7 @@ def test_functions_that_solvers_are_made_of(sparse):
         rng, dim = np.random.default_rng(1), structure.size(X, y)
         stored = [(sp.csr_array(x.reshape(-1, x.shape[2])), x.shape[:2]) for x in X] if sparse else X
         data, w = structure.encode(stored, y), rng.normal(size=dim)
-        W, room = structure.unflatten(w), contract.new_room(data)
+        W, scratch = structure.unflatten(w), contract.new_scratch(data)
         np.testing.assert_array_equal(structure.flatten(W), w)
         assert W.shape == contract.weight_shape(data)
         bound = np.zeros(dim)
@@ -101,22 +102,22 @@ def test_functions_that_solvers_are_made_of(sparse):
             codes = [rng.integers(0, cells, structure.n_parts_).astype(np.int32) for _ in range(2)]
             two = [contract.output_of(data, structure, i, code) for code in codes]
             phi, loss = [structure.joint_feature(X[i], each) for each in two], [structure.loss(y[i], each) for each in two]
-            contract.prepare(data, i, W, room)
+            contract.prepare(data, i, W, scratch)
             for code, feature, value in zip(codes, phi, loss, strict=True):
-                assert contract.score_of(data, i, room, code) == pytest.approx(w @ feature)
+                assert contract.score_of(data, i, scratch, code) == pytest.approx(w @ feature)
                 assert contract.loss_of(data, i, code) == pytest.approx(value)
-            contract.against(data, i, room, codes[0])
-            assert contract.inner(data, i, room, codes[1]) == pytest.approx(phi[0] @ phi[1])
-            assert contract.inner(data, i, room, codes[0]) == pytest.approx(phi[0] @ phi[0])
-            contract.clear(data, i, room)
-            contract.tally(data, i, 0.5, codes[0], room)
-            contract.tally(data, i, -0.75, codes[1], room)
+            contract.against(data, i, scratch, codes[0])
+            assert contract.inner(data, i, scratch, codes[1]) == pytest.approx(phi[0] @ phi[1])
+            assert contract.inner(data, i, scratch, codes[0]) == pytest.approx(phi[0] @ phi[0])
+            contract.clear(data, i, scratch)
+            contract.tally(data, i, 0.5, codes[0], scratch)
+            contract.tally(data, i, -0.75, codes[1], scratch)
             change = 0.5 * phi[0] - 0.75 * phi[1]
-            gain, square = contract.measure(data, i, room)
+            gain, square = contract.measure(data, i, scratch)
             assert gain == pytest.approx(w @ change + 0.5 * loss[0] - 0.75 * loss[1])
             assert square == pytest.approx(change @ change)
             moved = W.copy()
-            contract.push(data, i, 2.0, room, moved)
+            contract.push(data, i, 2.0, scratch, moved)
             np.testing.assert_allclose(structure.flatten(moved), w + 2.0 * change, atol=1e-12)
 
 

@@ -89,7 +89,7 @@ def test_functions_that_solvers_are_made_of(kind):
         dim = structure.size(X, y)
         rng, data = np.random.default_rng(1), structure.encode([kind(x) for x in X], y)
         w = rng.normal(size=dim)
-        W, room = structure.unflatten(w), contract.new_room(data)
+        W, scratch = structure.unflatten(w), contract.new_scratch(data)
         np.testing.assert_array_equal(structure.flatten(W), w)
         assert W.shape == contract.weight_shape(data), name
         for i in (2, 0, 1):
@@ -98,23 +98,23 @@ def test_functions_that_solvers_are_made_of(kind):
             codes = [structure._code(structure._segments(cut, 0)) for cut in two]
             phi = [structure.joint_feature(X[i], cut) for cut in two]
             loss = [structure.loss(y[i], cut) for cut in two]
-            contract.prepare(data, i, W, room)
+            contract.prepare(data, i, W, scratch)
             for code, feature, value, cut in zip(codes, phi, loss, two, strict=True):
-                assert contract.score_of(data, i, room, code) == pytest.approx(w @ feature)
+                assert contract.score_of(data, i, scratch, code) == pytest.approx(w @ feature)
                 assert contract.loss_of(data, i, code) == pytest.approx(value)
                 assert contract.output_of(data, structure, i, code) == cut
-            contract.against(data, i, room, codes[0])
-            assert contract.inner(data, i, room, codes[1]) == pytest.approx(phi[0] @ phi[1])
-            assert contract.inner(data, i, room, codes[0]) == pytest.approx(phi[0] @ phi[0])
-            contract.clear(data, i, room)
-            contract.tally(data, i, 0.5, codes[0], room)
-            contract.tally(data, i, -0.75, codes[1], room)
+            contract.against(data, i, scratch, codes[0])
+            assert contract.inner(data, i, scratch, codes[1]) == pytest.approx(phi[0] @ phi[1])
+            assert contract.inner(data, i, scratch, codes[0]) == pytest.approx(phi[0] @ phi[0])
+            contract.clear(data, i, scratch)
+            contract.tally(data, i, 0.5, codes[0], scratch)
+            contract.tally(data, i, -0.75, codes[1], scratch)
             change = 0.5 * phi[0] - 0.75 * phi[1]
-            gain, square = contract.measure(data, i, room)
+            gain, square = contract.measure(data, i, scratch)
             assert gain == pytest.approx(w @ change + 0.5 * loss[0] - 0.75 * loss[1])
             assert square == pytest.approx(change @ change)
             moved = W.copy()
-            contract.push(data, i, 2.0, room, moved)
+            contract.push(data, i, 2.0, scratch, moved)
             np.testing.assert_allclose(structure.flatten(moved), w + 2.0 * change, atol=1e-12)
             features = np.array([structure.joint_feature(X[i], cut) for cut in every])
             farthest = np.square(features[:, None] - features[None]).sum(axis=2).max()

@@ -19,11 +19,12 @@ from sklearn.base import clone
 
 from maxmargin.data import rows
 from maxmargin.jit import kernel, vectors
-from maxmargin.structures import Chain, Graph, Multiclass, Structure, StructureError, Tree, check_structure, labelling
+from maxmargin.structures import Chain, Graph, Multiclass, Structure, StructureError, Tree, check_structure, compiled
 from maxmargin.structures.encoded import contract
 from maxmargin.structures.encoded import sweeps as passes
+from maxmargin.structures.encoded.elimination import separators
 from maxmargin.structures.encoded.forest import Forest
-from maxmargin.structures.encoded.junction import Junction, separators
+from maxmargin.structures.encoded.junction import Junction
 from maxmargin.structures.graph import elimination_order
 
 TRIANGLE_WITH_TAIL = [(0, 1), (2, 1), (0, 2), (3, 2), (3, 4)]
@@ -223,7 +224,7 @@ STEPS = ["multiclass with costs", "chain", "tree with types of edges", "graphs o
 def test_codes(name):
     s, X, Y, w, _ = CASES[name]()
     data = s.encode(X, Y)
-    room, W = contract.new_room(data), s.unflatten(w)
+    scratch, W = contract.new_scratch(data), s.unflatten(w)
     rng = np.random.default_rng(0)
     assert contract.n_samples(data) == len(X)
     for i, (x, y) in enumerate(zip(X, Y, strict=True)):
@@ -236,30 +237,30 @@ def test_codes(name):
         outputs = np.empty_like(codes)
         outputs[:, order] = codes
         f, g = (s.joint_feature(x, output[0] if isinstance(s, Multiclass) else output) for output in outputs)
-        contract.prepare(data, i, W, room)
-        assert contract.score_of(data, i, room, codes[0]) == pytest.approx(w @ f)
+        contract.prepare(data, i, W, scratch)
+        assert contract.score_of(data, i, scratch, codes[0]) == pytest.approx(w @ f)
         assert contract.loss_of(data, i, codes[0]) == pytest.approx(
             s.loss(y, outputs[0][0] if isinstance(s, Multiclass) else outputs[0])
         )
-        contract.against(data, i, room, codes[1])
-        assert contract.inner(data, i, room, codes[0]) == pytest.approx(f @ g)
-        contract.clear(data, i, room)
-        contract.tally(data, i, 2.0, codes[0], room)
-        contract.tally(data, i, -0.5, codes[1], room)
-        assert contract.measure(data, i, room)[1] == pytest.approx(np.sum((2 * f - 0.5 * g) ** 2))
+        contract.against(data, i, scratch, codes[1])
+        assert contract.inner(data, i, scratch, codes[0]) == pytest.approx(f @ g)
+        contract.clear(data, i, scratch)
+        contract.tally(data, i, 2.0, codes[0], scratch)
+        contract.tally(data, i, -0.5, codes[1], scratch)
+        assert contract.measure(data, i, scratch)[1] == pytest.approx(np.sum((2 * f - 0.5 * g) ** 2))
         gain = 2 * (w @ f + contract.loss_of(data, i, codes[0])) - 0.5 * (w @ g + contract.loss_of(data, i, codes[1]))
-        assert contract.measure(data, i, room)[0] == pytest.approx(gain)
+        assert contract.measure(data, i, scratch)[0] == pytest.approx(gain)
         change = np.zeros_like(W)
-        contract.push(data, i, 3.0, room, change)
+        contract.push(data, i, 3.0, scratch, change)
         np.testing.assert_allclose(s.flatten(change), 3 * (2 * f - 0.5 * g), atol=1e-12)
 
 
 def expectation(s, data, points, i):
     """phi and loss of the point of sample i, through the difference."""
-    room, W = contract.new_room(data), np.zeros(contract.weight_shape(data))
-    contract.clear(data, i, room)
-    contract.withdraw(points, data, i, room)
-    contract.push(data, i, -1.0, room, W)
+    scratch, W = contract.new_scratch(data), np.zeros(contract.weight_shape(data))
+    contract.clear(data, i, scratch)
+    contract.withdraw(points, data, i, scratch)
+    contract.push(data, i, -1.0, scratch, W)
     return s.flatten(W), contract.expected_loss(points, data, i)
 
 
@@ -267,7 +268,7 @@ def expectation(s, data, points, i):
 def test_a_step_of_partial_linearization(name):
     s, X, Y, w, _ = CASES[name]()
     data, spread, temperature, gamma = s.encode(X, Y), 0.1, 0.7, 0.3
-    points, room, W = contract.interior(data, spread), contract.new_room(data), s.unflatten(w)
+    points, scratch, W = contract.interior(data, spread), contract.new_scratch(data), s.unflatten(w)
     K = len(s.labels_)
     for i, (x, y) in enumerate(zip(X, Y, strict=True)):
         node = np.full((np.size(y), K), spread)
@@ -276,20 +277,20 @@ def test_a_step_of_partial_linearization(name):
         begin = expectation(s, data, points, i)
         for ours, meant in zip(begin, s.expect(x, y, {"node": node, "edge": edge}), strict=True):
             np.testing.assert_allclose(ours, meant, atol=1e-12)
-        contract.prepare(data, i, W, room)
-        contract.direct(points, data, i, room, temperature)
+        contract.prepare(data, i, W, scratch)
+        contract.direct(points, data, i, scratch, temperature)
         single = s.encode([x], [y])
         start = contract.marginals_of(single, contract.interior(single, spread))
         target = s.expect(x, y, s.marginals(w, x, y, temperature, base=start))
         moved = target[0] - begin[0]
-        assert contract.measure(data, i, room)[0] == pytest.approx(w @ moved + target[1] - begin[1])
-        assert contract.measure(data, i, room)[1] == pytest.approx(moved @ moved)
-        contract.step_towards(points, data, i, gamma, room)
+        assert contract.measure(data, i, scratch)[0] == pytest.approx(w @ moved + target[1] - begin[1])
+        assert contract.measure(data, i, scratch)[1] == pytest.approx(moved @ moved)
+        contract.step_towards(points, data, i, gamma, scratch)
         after = expectation(s, data, points, i)
         np.testing.assert_allclose(after[0], begin[0] + gamma * moved, atol=1e-12)
         assert after[1] == pytest.approx((1 - gamma) * begin[1] + gamma * target[1])
         change = np.zeros_like(W)
-        contract.push(data, i, 2.0, room, change)
+        contract.push(data, i, 2.0, scratch, change)
         np.testing.assert_allclose(s.flatten(change), 2 * moved, atol=1e-12)
 
 
@@ -297,17 +298,17 @@ def test_a_step_of_partial_linearization(name):
 def test_a_step_of_frank_wolfe(name):
     s, X, Y, w, _ = CASES[name]()
     data = s.encode(X, Y)
-    points, room, W = contract.vertices(data), contract.new_room(data), s.unflatten(w)
+    points, scratch, W = contract.vertices(data), contract.new_scratch(data), s.unflatten(w)
     for i, (x, y) in enumerate(zip(X, Y, strict=True)):
         feature, loss = expectation(s, data, points, i)
         np.testing.assert_allclose(feature, s.joint_feature(x, y), atol=1e-12)
         assert loss == 0.0
-        contract.prepare(data, i, W, room)
-        contract.direct(points, data, i, room, 0.0)
+        contract.prepare(data, i, W, scratch)
+        contract.direct(points, data, i, scratch, 0.0)
         worst = s.loss_augmented_decode(w, x, y)
         value = w @ (s.joint_feature(x, worst) - feature) + s.loss(y, worst)
-        assert contract.measure(data, i, room)[0] == pytest.approx(value)
-        contract.step_towards(points, data, i, 0.25, room)
+        assert contract.measure(data, i, scratch)[0] == pytest.approx(value)
+        contract.step_towards(points, data, i, 0.25, scratch)
         after = expectation(s, data, points, i)
         np.testing.assert_allclose(after[0], 0.75 * feature + 0.25 * s.joint_feature(x, worst), atol=1e-12)
         assert after[1] == pytest.approx(0.25 * s.loss(y, worst))
@@ -319,7 +320,7 @@ def test_a_step_of_frank_wolfe(name):
 @pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csc_array, np.float32, "mostly zeros", "integers", "lists", "Fortran"])
 def test_kinds_of_features(kind, monkeypatch):
     if kind in (np.float32, "mostly zeros"):  # compiled for CSR rows only: another five seconds for each would show nothing new
-        monkeypatch.setattr(labelling, "worst_all", passes.worst_all.plain)
+        monkeypatch.setattr(compiled, "worst_all", passes.worst_all.plain)
     rng = np.random.default_rng(0)
     lengths, K = (3, 1, 4), 3
     X = [np.round(rng.normal(size=(L, 4)), 1) for L in lengths]
@@ -644,7 +645,7 @@ def test_the_check_leaves_the_structure_alone():
 
 
 def test_the_check_takes_matrices(monkeypatch):
-    monkeypatch.setattr(labelling, "one_direction", passes.one_direction.plain)  # not compiled for CSR rows elsewhere
+    monkeypatch.setattr(compiled, "one_direction", passes.one_direction.plain)  # not compiled for CSR rows elsewhere
     X, y = np.random.default_rng(0).normal(size=(4, 2)), ["a", "b", "c", "a"]
     for same in (X, sp.csr_array(X), list(X)):
         check_structure(Multiclass(), same, y)
@@ -678,11 +679,11 @@ def test_the_check_of_bad_arguments():
 def test_unused_lanes_of_the_weights_stay_next_to_zero():
     s, X, Y, w, _ = CASES["graphs of several shapes and types"]()
     data = s.encode(X, Y)
-    points, room, W = contract.interior(data, 0.1), contract.new_room(data), s.unflatten(w)
+    points, scratch, W = contract.interior(data, 0.1), contract.new_scratch(data), s.unflatten(w)
     for i in range(len(X)):
-        contract.prepare(data, i, W, room)
-        contract.direct(points, data, i, room, 0.1)
-        contract.push(data, i, 1.0, room, W)
+        contract.prepare(data, i, W, scratch)
+        contract.direct(points, data, i, scratch, 0.1)
+        contract.push(data, i, 1.0, scratch, W)
     table = W.reshape(W.shape[0], -1)
     assert np.abs(table[:, len(s.labels_) :]).max() < 1e-290
     assert vectors.unpack(W, len(s.labels_)).any()

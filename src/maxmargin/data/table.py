@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from . import rows
 from .matrices import check_norms
 
-BLOCK = 4096  # rows of a block
+BLOCK_SIZE = 4096  # rows of a block
 
 
 class RowBlock:
@@ -76,7 +76,7 @@ class Table(ABC):
         """A table of other rows, read in the same way."""
 
     @abstractmethod
-    def blocks(self, size: int = BLOCK) -> Iterator[RowBlock]:
+    def blocks(self, size: int = BLOCK_SIZE) -> Iterator[RowBlock]:
         """All rows in order, `size` of them at a time."""
 
     def norms(self, variance: np.ndarray | None = None) -> np.ndarray:
@@ -118,7 +118,7 @@ class MemoryTable(Table):
     def like(self, X: Any) -> "MemoryTable":
         return MemoryTable(X, self.bias, self.sparse_below)
 
-    def blocks(self, size: int = BLOCK) -> Iterator[RowBlock]:
+    def blocks(self, size: int = BLOCK_SIZE) -> Iterator[RowBlock]:
         for start in range(0, self.shape[0], size):
             stop = min(start + size, self.shape[0])
             yield RowBlock(self.X[start:stop], self.bias, start, stop)
@@ -136,6 +136,6 @@ def of_own_kind(X: Any) -> bool:
     return table_of.dispatch(type(X)) is not table_of.dispatch(object)
 
 
-def scores(X: Any, W: np.ndarray) -> np.ndarray:
+def table_scores(X: Any, W: np.ndarray) -> np.ndarray:
     """The scores of such an X, block by block; W is (classes, features + 1), the intercepts last."""
     return np.concatenate([block.scores(W) for block in table_of(X, 1.0).blocks()])

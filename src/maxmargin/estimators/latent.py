@@ -15,8 +15,9 @@ from ..data.rows import SPARSE_BELOW, rows
 from ..jit import vectors
 from ..problems.latent import BagProblem
 from ..solvers.convex_concave import LatentResult
-from ..structures.encoded.bags import Bags, BinaryBags, coefficients
-from ..structures.encoded.contract import new_room
+from ..structures.encoded.bags import Bags, coefficients
+from ..structures.encoded.binary_bags import BinaryBags
+from ..structures.encoded.contract import new_scratch
 from .base import checked_dtype, checked_weight, same_count
 from .classifier import class_factors, cost_matrix
 from .latent_base import LatentModel, Real
@@ -282,7 +283,7 @@ class LatentSVMClassifier(ClassifierMixin, LatentModel):
             assert result.problem is not None
             data = result.problem.data
             table = np.zeros((int(data.start[-1]), weights.shape[0]))
-            coefficients(result.duals, data, result.problem.cap, new_room(data), table)
+            coefficients(result.duals, data, result.problem.cap, new_scratch(data), table)
             self.dual_coef_ = table.ravel() if two else table
 
     def __sklearn_tags__(self):

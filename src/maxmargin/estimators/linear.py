@@ -16,7 +16,7 @@ from ..data.matrices import checked_matrix, numbers
 from ..data.mistakes import check_table, check_target
 from ..data.rows import SPARSE_BELOW
 from ..data.sources.memory import is_source
-from ..data.table import Table, of_own_kind, scores, table_of
+from ..data.table import Table, of_own_kind, table_of, table_scores
 from ..problems.base import PLAIN_TERM, Problem
 from ..problems.risk import Risk, risk_of
 from ..regularizers.prior import Prior
@@ -220,7 +220,7 @@ class LinearModel(Certified):
     def _scored(self, X) -> np.ndarray:
         """X coef' + intercept, in the dtype of X, which was read before: a float32 X is not copied to float64."""
         if of_own_kind(X):
-            found = scores(X, np.column_stack([np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)]))
+            found = table_scores(X, np.column_stack([np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)]))
             return found if self.coef_.ndim == 2 else found.ravel()
         return safe_sparse_dot(X, self.coef_.T.astype(X.dtype), dense_output=True) + np.asarray(self.intercept_, X.dtype)
 

@@ -47,7 +47,7 @@ def zeros_lanes(first: int, second: int, dtype) -> np.ndarray:
     return aligned((first, second, width(dtype)), dtype)
 
 
-class Table(NamedTuple):
+class VectorTable(NamedTuple):
     """A (rows, blocks, width) lane array and the same memory as (rows, blocks * width), for access class by class.
 
     Both views are made once, in Python: inside a kernel a reshape costs as much as a dozen classes.
@@ -57,11 +57,11 @@ class Table(NamedTuple):
     flat: np.ndarray
 
 
-def table(array: np.ndarray) -> Table:
-    return Table(array, array.reshape(array.shape[0], -1))
+def table(array: np.ndarray) -> VectorTable:
+    return VectorTable(array, array.reshape(array.shape[0], -1))
 
 
-def zeros_table(rows: int, classes: int, dtype) -> Table:
+def zeros_table(rows: int, classes: int, dtype) -> VectorTable:
     return table(zeros_lanes(rows, blocks(classes, dtype), dtype))
 
 

@@ -23,7 +23,7 @@ NEVER = -1e30  # the cost of an unused lane: no class is there
 class CrammerSinger(NamedTuple):
     label: np.ndarray
     cap: np.ndarray
-    cost: vectors.Table  # (classes, classes), in the dtype of the scores it is added to
+    cost: vectors.VectorTable  # (classes, classes), in the dtype of the scores it is added to
     classes: int
     shortest: float  # room below this part of the violation is lost in rounding
 

@@ -29,10 +29,10 @@ class Labels(NamedTuple):
     present: np.ndarray  # (examples, bytes)
     known: np.ndarray
     cap: np.ndarray  # (examples,)
-    signs: vectors.Table  # (256, 8): +1 for a bit that is set, -1 for one that is not
-    weight: vectors.Table
-    margin: vectors.Table
-    scale: vectors.Table  # (1, labels): how much a label's own score moves, in units of ||x_i||^2
+    signs: vectors.VectorTable  # (256, 8): +1 for a bit that is set, -1 for one that is not
+    weight: vectors.VectorTable
+    margin: vectors.VectorTable
+    scale: vectors.VectorTable  # (1, labels): how much a label's own score moves, in units of ||x_i||^2
 
 
 def labels(
@@ -41,10 +41,10 @@ def labels(
     """Labels for iterations in this dtype; `weight` and `margin` are (labels, 2), absent and present; `scale` is (labels,)."""
     bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
 
-    def rows(table: np.ndarray) -> vectors.Table:
+    def rows(table: np.ndarray) -> vectors.VectorTable:
         return vectors.table(vectors.pack(table, dtype))
 
-    def either(pair: np.ndarray) -> vectors.Table:
+    def either(pair: np.ndarray) -> vectors.VectorTable:
         return rows(np.array([pair[:, 1], -pair[:, 0]]))
 
     return Labels(present, known, cap, rows(2.0 * bits - 1.0), either(weight), either(margin), rows(scale[None]))
@@ -231,8 +231,8 @@ class Coupled(NamedTuple):
     """A loss whose labels move each other's scores. A step leaves in the second row of `change` the first times R."""
 
     each: Any  # the loss of a label
-    R: vectors.Table  # (labels, labels)
-    step: vectors.Table  # room for a vector
+    R: vectors.VectorTable  # (labels, labels)
+    step: vectors.VectorTable  # room for a vector
     sweeps: int = 2  # in a visit: one more than needed saves passes where labels pull hard. Set not recorded, 2026-11-15
 
 

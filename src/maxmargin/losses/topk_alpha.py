@@ -33,7 +33,7 @@ class TopKAlpha(NamedTuple):
     classes: int
     joint: bool
     loose: float
-    margin: vectors.Table
+    margin: vectors.VectorTable
     aside: Aside
     shortlist: Shortlist
 

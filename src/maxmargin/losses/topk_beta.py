@@ -20,7 +20,7 @@ class TopKBeta(NamedTuple):
     classes: int
     joint: bool
     loose: float
-    margin: vectors.Table
+    margin: vectors.VectorTable
     aside: Aside
     shortlist: Shortlist
 

@@ -54,7 +54,7 @@ class Parts(NamedTuple):
     classes: int
     joint: bool  # whether classes get duals k at a time (alpha)
     loose: float  # what rounding does to a row that is just feasible
-    margin: vectors.Table  # (1, classes), ones
+    margin: vectors.VectorTable  # (1, classes), ones
     aside: Aside
     shortlist: Shortlist
 

@@ -15,8 +15,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..data import rows
-from ..structures.encoded.bags import Bags, BinaryBags, impute_all
-from ..structures.encoded.contract import new_room, weight_shape
+from ..structures.encoded.bags import Bags, impute_all
+from ..structures.encoded.binary_bags import BinaryBags
+from ..structures.encoded.contract import new_scratch, weight_shape
 from ..structures.latent import LatentStructure, Pairs, completed
 from ..utils.threads import in_threads, pieces
 from .base import Problem
@@ -95,7 +96,7 @@ class BagProblem(LatentProblem):
         choice = np.zeros(self.data.label.size, np.int64)
 
         def work(part: tuple[int, int]) -> None:
-            impute_all(self.data, W, new_room(self.data), choice, *part)
+            impute_all(self.data, W, new_scratch(self.data), choice, *part)
 
         in_threads(work, pieces(choice.size, PIECES), n_jobs)
         return choice

@@ -278,7 +278,7 @@ class RowProblem(LinearProblem):
             return W
         return vectors.from_classes(self.half_spaces.feasible(vectors.to_classes(W, self.n_classes)), np.float64)
 
-    def evaluate(self, duals: vectors.Table, side_duals: vectors.Table | None = None) -> Evaluated:
+    def evaluate(self, duals: vectors.VectorTable, side_duals: vectors.VectorTable | None = None) -> Evaluated:
         """The exact dual value; `side_duals` are the duals of the half_spaces."""
         space = Free(vectors.aligned(self.table_shape, np.float64))
         out = vectors.zeros_table(1, self.n_classes, np.float64)
@@ -288,7 +288,7 @@ class RowProblem(LinearProblem):
         v = self.regularizer.unclipped(space.w)
         return Evaluated(total + self.regularizer.dual(space.w, v), v)
 
-    def repaired(self, duals: vectors.Table) -> np.ndarray:
+    def repaired(self, duals: vectors.VectorTable) -> np.ndarray:
         """The duals that `evaluate` speaks of: (examples, classes) in float64, every row feasible and summing to zero."""
         result = np.empty((self.n_examples, self.n_classes))
         row_repairs(self.exact_loss, duals, vectors.zeros_table(1, self.n_classes, np.float64), result)

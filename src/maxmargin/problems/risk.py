@@ -19,7 +19,7 @@ from ..data import rows
 from ..data.rows import add, dot, update
 from ..jit import Interpreted, kernel, vectors
 from ..losses.base import reward, row_slope, slope, value
-from ..structures.encoded.contract import clear, forget, loss_of, new_room, prepare, push, score_of, tally, truth, worst
+from ..structures.encoded.contract import clear, forget, loss_of, new_scratch, prepare, push, score_of, tally, truth, worst
 from ..utils.threads import in_threads
 from .explicit import GroupedProblem
 from .linear import RowProblem, ScalarProblem
@@ -118,21 +118,21 @@ def grouped_cut(X, margin, layout, cap, w, out, span):
 
 
 @kernel
-def structured_cut(data, weight, W, out, room, span):
+def structured_cut(data, weight, W, out, scratch, span):
     start, stop, step = span
     total, offset = 0.0, 0.0
     for i in range(start, stop, step):
         if weight[i] > 0.0:
-            prepare(data, i, W, room)
-            best = worst(data, i, room, room.code)
-            offset += weight[i] * loss_of(data, i, room.code)
-            clear(data, i, room)
-            tally(data, i, -1.0, room.code, room)
-            forget(data, i, room.code)
-            truth(data, i, room.code)
-            total += weight[i] * (best - score_of(data, i, room, room.code))
-            tally(data, i, 1.0, room.code, room)
-            push(data, i, weight[i], room, out)
+            prepare(data, i, W, scratch)
+            best = worst(data, i, scratch, scratch.code)
+            offset += weight[i] * loss_of(data, i, scratch.code)
+            clear(data, i, scratch)
+            tally(data, i, -1.0, scratch.code, scratch)
+            forget(data, i, scratch.code)
+            truth(data, i, scratch.code)
+            total += weight[i] * (best - score_of(data, i, scratch, scratch.code))
+            tally(data, i, 1.0, scratch.code, scratch)
+            push(data, i, weight[i], scratch, out)
     return total, offset
 
 
@@ -199,7 +199,7 @@ class StructuredRisk(ProblemRisk):
         return not isinstance(self.problem.data, Interpreted)
 
     def part(self, W, out, span):
-        return structured_cut(self.problem.data, self.problem.cap, W, out, new_room(self.problem.data), span)
+        return structured_cut(self.problem.data, self.problem.cap, W, out, new_scratch(self.problem.data), span)
 
 
 class MultilabelRisk(Risk):

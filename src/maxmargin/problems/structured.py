@@ -17,7 +17,7 @@ import numpy as np
 
 from ..data.rows import column_sizes
 from ..jit import Interpreted, vectors
-from ..structures.encoded.contract import kind_of, n_samples, new_room, nonnegative, same_shapes, weight_shape
+from ..structures.encoded.contract import kind_of, n_samples, new_scratch, nonnegative, same_shapes, weight_shape
 from ..structures.encoded.sweeps import combine, risk
 from ..utils.threads import in_threads, pieces
 from .base import Evaluated, Problem
@@ -51,7 +51,7 @@ class StructuredProblem(Problem):
         """P(W) by a full pass with the exact oracle."""
 
         def work(part: tuple[int, int]) -> float:
-            return risk(self.data, self.cap, W, new_room(self.data), *part)
+            return risk(self.data, self.cap, W, new_scratch(self.data), *part)
 
         return 0.5 * float(np.vdot(W, W)) + float(sum(in_threads(work, pieces(self.n_examples, PIECES), self.jobs(n_jobs))))
 
@@ -88,7 +88,7 @@ class StructuredProblem(Problem):
     def evaluate(self, points) -> Evaluated:
         """The exact dual value of these points, and their weights before any clip."""
         W = vectors.aligned(self.weight_shape, np.float64)
-        total = combine(points, self.data, self.cap, new_room(self.data), W)
+        total = combine(points, self.data, self.cap, new_scratch(self.data), W)
         w = self.feasible(W)
         return Evaluated(float(total) - 0.5 * float(np.vdot(w, w)), W)
 

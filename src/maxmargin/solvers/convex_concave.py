@@ -18,7 +18,7 @@ import numpy as np
 from ..problems.latent import LatentProblem
 from ..problems.structured import StructuredProblem
 from ..result import Certificate, History, Record, Result, relative
-from ..structures.encoded.contract import follow
+from ..structures.encoded.contract import with_new_truths
 from .base import NOWHERE, Solver, Start, WarmStart
 from .loop import Budget, Interrupt, carry_out
 from .tuning import CONVEX_CONCAVE
@@ -153,7 +153,7 @@ class ConvexConcave:
         start = problem.completed(problem.impute(last.weights, inner.budget.n_jobs))
         points = last.fits(start, inner.solver).duals
         if points is not None:
-            points = follow(points, last.data, start.data)
+            points = with_new_truths(points, last.data, start.data)
         return Descent(problem, inner, start, last.weights, points)
 
 
@@ -217,7 +217,7 @@ class Descent:
             certificate = _bounded(max(value, result.certificate.primal), result.certificate, self.gap)
             self.kept, self.kept_problem, self.choice = replace(result, certificate=certificate), self.problem, choice
             self.W, self.value = result.w, value
-            self.points = follow(result.duals, self.problem.data, tight.data)
+            self.points = with_new_truths(result.duals, self.problem.data, tight.data)
             self.problem = tight
             self.gap = self.tol if gain <= self.tol else max(self.tol, min(self.gap, inner.tuning.part * gain))
         else:

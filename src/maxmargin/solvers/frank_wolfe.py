@@ -4,7 +4,8 @@ import numpy as np
 
 from .polytope.linearization import Batch, Linearization
 from .polytope.solver import StructuredSolver, number_in
-from .polytope.working_set import Away, Pairwise, WorkingSets
+from .polytope.steps import Away, Pairwise
+from .polytope.working_set import WorkingSets
 
 METHODS = {"pairwise": Pairwise(), "away": Away()}
 

@@ -53,7 +53,7 @@ class OnlineDual(Solver):
         self.verify = verify
 
     def serves(self, problem):
-        if begin.dispatch(type(problem)) is begin.dispatch(object):
+        if run_of.dispatch(type(problem)) is run_of.dispatch(object):
             return (
                 f"OnlineDual has no step for a {type(problem).__name__}: it serves linear and structured models. "
                 "Use solver='dual_coordinate'."
@@ -61,7 +61,7 @@ class OnlineDual(Solver):
         return None
 
     def begin(self, problem, start, setting):
-        return begin(problem, self, start, setting)
+        return run_of(problem, self, start, setting)
 
     def check(self) -> None:
         if not _number(self.cache_size) or self.cache_size <= 0:
@@ -74,37 +74,37 @@ class OnlineDual(Solver):
 
 
 @singledispatch
-def begin(problem, solver: OnlineDual, start: Start, setting: Setting) -> Run:
+def run_of(problem, solver: OnlineDual, start: Start, setting: Setting) -> Run:
     """A run on this kind of problem."""
     raise TypeError(f"OnlineDual has no run on a {type(problem).__name__}.")
 
 
-@begin.register
+@run_of.register
 def _(problem: StreamProblem, solver, start, setting):
     own = float(solver.cache_size), solver.prune, float(solver.effort), bool(solver.verify)
     return StreamRun(problem, StreamOptions(setting.tol, setting.seed, *own, setting.average), setting.n_jobs)
 
 
-@begin.register
+@run_of.register
 def _(problem: LinearProblem, solver, start, setting):
     """Data in memory are read in blocks like a source."""
-    return begin(streamed(problem), solver, start, setting)
+    return run_of(streamed(problem), solver, start, setting)
 
 
-@begin.register
+@run_of.register
 def _(problem: MultilabelProblem, solver, start, setting):
     """All labels at once: a source is read once for all of them, too."""
-    return begin(problem.whole(), solver, start, setting)
+    return run_of(problem.whole(), solver, start, setting)
 
 
-@begin.register
+@run_of.register
 def _(problem: StructuredProblem, solver, start, setting):
     run = OnlineSets(problem, start.duals, structured_options(setting), float(solver.effort))
     run.hint = problem.fitting(start.weights)
     return run
 
 
-@begin.register
+@run_of.register
 def _(problem: SampleStream, solver, start, setting):
     return SampleRun(problem, structured_options(setting), float(solver.effort), bool(solver.verify))
 

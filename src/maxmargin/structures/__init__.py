@@ -10,6 +10,8 @@ from .parts import Parts
 from .segmentation import Segmentation
 from .tree import Tree
 
+ALL = (Chain, Tree, Graph, Multiclass, Segmentation, Parts)  # those that are compiled
+
 __all__ = [
     "Chain",
     "Graph",

@@ -5,8 +5,9 @@ from functools import lru_cache
 import numpy as np
 
 from .encoded.forest import Forest
+from .encoded.graphs import GraphLayout
 from .encoded.rooted import chained, forest
-from .labelling import Labelling, Layout
+from .labelling import Labelling
 
 
 class Chain(Labelling):
@@ -51,7 +52,7 @@ class Chain(Labelling):
             ends[-1] |= 2
         return layout._replace(place=ends[layout.order])
 
-    def _assemble(self, graphs, layouts: list[Layout]) -> Forest:
+    def _assemble(self, graphs, layouts: list[GraphLayout]) -> Forest:
         return forest(graphs, layouts)
 
 

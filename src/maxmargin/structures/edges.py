@@ -4,9 +4,9 @@ from abc import abstractmethod
 
 import numpy as np
 
-from .encoded.graphs import Graphs
+from .encoded.graphs import GraphLayout, Graphs
 from .encoded.rooted import forest
-from .labelling import Labelling, Layout
+from .labelling import Labelling
 
 
 class Edged(Labelling):
@@ -43,10 +43,10 @@ class Edged(Labelling):
         return self._arrange(size, edges, kinds, which)
 
     @abstractmethod
-    def _arrange(self, size: int, edges: np.ndarray, kinds: np.ndarray, which: str) -> Layout:
+    def _arrange(self, size: int, edges: np.ndarray, kinds: np.ndarray, which: str) -> GraphLayout:
         """The layout of a graph whose edges are in order."""
 
-    def _assemble(self, graphs: Graphs, layouts: list[Layout]):
+    def _assemble(self, graphs: Graphs, layouts: list[GraphLayout]):
         return forest(graphs, layouts)
 
 

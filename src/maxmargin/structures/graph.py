@@ -7,10 +7,11 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from .edges import Edged
+from .encoded.elimination import Plan, eliminated, junction, plan_of, separators
 from .encoded.forest import PARENT
-from .encoded.junction import Plan, eliminated, junction, plan_of, separators
+from .encoded.graphs import GraphLayout
 from .encoded.rooted import rooted
-from .labelling import Layout, is_count
+from .reading import is_count
 
 FILL_UP_TO = 600  # nodes; beyond, the ordering by fill is not tried: it takes seconds
 
@@ -67,7 +68,7 @@ class Graph(Edged):
             )
         number = np.argsort(order)
         source, target = number[edges[:, 0]], number[edges[:, 1]]
-        return Layout(order, source, target, kinds, np.zeros(size, np.uint8), plan_of(members, source, target, K))
+        return GraphLayout(order, source, target, kinds, np.zeros(size, np.uint8), plan_of(members, source, target, K))
 
     def _assemble(self, graphs, layouts):
         if not any(isinstance(layout.plan, Plan) for layout in layouts):
@@ -83,7 +84,7 @@ def is_forest(size: int, edges: np.ndarray) -> bool:
     return len(edges) == size - connected_components(_adjacency(size, edges), directed=False, return_labels=False)
 
 
-def _plan_of_forest(layout: Layout, K: int) -> Plan:
+def _plan_of_forest(layout: GraphLayout, K: int) -> Plan:
     """A forest among graphs with cycles: the separator of a node is its parent."""
     parent = layout.plan[0][:, PARENT].tolist()
     return plan_of([[above] if above >= 0 else [] for above in parent], layout.source, layout.target, K)

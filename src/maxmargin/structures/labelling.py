@@ -1,40 +1,34 @@
 """The Python face of structures whose samples are graphs: reading samples, mapping labels, laying out weights."""
 
 from abc import abstractmethod
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import chain, product
-from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
-from ..data.matrices import checked_matrix
-from ..data.mistakes import cost_rows, trouble, uneven
 from ..data.rows import rows, shape, squared_norms
 from ..data.sources.options import truth
 from ..jit import vectors
-from ..utils.threads import in_threads, pieces
-from .base import Structure
-from .encoded.contract import interior, marginals_of, new_room, points_of
-from .encoded.graphs import NEVER, Graphs, node_grams
-from .encoded.sweeps import one_direction, worst_all
-
-SPARSE_BELOW = 0.6  # dense features with a smaller part of non-zeros than this are read by an index of them
-
-
-class Layout(NamedTuple):
-    """The nodes and edges of a sample as its inference wants them; node p here is the user's node order[p]."""
-
-    order: np.ndarray
-    source: np.ndarray
-    target: np.ndarray
-    kind: np.ndarray
-    place: np.ndarray
-    plan: Any  # what the kind of inference needs besides
+from .compiled import Compiled
+from .encoded.graphs import NEVER, GraphLayout, Graphs, node_grams
+from .encoded.statistics import starts
+from .reading import (
+    SPARSE_BELOW,
+    check_finite,
+    check_lists,
+    checked_cost,
+    distinct_labels,
+    is_count,
+    label_array,
+    numeric,
+    ordered_labels,
+    shown_labels,
+    stacked,
+)
 
 
-class Labelling(Structure):
+class Labelling(Compiled):
     """A structure that gives a label to each node of a graph."""
 
     bias = True
@@ -54,11 +48,11 @@ class Labelling(Structure):
         return 0
 
     @abstractmethod
-    def _layout(self, size: int, edges: np.ndarray, kinds: np.ndarray, which: str) -> Layout:
+    def _layout(self, size: int, edges: np.ndarray, kinds: np.ndarray, which: str) -> GraphLayout:
         """Called once for samples of one shape."""
 
     @abstractmethod
-    def _assemble(self, graphs: Graphs, layouts: list[Layout]):
+    def _assemble(self, graphs: Graphs, layouts: list[GraphLayout]):
         """The encoded samples."""
 
     # ---- what is learned before the weights ---------------------------------------------------------------
@@ -89,7 +83,7 @@ class Labelling(Structure):
                 raise ValueError(f"{self.count_name} must be an integer of at least 2; got {given!r}.")
             self.labels_ = np.arange(int(given))
         else:
-            self.labels_ = _label_array(_ordered(self._distinct_labels(y)))
+            self.labels_ = label_array(ordered_labels(self._distinct_labels(y)))
         if len(self.labels_) < 2:
             raise ValueError(f"At least two labels are needed; y holds only {self.labels_.tolist()[0]!r}.")
         self._index = {label: k for k, label in enumerate(self.labels_.tolist())}
@@ -97,7 +91,7 @@ class Labelling(Structure):
     def _distinct_labels(self, y) -> list:
         found: dict[Hashable, None] = {}
         for i, labels in enumerate(y):
-            found.update(_distinct(self._labels_of(labels, i), f"Sample {i} of y"))
+            found.update(distinct_labels(self._labels_of(labels, i), f"Sample {i} of y"))
         return list(found)
 
     def _labels_of(self, y, i: int) -> Sequence:
@@ -152,7 +146,7 @@ class Labelling(Structure):
         order = np.concatenate([layout.order for layout in layouts])
         taken = order + np.repeat(start[:-1], np.diff(start))  # node p of the layouts is row taken[p] of the user's
         matrix = stacked(features, taken, start)
-        check_finite(matrix, lambda row: _spot(start, order, row))
+        check_finite(matrix, lambda row: _node_spot(start, order, row))
         return self._assemble(self._graphs(matrix, start, order, layouts, label[taken], products), layouts)
 
     def _coded(self, y, start: np.ndarray) -> np.ndarray:
@@ -177,9 +171,9 @@ class Labelling(Structure):
     def _check_known(self, labels: Iterable, which: str) -> None:
         for label in labels:
             if not isinstance(label, Hashable) or label not in self._index:
-                raise ValueError(f"{which} holds the unknown label {label!r}; known are {_shown(self.labels_)}.")
+                raise ValueError(f"{which} holds the unknown label {label!r}; known are {shown_labels(self.labels_)}.")
 
-    def _graphs(self, matrix, start, order, layouts: list[Layout], label: np.ndarray, products: bool) -> Graphs:
+    def _graphs(self, matrix, start, order, layouts: list[GraphLayout], label: np.ndarray, products: bool) -> Graphs:
         """`matrix` and `label` in the order of the layouts."""
         source, target, kind, place = (
             np.concatenate([getattr(layout, name) for layout in layouts]) for name in ("source", "target", "kind", "place")
@@ -259,30 +253,10 @@ class Labelling(Structure):
         total = float(self.cost_[self._numbers(both[0]), self._numbers(both[1])].sum())
         return total / len(both[0]) if self.normalize_loss else total
 
-    def decode(self, w, x):
-        return self.decode_all(w, [x])[0]
+    def _decodable(self, X, y):
+        return self._encoded(X, y, products=False)
 
-    def decode_all(self, w, X, n_jobs: int = 1) -> list:
-        """The best output of each sample."""
-        return self.decode_packed(self.unflatten(w), X, n_jobs)
-
-    def decode_packed(self, W, X, n_jobs: int = 1) -> list:
-        return self._worst_all(W, X, None, n_jobs)
-
-    def loss_augmented_decode(self, w, x, y_true):
-        return self._worst_all(self.unflatten(w), [x], [y_true])[0]
-
-    def _worst_all(self, W, X, y, n_jobs: int = 1) -> list:
-        if hasattr(X, "__len__") and not sp.issparse(X) and len(X) == 0:
-            return []
-        data = self._encoded(X, y, products=False)
-        start, codes = data.graphs.start, np.zeros(data.graphs.label.size, np.int32)
-
-        def work(part: tuple[int, int]) -> None:
-            first, last = part
-            worst_all(data, W, new_room(data), codes[start[first] : start[last]], first, last)
-
-        in_threads(work, pieces(start.size - 1, n_jobs), n_jobs)
+    def _decoded(self, data, codes, start) -> list:
         found = np.empty(codes.size, np.int64)
         found[data.graphs.order + np.repeat(start[:-1], np.diff(start))] = codes
         return self._outputs(self.labels_[found], start)
@@ -309,110 +283,11 @@ class Labelling(Structure):
             return None
         return [list(labels) for labels in product(self.labels_.tolist(), repeat=size)]
 
-    # ---- marginals ----------------------------------------------------------------------------------------
-
-    def marginals(self, w, x, y_true, temperature, base=None):
-        """Node and edge (or clique) marginals, as a dictionary of arrays in the order of the sample's nodes and edges."""
-        data = self.encode([x], [y_true])
-        points = interior(data, 1.0) if base is None else points_of(data, base)
-        one_direction(points, data, self.unflatten(w), new_room(data), float(temperature))
-        return marginals_of(data, points)
-
     def expect(self, x, y_true, m):
         features, _, kinds = self._one(x)
         codes = self._coded([y_true], np.array([0, features.shape[0]]))
         loss = float((self.cost_[codes] * m["node"]).sum())
         return self._expected(features, kinds, m["node"], m["edge"]), loss / len(codes) if self.normalize_loss else loss
-
-
-# ---- samples -------------------------------------------------------------------------------------------------
-
-
-def check_lists(X, y) -> None:
-    """X, and y where it is given, are lists of the same length."""
-    for name, given in (("X", X), ("y", y)):
-        if given is None and name == "y":
-            continue
-        if isinstance(given, str) or not hasattr(given, "__len__") or sp.issparse(given):
-            raise ValueError(f"{name} must be a list with an entry for each sample; got {type(given).__name__}.")
-    if y is not None and len(X) != len(y):
-        raise ValueError(f"X has {len(X)} samples, y has {len(y)}.")
-    if len(X) == 0:
-        raise ValueError("There are no samples: X is empty.")
-
-
-def is_count(value, least: int = 1) -> bool:
-    """Whether a value is an integer of at least `least`."""
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
-
-
-def checked_cost(given, labels: np.ndarray) -> np.ndarray:
-    """The loss of a node by true label and guess; without `given` 1 for every wrong label."""
-    K = len(labels)
-    if given is None:
-        return 1.0 - np.eye(K)
-    if isinstance(given, Mapping):
-        given = cost_rows(given, labels.tolist(), "labels")
-    try:
-        cost = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"cost must be a matrix of numbers of shape ({K}, {K}): {uneven(given) or error}.") from None
-    if cost.shape != (K, K):
-        raise ValueError(f"cost must have shape ({K}, {K}), a row and a column for each label; got {cost.shape}.")
-    if not np.all(np.isfinite(cost)) or np.any(cost < 0) or np.any(np.diag(cost) != 0):
-        raise ValueError("cost must be finite and not negative, with a zero diagonal.")
-    return cost
-
-
-# ---- features ------------------------------------------------------------------------------------------------
-
-
-def numeric(features, which: str):
-    """An ndarray or a CSR matrix of real numbers, of any number of dimensions."""
-    if not sp.issparse(features):
-        try:
-            features = np.asarray(features)
-            if features.dtype == object:
-                features = features.astype(np.float64)
-        except (TypeError, ValueError):
-            reason = trouble(features) or "an entry is something else"
-            raise ValueError(f"{which} is not an array of numbers with rows of one length: {reason}.") from None
-    elif features.format != "csr" and features.ndim == 2:
-        features = features.tocsr()
-    if features.dtype.kind not in "fiub":
-        raise ValueError(f"{which} must hold real numbers; its dtype is {features.dtype}.")
-    return features
-
-
-def floating(dtype) -> np.dtype:
-    """The dtype that kernels read: float32 stays, everything else becomes float64."""
-    return np.dtype(np.float32 if dtype == np.float32 else np.float64)
-
-
-def stacked(features: list, taken: np.ndarray, start: np.ndarray):
-    """The rows of all samples below each other, row p being the taken[p]-th."""
-    dtype = floating(np.result_type(*{part.dtype for part in features}))
-    if not any(sp.issparse(part) for part in features):
-        result = np.empty((int(start[-1]), features[0].shape[1]), dtype)
-        for first, last, part in zip(start[:-1].tolist(), start[1:].tolist(), features):
-            result[first:last] = part[taken[first:last] - first]
-        return result
-    sparse = [part if sp.issparse(part) else sp.csr_array(part) for part in features]
-    return checked_matrix(sp.vstack(sparse, format="csr", dtype=dtype))[taken]
-
-
-def check_finite(matrix, spot) -> None:
-    """Refuse NaN and infinity; `spot(row)` says where a row comes from."""
-    values = matrix.data if sp.issparse(matrix) else matrix
-    with np.errstate(over="ignore", invalid="ignore"):
-        fine = np.isfinite(values.sum(dtype=np.float64))
-    if fine or np.isfinite(values).all():  # the sum says it for nearly all matrices, without an array of flags
-        return
-    if sp.issparse(matrix):
-        row = np.searchsorted(matrix.indptr, np.flatnonzero(~np.isfinite(values))[0], side="right") - 1
-    else:
-        row = np.flatnonzero(~np.isfinite(values).all(axis=1))[0]
-    raise ValueError(f"{spot(int(row))} NaN or infinity.")
 
 
 def inner_products(table, start: np.ndarray, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -443,59 +318,6 @@ def check_products(values: np.ndarray, value_start: np.ndarray) -> None:
         raise ValueError(f"Sample {i} of X is too large: the squared norm of its features overflows float64; scale them down.")
 
 
-def _spot(start: np.ndarray, order: np.ndarray, row: int) -> str:
+def _node_spot(start: np.ndarray, order: np.ndarray, row: int) -> str:
     i = int(np.searchsorted(start, row, side="right") - 1)
     return f"Sample {i} of X holds, in the features of node {order[row]},"
-
-
-def starts(sizes) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-
-
-# ---- labels --------------------------------------------------------------------------------------------------
-
-
-def _distinct(labels: Sequence, which: str) -> dict:
-    """The distinct labels, in the order in which they come."""
-    try:
-        found: dict = dict.fromkeys(labels)
-    except TypeError:
-        bad = next(label for label in labels if not _hashable(label))
-        raise ValueError(f"{which} holds {bad!r}, which cannot be a label: it is not hashable.") from None
-    for label in found:
-        if label is None or label != label:  # NaN is not itself
-            raise ValueError(f"{which} holds {label!r}, which cannot be a label.")
-    return found
-
-
-def _hashable(label) -> bool:
-    try:
-        hash(label)
-    except TypeError:
-        return False
-    return True
-
-
-def _ordered(labels: list) -> list:
-    labels = [label.item() if isinstance(label, np.generic) else label for label in labels]
-    try:
-        return sorted(labels)
-    except TypeError:  # labels that cannot be compared stay as they came
-        return labels
-
-
-def _label_array(labels: list) -> np.ndarray:
-    """Labels as an array that can be indexed by their numbers; an array of objects where NumPy would change them."""
-    if all(isinstance(label, str) for label in labels) or all(type(label) in (int, bool, float) for label in labels):
-        array = np.array(labels)
-        if array.tolist() == labels:
-            return array
-    result = np.empty(len(labels), object)
-    for k, label in enumerate(labels):
-        result[k] = label
-    return result
-
-
-def _shown(labels: np.ndarray, most: int = 10) -> str:
-    shown = ", ".join(repr(label) for label in labels.tolist()[:most])
-    return shown + (", ..." if len(labels) > most else "")

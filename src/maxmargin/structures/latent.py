@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from .base import Structure, _needed
-from .encoded.contract import follow
-from .encoded.python import Custom, CustomMarginals, CustomMixtures, Known, dot
+from .encoded import contract
+from .encoded.python import Custom, CustomMarginals, CustomMixtures, Known, dot_compact
 
 SLACK = 1e-6  # by how much, relatively, rounding may make a choice look worse than it is
 
@@ -132,7 +132,7 @@ class Pairs(Custom):
     def check_imputed(self, before: "Pairs", w: np.ndarray) -> None:
         """Refuse hidden parts that are worse at these weights than others that are known."""
         for i, (mine, its) in enumerate(zip(self.known, before.known, strict=True)):
-            score, other = dot(mine[0].feature, w), dot(its[0].feature, w)
+            score, other = dot_compact(mine[0].feature, w), dot_compact(its[0].feature, w)
             if score < other - SLACK * (1.0 + abs(other)):
                 raise ValueError(
                     f"{self.name}.impute is wrong for sample {i}: {mine[0].output[1]!r} has w . phi = {score:g}, but "
@@ -142,14 +142,14 @@ class Pairs(Custom):
 
 def same(one: Known, other: Known) -> bool:
     """Whether two outputs have the same features."""
-    return one is other or all(np.array_equal(a, b) for a, b in zip(parts(one), parts(other), strict=True))
+    return one is other or all(np.array_equal(a, b) for a, b in zip(stored(one), stored(other), strict=True))
 
 
-def parts(known: Known) -> tuple:
+def stored(known: Known) -> tuple:
     return known.feature[:2] if isinstance(known.feature, tuple) else (known.feature, known.feature)
 
 
-@follow.register(CustomMixtures)
+@contract.with_new_truths.register(CustomMixtures)
 def _(points, before, after):
     result = CustomMixtures(list(points.feature), list(points.loss))
     for i, (old, new) in enumerate(zip(before.known, after.known, strict=True)):
@@ -158,6 +158,6 @@ def _(points, before, after):
     return result
 
 
-@follow.register(CustomMarginals)
+@contract.with_new_truths.register(CustomMarginals)
 def _(points, before, after):
     return points

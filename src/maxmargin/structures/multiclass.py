@@ -5,7 +5,8 @@ import scipy.sparse as sp
 
 from ..data.matrices import checked_matrix
 from .encoded.rooted import alone
-from .labelling import Labelling, _distinct, _label_array, check_finite, floating, numeric
+from .labelling import Labelling
+from .reading import check_finite, distinct_labels, floating, label_array, numeric
 
 
 class Multiclass(Labelling):
@@ -72,7 +73,7 @@ class Multiclass(Labelling):
         self.n_kinds_ = 0
 
     def _distinct_labels(self, y) -> list:
-        return list(_distinct(_listed(y), "y"))
+        return list(distinct_labels(_label_list(y), "y"))
 
     def _encoded(self, X, y, products):
         self.check(X, y)
@@ -90,7 +91,7 @@ class Multiclass(Labelling):
     def _coded(self, y, start):
         if y is None:
             return np.full(start.size - 1, len(self.labels_), np.int32)
-        labels = _listed(y)
+        labels = _label_list(y)
         try:
             return self._numbers(labels)
         except (KeyError, TypeError):
@@ -105,13 +106,13 @@ class Multiclass(Labelling):
         return labels.tolist()
 
     def as_predictions(self, found):
-        return _label_array(found) if found else np.zeros(0, self.labels_.dtype)
+        return label_array(found) if found else np.zeros(0, self.labels_.dtype)
 
     def every_output(self, x, y, most):
         return self.labels_.tolist() if len(self.labels_) <= most else None
 
 
-def _listed(y) -> list:
+def _label_list(y) -> list:
     if isinstance(y, np.ndarray) and y.ndim != 1:
         raise ValueError(f"y must have one dimension, a label for each sample; its shape is {y.shape}.")
     return y.tolist() if isinstance(y, np.ndarray) else list(y)

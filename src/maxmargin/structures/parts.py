@@ -9,16 +9,14 @@ import scipy.sparse as sp
 from ..data.matrices import checked_matrix
 from ..data.rows import rows
 from ..jit import vectors
-from ..utils.threads import in_threads, pieces
-from .base import Structure
+from .compiled import Compiled
 from .edges import check_edges, edge_arrays
-from .encoded.contract import new_room, output_of, weight_shape
 from .encoded.grids import BENDS, Grids
-from .encoded.sweeps import worst_all
-from .labelling import SPARSE_BELOW, check_finite, check_lists, floating, is_count, numeric, starts
+from .encoded.statistics import starts
+from .reading import SPARSE_BELOW, check_finite, check_lists, floating, is_count, numeric
 
 
-class Parts(Structure):
+class Parts(Compiled):
     """Landmarks of an image: parts with templates, joined by springs to a tree. Uřičář and Franc (2012) find those of faces so.
 
     A sample x is an array (rows, columns) or (rows, columns, features), with a vector of features for each cell of a grid; or,
@@ -211,7 +209,7 @@ class Parts(Structure):
                 place[i] = places[:, 0] * shapes[i, 1] + places[:, 1]
                 scale[i] = self._factor(places, f"Sample {i} of y")
         matrix = _stacked([cells for cells, _ in grids])
-        check_finite(matrix, lambda row: _spot(start, shapes, row))
+        check_finite(matrix, lambda row: _cell_spot(start, shapes, row))
         matrix = matrix if self.dtype_ is None else matrix.astype(self.dtype_, copy=False)
         _check_sizes(matrix, start, self._template())
         sample = np.column_stack([start, np.vstack([shapes, [[0, 0]]])]).astype(np.int64)
@@ -254,33 +252,6 @@ class Parts(Structure):
         true, guess = (self._places(places, 0, None) for places in (y_true, y))
         return float(np.linalg.norm(true - guess, axis=1).sum()) * self._factor(true, "The true output")
 
-    def decode(self, w, x):
-        return self.decode_all(w, [x])[0]
-
-    def decode_all(self, w, X, n_jobs: int = 1) -> list:
-        """The best placement of each sample."""
-        return self.decode_packed(self.unflatten(w), X, n_jobs)
-
-    def decode_packed(self, W, X, n_jobs: int = 1) -> list:
-        return self._worst_all(W, X, None, n_jobs)
-
-    def loss_augmented_decode(self, w, x, y_true):
-        return self._worst_all(self.unflatten(w), [x], [y_true])[0]
-
-    def _worst_all(self, W, X, y, n_jobs: int = 1) -> list:
-        if hasattr(X, "__len__") and not sp.issparse(X) and len(X) == 0:
-            return []
-        data = self.encode(X, y)
-        assert W.shape == weight_shape(data)
-        codes = np.zeros((len(X), self.n_parts_), np.int32)
-
-        def work(part: tuple[int, int]) -> None:
-            first, last = part
-            worst_all(data, W, new_room(data), codes[first:last].reshape(-1), first, last)
-
-        in_threads(work, pieces(len(X), n_jobs), n_jobs)
-        return [output_of(data, self, i, code) for i, code in enumerate(codes)]
-
     def every_output(self, x, y, most):
         _, shape = self._grid(x, 0)
         cells = list(product(*(range(side) for side in shape)))
@@ -309,7 +280,7 @@ def _check_sizes(matrix, start: np.ndarray, template: int) -> None:
     raise ValueError(f"Sample {i} of X is too large: the squared norm of its features overflows float64; scale them down.")
 
 
-def _spot(start: np.ndarray, shapes: np.ndarray, row: int) -> str:
+def _cell_spot(start: np.ndarray, shapes: np.ndarray, row: int) -> str:
     i = int(np.searchsorted(start, row, side="right") - 1)
     r, c = divmod(row - int(start[i]), int(shapes[i, 1]))
     return f"Sample {i} of X holds, in cell ({r}, {c}),"

@@ -9,26 +9,13 @@ import scipy.sparse as sp
 from ..data.rows import rows
 from ..data.sources.options import truth
 from ..jit import vectors
-from ..utils.threads import in_threads, pieces
-from .base import Structure
-from .encoded.contract import interior, marginals_of, new_room, points_of, weight_shape
-from .encoded.segments import Segments
-from .encoded.sweeps import one_direction, worst_all
-from .labelling import (
-    SPARSE_BELOW,
-    _label_array,
-    _shown,
-    check_finite,
-    check_lists,
-    checked_cost,
-    is_count,
-    numeric,
-    stacked,
-    starts,
-)
+from .compiled import Compiled
+from .encoded.segment_marginals import Segments  # with its marginals
+from .encoded.statistics import starts
+from .reading import SPARSE_BELOW, check_finite, check_lists, checked_cost, is_count, label_array, numeric, shown_labels, stacked
 
 
-class Segmentation(Structure):
+class Segmentation(Compiled):
     """A line cut into labelled segments, one after another without gaps: Uřičář and Franc (2012) read number plates so.
 
     A sample x is an array or CSR matrix (length, features), a row for each position of the line (the columns of an image, say);
@@ -97,7 +84,7 @@ class Segmentation(Structure):
         named = dict(given) if isinstance(given, Mapping) else dict(enumerate(given))
         if len(named) < 2:
             raise ValueError(f"widths must name at least two labels; got {len(named)}.")
-        self.labels_ = _label_array(list(named))
+        self.labels_ = label_array(list(named))
         self._index = {label: k for k, label in enumerate(named)}
         allowed = [_allowed(width, label) for label, width in named.items()]
         counts = self._template_columns(named, [max(widths) for widths in allowed])
@@ -176,7 +163,7 @@ class Segmentation(Structure):
         except TypeError:
             raise ValueError(f"{which} has the label {label!r}, which cannot be one: it is not hashable.") from None
         if not known:
-            raise ValueError(f"{which} has the unknown label {label!r}; known are {_shown(self.labels_)}.")
+            raise ValueError(f"{which} has the unknown label {label!r}; known are {shown_labels(self.labels_)}.")
         if not is_count(width) or (label, width) not in self._number:
             allowed = ", ".join(str(w) for name, w in self.pieces_ if name == label)
             raise ValueError(f"{which} has width {width!r}; segments of {label!r} are {allowed} wide.")
@@ -208,7 +195,7 @@ class Segmentation(Structure):
             place[:, 0] = np.concatenate([self._code(cut) for cut in cuts])
             place[:, 1] = np.concatenate([self._named(cut) for cut in cuts])
         matrix = stacked(lines, np.arange(start[-1]), start)
-        check_finite(matrix, lambda row: _spot(start, row))
+        check_finite(matrix, lambda row: _position_spot(start, row))
         matrix = matrix if self.dtype_ is None else matrix.astype(self.dtype_, copy=False)
         _check_norms(matrix, start)
         table = rows(matrix, 0.0, SPARSE_BELOW)
@@ -279,33 +266,6 @@ class Segmentation(Structure):
         total = float(self.cost_[true, guess].sum())
         return total / true.size if self.normalize_loss else total
 
-    def decode(self, w, x):
-        return self.decode_all(w, [x])[0]
-
-    def decode_all(self, w, X, n_jobs: int = 1) -> list:
-        """The best segments of each sample."""
-        return self.decode_packed(self.unflatten(w), X, n_jobs)
-
-    def decode_packed(self, W, X, n_jobs: int = 1) -> list:
-        return self._worst_all(W, X, None, n_jobs)
-
-    def loss_augmented_decode(self, w, x, y_true):
-        return self._worst_all(self.unflatten(w), [x], [y_true])[0]
-
-    def _worst_all(self, W, X, y, n_jobs: int = 1) -> list:
-        if hasattr(X, "__len__") and not sp.issparse(X) and len(X) == 0:
-            return []
-        data = self.encode(X, y)
-        assert W.shape == weight_shape(data)
-        start, codes = data.start, np.zeros(len(data.place), np.int32)
-
-        def work(part: tuple[int, int]) -> None:
-            first, last = part
-            worst_all(data, W, new_room(data), codes[start[first] : start[last]], first, last)
-
-        in_threads(work, pieces(start.size - 1, n_jobs), n_jobs)
-        return [self._cut(code) for code in np.split(codes, start[1:-1])]
-
     def score_outputs(self, y_true, y_pred, sample_weight=None) -> float:
         """The share of positions with the right label."""
         right, count = [], []
@@ -337,13 +297,6 @@ class Segmentation(Structure):
                     yield [(label, width), *rest]
 
     # ---- marginals ----------------------------------------------------------------------------------------
-
-    def marginals(self, w, x, y_true, temperature, base=None):
-        """Probabilities of segments (positions, pieces), by where they begin, and of transitions (positions, K, K)."""
-        data = self.encode([x], [y_true])
-        points = interior(data, 1.0) if base is None else points_of(data, base)
-        one_direction(points, data, self.unflatten(w), new_room(data), float(temperature))
-        return marginals_of(data, points)
 
     def expect(self, x, y_true, m):
         line = self._line(x, 0)
@@ -383,6 +336,6 @@ def _check_norms(matrix, start: np.ndarray) -> None:
     raise ValueError(f"Sample {i} of X is too large: the squared norm of its features overflows float64; scale them down.")
 
 
-def _spot(start: np.ndarray, row: int) -> str:
+def _position_spot(start: np.ndarray, row: int) -> str:
     i = int(np.searchsorted(start, row, side="right") - 1)
     return f"Sample {i} of X holds, in the features of position {row - start[i]},"

@@ -18,7 +18,7 @@ from ...losses.base import row_slope, slope
 from ...problems.base import Problem
 from ...problems.linear import LinearProblem, RowProblem, ScalarProblem
 from ...problems.structured import StructuredProblem
-from ...structures.encoded.contract import clear, forget, new_room, prepare, push, tally, truth, worst
+from ...structures.encoded.contract import clear, forget, new_scratch, prepare, push, tally, truth, worst
 from ..pace import Pace, examples_between, never
 
 SMALL = 1e-6  # the factor of the weights is multiplied out below this
@@ -67,19 +67,19 @@ def row_descent(X, loss, W, order, when, scores, duals):
 
 
 @kernel
-def structured_descent(data, weight, W, order, when, room, bound):
+def structured_descent(data, weight, W, order, when, scratch, bound):
     (first, n), flat = when, W.reshape(-1)
     for k in range(order.size):
         i, t = order[k], first + k
-        prepare(data, i, W, room)
-        worst(data, i, room, room.code)
-        clear(data, i, room)
-        tally(data, i, -1.0, room.code, room)
-        forget(data, i, room.code)
-        truth(data, i, room.code)
-        tally(data, i, 1.0, room.code, room)
+        prepare(data, i, W, scratch)
+        worst(data, i, scratch, scratch.code)
+        clear(data, i, scratch)
+        tally(data, i, -1.0, scratch.code, scratch)
+        forget(data, i, scratch.code)
+        truth(data, i, scratch.code)
+        tally(data, i, 1.0, scratch.code, scratch)
         W *= 1.0 - 1.0 / t
-        push(data, i, n * weight[i] / t, room, W)
+        push(data, i, n * weight[i] / t, scratch, W)
         for j in bound:
             flat[j] = max(flat[j], 0.0)
 
@@ -103,7 +103,7 @@ def _(problem: RowProblem, W, order, when):
 
 @walk.register
 def _(problem: StructuredProblem, W, order, when):
-    structured_descent(problem.data, problem.cap, W, order, when, new_room(problem.data), problem.bound)
+    structured_descent(problem.data, problem.cap, W, order, when, new_scratch(problem.data), problem.bound)
 
 
 @singledispatch

@@ -6,51 +6,40 @@ is a Gibbs distribution around the current one, q ~ p exp((Delta + w . phi) / te
     gamma = <q - p, Delta + w . phi> / (cap ||phi(q) - phi(p)||^2), cut off at 1,
 
 the best one on the line, or fixed. Temperature zero is Frank-Wolfe (its direction is the max-oracle's answer) and step 1
-is exponentiated gradient; which oracle is asked depends on the kind of points (`structures.base.direct`).
+is exponentiated gradient; which oracle is asked depends on the kind of points (`contract.direct`).
 """
 
 import numpy as np
 
 from ...jit import kernel
-from ...structures.encoded.contract import (
-    blend,
-    copied,
-    direct,
-    interior,
-    measure,
-    new_room,
-    prepare,
-    push,
-    step_towards,
-    vertices,
-)
+from ...structures.encoded import contract
 from ...utils.threads import in_threads, pieces
 from ..ascent.schedule import settle
 from .run import StructuredRun
-from .signed import prepare_with, shift, space_of, unclipped
+from .signed import move_weights, prepare_with, space_of, unclipped
 
 OPTIMAL = -1.0
 COOLEST = 1000.0  # the part of the first temperature that cooling ends at
 
 
 @kernel
-def block_pass(points, data, space, cap, plan, visit, scratch, setting):
+def block_pass(points, data, space, cap, plan, visit, workspace, setting):
     """Visit plan.order[start:stop]; returns the last of `setting` and by how much the dual value rose, in one sum."""
     now, start, stop = visit
-    room, shares, temperature = scratch
+    scratch, shares, temperature = workspace
     step, longest, level, rise = setting
     for k in range(start, stop):
         i = np.int64(plan.order[k])
         if cap[i] > 0.0:
-            prepare_with(space, data, i, room)
-            direct(points, data, i, room, temperature[i])
-            gain, square = measure(data, i, room)
+            prepare_with(space, data, i, scratch)
+            contract.direct(points, data, i, scratch, temperature[i])
+            gain, square = contract.measure(data, i, scratch)
             square *= cap[i]
             gamma = step
             if step < 0.0:
                 gamma = longest if gain > longest * square else max(gain, 0.0) / square if square > 0.0 else 0.0
-            step_towards(points, data, i, gamma, room)
-            shift(space, data, i, -cap[i] * gamma, room)
+            contract.step_towards(points, data, i, gamma, scratch)
+            move_weights(space, data, i, -cap[i] * gamma, scratch)
             rise += cap[i] * gamma * (gain - 0.5 * gamma * square)
             shares[i] = cap[i] * gain
         else:
@@ -60,18 +49,18 @@ def block_pass(points, data, space, cap, plan, visit, scratch, setting):
 
 
 @kernel
-def batch_pass(points, others, data, W, cap, temperature, scratch):
+def batch_pass(points, others, data, W, cap, temperature, workspace):
     """Targets of the samples start ... stop - 1 into `others`, their common direction into `change`; returns the gain."""
-    room, shares, change, start, stop = scratch
+    scratch, shares, change, start, stop = workspace
     total = 0.0
     for i in range(start, stop):
         shares[i] = 0.0
         if cap[i] > 0.0:
-            prepare(data, i, W, room)
-            direct(points, data, i, room, temperature[i])
-            shares[i] = cap[i] * measure(data, i, room)[0]
-            step_towards(others, data, i, 1.0, room)
-            push(data, i, -cap[i], room, change)
+            contract.prepare(data, i, W, scratch)
+            contract.direct(points, data, i, scratch, temperature[i])
+            shares[i] = cap[i] * contract.measure(data, i, scratch)[0]
+            contract.step_towards(others, data, i, 1.0, scratch)
+            contract.push(data, i, -cap[i], scratch, change)
             total += shares[i]
     return total
 
@@ -89,13 +78,14 @@ class Linearization(StructuredRun):
             self.temperature = np.maximum(self.temperature * self.cooling, self.coolest)
 
     def start(self):
-        return interior(self.problem.data, self.options.tuning.spread) if self.smooth else vertices(self.problem.data)
+        data = self.problem.data
+        return contract.interior(data, self.options.tuning.spread) if self.smooth else contract.vertices(data)
 
     def visit(self, visit, level, rise):
         self.calls += visit[2] - visit[1]
-        scratch = self.room, self.shares, self.temperature
+        workspace = self.scratch, self.shares, self.temperature
         setting = self.step, self.longest, level, rise
-        return block_pass(self.points, self.problem.data, self.space, self.problem.cap, self.plan, visit, scratch, setting)
+        return block_pass(self.points, self.problem.data, self.space, self.problem.cap, self.plan, visit, workspace, setting)
 
 
 class Batch(Linearization):
@@ -106,20 +96,20 @@ class Batch(Linearization):
 
     def advance(self, stop):
         problem, jobs = self.problem, self.options.n_jobs
-        others = copied(self.points)
+        others = contract.copied(self.points)
         parts = pieces(problem.n_examples, problem.jobs(jobs))
         changes = [np.zeros_like(self.W) for _ in parts]
 
         def work(k: int) -> float:
-            room = self.room if k == 0 else new_room(problem.data)
-            scratch = room, self.shares, changes[k], *parts[k]
-            return batch_pass(self.points, others, problem.data, self.W, problem.cap, self.temperature, scratch)
+            scratch = self.scratch if k == 0 else contract.new_scratch(problem.data)
+            workspace = scratch, self.shares, changes[k], *parts[k]
+            return batch_pass(self.points, others, problem.data, self.W, problem.cap, self.temperature, workspace)
 
         gain = sum(in_threads(work, range(len(parts)), jobs))
         change = sum(changes[1:], start=changes[0])
         square = float(np.vdot(change, change))
         gamma = self.step if self.step >= 0.0 else min(self.longest, max(gain, 0.0) / square) if square > 0.0 else 0.0
-        blend(self.points, others, gamma)
+        contract.blend(self.points, others, gamma)
         self.space = space_of(unclipped(self.space) + gamma * change, problem.bound)
         self.dual += gamma * (gain - 0.5 * gamma * square)
         self.visits += problem.n_examples

@@ -8,11 +8,12 @@ from ...jit import vectors
 from ...problems.linear import BlockProblem
 from ...problems.structured import StructuredProblem
 from ...result import Result
-from ...structures.encoded.contract import interior
+from ...structures.encoded import contract
 from ...structures.encoded.forest import TreeMarginals
-from ...structures.encoded.graphs import FLOOR, LABEL, NEVER, Graphs, Mixtures, mixtures_of
+from ...structures.encoded.graphs import FLOOR, LABEL, NEVER, Graphs
+from ...structures.encoded.points import Mixtures
 from ...structures.encoded.rooted import alone
-from .working_set import CODES, MASS, SIZE, SLOT, Sets, empty, refresh, within
+from .sets import CODES, MASS, SIZE, SLOT, Sets, empty, refresh, within
 
 
 def structured(problem: BlockProblem) -> StructuredProblem:
@@ -26,7 +27,7 @@ def structured(problem: BlockProblem) -> StructuredProblem:
     return StructuredProblem(alone(graphs), problem.weight, problem.C)
 
 
-def masses(problem: BlockProblem, duals: np.ndarray) -> np.ndarray:
+def distributions(problem: BlockProblem, duals: np.ndarray) -> np.ndarray:
     """The distribution over classes that rows of duals stand for."""
     cap = np.where(problem.cap > 0, problem.cap, 1.0)
     p = -duals / cap[:, None]
@@ -37,7 +38,7 @@ def masses(problem: BlockProblem, duals: np.ndarray) -> np.ndarray:
 
 def points(problem: BlockProblem, duals: np.ndarray, kind: str):
     """Points of a kind for a hot start."""
-    p, data = masses(problem, duals), structured(problem).data
+    p, data = distributions(problem, duals), structured(problem).data
     if kind == "sets":
         used = p > 0
         sets = empty(np.ones(len(p), np.int64), np.maximum(2 * used.sum(axis=1), 4))
@@ -47,9 +48,15 @@ def points(problem: BlockProblem, duals: np.ndarray, kind: str):
         sets.slots[sets.sample[sample, SLOT] + place, MASS] = p[sample, label]
         sets.codes[sets.sample[sample, CODES] + place] = label
         return refresh(sets, data)
-    found = mixtures_of(data) if kind == "mixtures" else interior(data, 1.0)
-    found.node.flat[:, : problem.n_classes] = p if kind == "mixtures" else np.maximum(p, FLOOR)
+    found = contract.vertices(data) if kind == "mixtures" else contract.interior(data, 1.0)
+    class_masses(found, problem)[...] = p if kind == "mixtures" else np.maximum(p, FLOOR)
     return found
+
+
+def class_masses(points: Mixtures | TreeMarginals, problem: BlockProblem) -> np.ndarray:
+    """Where points keep the distributions over classes: samples without edges have no other statistics."""
+    table = points.rows.reshape(problem.n_examples, -1) if isinstance(points, Mixtures) else points.node.flat
+    return table[:, : problem.n_classes]
 
 
 def with_rows(result: Result, problem: BlockProblem) -> Result:
@@ -65,6 +72,6 @@ def with_rows(result: Result, problem: BlockProblem) -> Result:
         np.add.at(p, (np.repeat(np.arange(n), size), codes), found.slots[within(found.sample[:, SLOT], size), MASS])
     else:
         assert isinstance(found, Mixtures | TreeMarginals)
-        p[:] = found.node.flat[:, :K]
+        p[:] = class_masses(found, problem)
     p[np.arange(n), problem.label] -= 1.0
     return replace(result, duals=-p * problem.cap[:, None])

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...problems.structured import StructuredProblem
 from ...result import Result
-from ...structures.encoded.contract import copied, new_room
+from ...structures.encoded.contract import copied, new_scratch
 from ..ascent.schedule import gather, schedule
 from ..base import Run
 from ..pace import Pace
@@ -45,7 +45,7 @@ class StructuredRun(Run, ABC):
         self.points = self.start() if points is None else copied(points)
         self.plan = schedule(problem.n_examples, options.seed, tuning=options.tuning.visits)
         self.random = np.random.default_rng(options.seed)
-        self.room, self.pace = new_room(problem.data), Pace(tuning=options.tuning.pace)
+        self.scratch, self.pace = new_scratch(problem.data), Pace(tuning=options.tuning.pace)
         self.shares = np.full(problem.n_examples, UNSEEN)  # of the gap, as last seen
         self.passes = self.visits = self.calls = 0
         self.mean = np.zeros(problem.weight_shape)

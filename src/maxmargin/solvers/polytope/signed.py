@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...jit import generic_call
-from ...structures.encoded.contract import prepare, push
+from ...structures.encoded import contract
 
 
 class Signed(NamedTuple):
@@ -22,36 +22,36 @@ class Signed(NamedTuple):
 
 
 @generic_call
-def prepare_with(space, data, i, room):
+def prepare_with(space, data, i, scratch):
     """Compute what the oracles of sample i need of the weights. (Compiled code that counts no references cannot return an array
     out of a tuple.)"""
 
 
 @generic_call
-def shift(space, data, i, t, room):
+def move_weights(space, data, i, t, scratch):
     """weights += t * phi(x_i, difference)"""
 
 
 @prepare_with.register(np.ndarray)
-def _(space, data, i, room):
-    prepare(data, i, space, room)
+def _(space, data, i, scratch):
+    contract.prepare(data, i, space, scratch)
 
 
 @prepare_with.register(Signed)
-def _(space, data, i, room):
-    prepare(data, i, space.w, room)
+def _(space, data, i, scratch):
+    contract.prepare(data, i, space.w, scratch)
 
 
-@shift.register(np.ndarray)
-def _(space, data, i, t, room):
-    push(data, i, t, room, space)
+@move_weights.register(np.ndarray)
+def _(space, data, i, t, scratch):
+    contract.push(data, i, t, scratch, space)
 
 
-@shift.register(Signed)
-def _(space, data, i, t, room):
+@move_weights.register(Signed)
+def _(space, data, i, t, scratch):
     for k in range(space.bound.size):
         space.flat[space.bound[k]] = space.v[k]
-    push(data, i, t, room, space.w)
+    contract.push(data, i, t, scratch, space.w)
     for k in range(space.bound.size):
         space.v[k] = space.flat[space.bound[k]]
         space.flat[space.bound[k]] = max(space.v[k], 0.0)

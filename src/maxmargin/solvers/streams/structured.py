@@ -15,8 +15,10 @@ from ...problems.structured import SampleStream, StructuredProblem
 from ...structures.encoded.python import Custom
 from ..pace import Pace
 from ..polytope.run import StructuredOptions
+from ..polytope.sets import CROWDED, grown
 from ..polytope.signed import space_of, unclipped, weights_of
-from ..polytope.working_set import CROWDED, Corrective, WorkingSets, grown, set_pass
+from ..polytope.steps import Corrective
+from ..polytope.working_set import WorkingSets, set_pass
 from ..tuning import STREAM, StreamTuning
 from .late import LateRun
 
@@ -66,7 +68,7 @@ class OnlineSets(WorkingSets):
         patience = self.options.tuning.patience if trust > 0.0 else 0
 
         def visit(first: int, last: int, rise: float) -> float:
-            scratch = self.room, shares, self.asked, self.h, self.before, level, trust, patience, rise
+            scratch = self.scratch, shares, self.asked, self.h, self.before, level, trust, patience, rise
             span = self.passes, first, last
             rise, calls = set_pass(self.points, problem.data, self.space, problem.cap, plan, span, scratch, self.method)
             self.calls += calls

@@ -10,35 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ...jit import jitable, vectors
-from .contract import (
-    direct,
-    expected_loss,
-    interior,
-    marginals_of,
-    new_room,
-    points_of,
-    statistics_of,
-    step_towards,
-    withdraw,
-    worst,
-)
-from .graphs import (
-    FLOOR,
-    KIND,
-    LABEL,
-    Graphs,
-    Room,
-    graphs,
-    new_tables,
-    node_loss,
-    node_points,
-    node_statistics,
-    register,
-    spread_of,
-    turn,
-    wipe,
-    withdraw_rows,
-)
+from . import contract
+from .graph_marginals import NODES, load_beliefs, mix_into, node_points, step_nodes, withdraw_rows
+from .graphs import FLOOR, GRAPHS, KIND, Graphs, GraphScratch, extent_of, graphs, in_users_order, new_tables, turn, wipe
 
 UP, PARENT, DEGREE = range(3)  # the columns of Forest.tree
 
@@ -50,70 +24,57 @@ class Forest(NamedTuple):
     any_turned: bool
 
 
-register(Forest)
+GRAPHS.admit(Forest)
 
 
-@new_room.register(Forest)
-def _(data) -> Room:
+@contract.new_scratch.register(Forest)
+def _(data) -> GraphScratch:
     return new_tables(data, int(np.max(np.diff(data.graphs.edges), initial=0)) * data.graphs.labels, 0)
 
 
 @jitable
-def load_beliefs(data, i, room, scale):
-    """belief = scale * (scores + loss)"""
-    g = graphs(data)
-    start, size, _, _ = spread_of(data, i)
-    zero = vectors.zeros_like(room.rows.lanes)
-    for p in range(size):
-        y = g.node[start + p, LABEL]
-        for b in range(room.rows.lanes.shape[1]):
-            at = vectors.fma(vectors.load(room.rows.lanes, room.scores + p, b), g.scale[i], vectors.load(g.cost.lanes, y, b))
-            vectors.store(room.rows.lanes, room.belief + p, b, vectors.fma(zero, scale, at))
-
-
-@jitable
-def table_of(data, room, e):
+def edge_table(data, scratch, e):
     """The first row of the pair weights of edge e by [child, parent]."""
     g = graphs(data)
-    return (room.turned if data.turned[e] else room.pair) + g.edge[e, KIND] * g.labels
+    return (scratch.turned if data.turned[e] else scratch.pair) + g.edge[e, KIND] * g.labels
 
 
-@worst.register(Forest)
-def _(data, i, room, code):
-    g, belief = graphs(data), room.belief
-    start, size, first, _ = spread_of(data, i)
-    blocks, K = room.rows.lanes.shape[1], g.labels
-    load_beliefs(data, i, room, 1.0)
+@contract.worst.register(Forest)
+def _(data, i, scratch, code):
+    g, belief = graphs(data), scratch.belief
+    start, size, first, _ = extent_of(data, i)
+    blocks, K = scratch.rows.lanes.shape[1], g.labels
+    load_beliefs(data, i, scratch, 1.0)
     if data.any_turned:
-        turn(data, room)
+        turn(data, scratch)
     for p in range(size - 1, 0, -1):
         e = data.tree[start + p, UP]
         if e >= 0:
-            at = table_of(data, room, first + e)
+            at = edge_table(data, scratch, first + e)
             parent = data.tree[start + p, PARENT]
             for b in range(blocks):
-                message = vectors.shift(vectors.load(room.rows.lanes, at, b), room.rows.flat[belief + p, 0])
+                message = vectors.shift(vectors.load(scratch.rows.lanes, at, b), scratch.rows.flat[belief + p, 0])
                 for k in range(1, K):
-                    shifted = vectors.shift(vectors.load(room.rows.lanes, at + k, b), room.rows.flat[belief + p, k])
+                    shifted = vectors.shift(vectors.load(scratch.rows.lanes, at + k, b), scratch.rows.flat[belief + p, k])
                     message = vectors.maximum(message, shifted)
-                vectors.increase(room.rows.lanes, belief + parent, b, message)
+                vectors.increase(scratch.rows.lanes, belief + parent, b, message)
     value = 0.0
     for p in range(size):
         e = data.tree[start + p, UP]
         best = 0
         if e >= 0:
-            at = table_of(data, room, first + e)
+            at = edge_table(data, scratch, first + e)
             other = code[data.tree[start + p, PARENT]]
-            highest = room.rows.flat[belief + p, 0] + room.rows.flat[at, other]
+            highest = scratch.rows.flat[belief + p, 0] + scratch.rows.flat[at, other]
             for k in range(1, K):
-                found = room.rows.flat[belief + p, k] + room.rows.flat[at + k, other]
+                found = scratch.rows.flat[belief + p, k] + scratch.rows.flat[at + k, other]
                 if found > highest:
                     best, highest = k, found
         else:
             for k in range(1, K):
-                if room.rows.flat[belief + p, k] > room.rows.flat[belief + p, best]:
+                if scratch.rows.flat[belief + p, k] > scratch.rows.flat[belief + p, best]:
                     best = k
-            value += room.rows.flat[belief + p, best]
+            value += scratch.rows.flat[belief + p, best]
         code[p] = best
     return value
 
@@ -124,101 +85,104 @@ def _(data, i, room, code):
 class TreeMarginals(NamedTuple):
     """A point of the marginal polytope of each sample: node and edge marginals, at least FLOOR where there is a label."""
 
-    node: vectors.Table  # (nodes, K)
-    edge: vectors.Table  # (edges * K, K) by [child, parent]
+    node: vectors.VectorTable  # (nodes, K)
+    edge: vectors.VectorTable  # (edges * K, K) by [child, parent]
 
 
-@direct.register(TreeMarginals)
-def _(points, data, i, room, temperature):
+NODES.admit(TreeMarginals)
+
+
+@contract.direct.register(TreeMarginals)
+def _(points, data, i, scratch, temperature):
     # The Gibbs distribution of (scores + loss) / temperature times the current point, which factors over the tree as
     # edges / nodes^(degree - 1): a sweep up in log space leaves p(child | parent) behind, a sweep down multiplies.
-    g, belief = graphs(data), room.belief
-    start, size, _, _ = spread_of(data, i)
+    g, belief = graphs(data), scratch.belief
+    start, size, _, _ = extent_of(data, i)
     inverse = 1.0 / temperature
-    load_beliefs(data, i, room, inverse)
+    load_beliefs(data, i, scratch, inverse)
     if data.any_turned:
-        turn(data, room)
+        turn(data, scratch)
     for p in range(size):
         power = 1.0 - data.tree[start + p, DEGREE]
         if power != 0.0:
-            for b in range(room.rows.lanes.shape[1]):
+            for b in range(scratch.rows.lanes.shape[1]):
                 mark = vectors.log(vectors.load(points.node.lanes, start + p, b))
-                held = vectors.load(room.rows.lanes, belief + p, b)
-                vectors.store(room.rows.lanes, belief + p, b, vectors.fma(held, power, mark))
+                held = vectors.load(scratch.rows.lanes, belief + p, b)
+                vectors.store(scratch.rows.lanes, belief + p, b, vectors.fma(held, power, mark))
     for p in range(size - 1, 0, -1):
         if data.tree[start + p, UP] >= 0:
-            send_up(points, data, i, room, p, inverse)
-    wipe(room.rows, room.pairs, g.kinds * g.labels)
+            send_up(points, data, i, scratch, p, inverse)
+    wipe(scratch.rows, scratch.pairs, g.kinds * g.labels)
     for p in range(size):  # beliefs become the target's node marginals
         if data.tree[start + p, UP] < 0:
-            normalise(room, p, g.labels)
+            normalise_belief(scratch, p, g.labels)
         else:
-            send_down(points, data, i, room, p)
-        for b in range(room.rows.lanes.shape[1]):
-            vectors.store(room.rows.lanes, room.node + p, b, vectors.load(room.rows.lanes, belief + p, b))
-    withdraw_rows(points.node, start, size, room.rows, room.node)
+            send_down(points, data, i, scratch, p)
+        for b in range(scratch.rows.lanes.shape[1]):
+            vectors.store(scratch.rows.lanes, scratch.node + p, b, vectors.load(scratch.rows.lanes, belief + p, b))
+    withdraw_rows(points.node, start, size, scratch.rows, scratch.node)
 
 
 @jitable
-def send_up(points, data, i, room, p, inverse):
+def send_up(points, data, i, scratch, p, inverse):
     """joint[e] is proportional to p(child | parent), with the factor in `other`; the message is added to the parent's belief."""
-    g, belief, joint = graphs(data), room.belief, room.joint
-    start, _, first, _ = spread_of(data, i)
+    g, belief, joint = graphs(data), scratch.belief, scratch.joint
+    start, _, first, _ = extent_of(data, i)
     K, e, parent = g.labels, data.tree[start + p, UP], data.tree[start + p, PARENT]
-    at = table_of(data, room, first + e)
-    mine, out, zero = (first + e) * K, e * K, vectors.zeros_like(room.rows.lanes)
+    at = edge_table(data, scratch, first + e)
+    mine, out, zero = (first + e) * K, e * K, vectors.zeros_like(scratch.rows.lanes)
     one = vectors.shift(zero, 1.0)
-    for b in range(room.rows.lanes.shape[1]):
+    for b in range(scratch.rows.lanes.shape[1]):
         highest = vectors.shift(zero, -np.inf)
         for k in range(K):
             mark = vectors.log(vectors.load(points.edge.lanes, mine + k, b))
-            mark = vectors.fma(mark, inverse, vectors.load(room.rows.lanes, at + k, b))
-            mark = vectors.shift(mark, room.rows.flat[belief + p, k])
-            vectors.store(room.rows.lanes, joint + out + k, b, mark)
+            mark = vectors.fma(mark, inverse, vectors.load(scratch.rows.lanes, at + k, b))
+            mark = vectors.shift(mark, scratch.rows.flat[belief + p, k])
+            vectors.store(scratch.rows.lanes, joint + out + k, b, mark)
             highest = vectors.maximum(highest, mark)
         mass = zero
         for k in range(K):
-            mark = vectors.exp(vectors.subtract(vectors.load(room.rows.lanes, joint + out + k, b), highest))
-            vectors.store(room.rows.lanes, joint + out + k, b, mark)
+            mark = vectors.exp(vectors.subtract(vectors.load(scratch.rows.lanes, joint + out + k, b), highest))
+            vectors.store(scratch.rows.lanes, joint + out + k, b, mark)
             mass = vectors.add(mass, mark)
-        vectors.store(room.rows.lanes, room.other + p, b, vectors.divide(one, mass))
+        vectors.store(scratch.rows.lanes, scratch.other + p, b, vectors.divide(one, mass))
         message = vectors.add(highest, vectors.log(mass))
-        vectors.increase(room.rows.lanes, belief + parent, b, message)
+        vectors.increase(scratch.rows.lanes, belief + parent, b, message)
 
 
 @jitable
-def normalise(room, p, K):
+def normalise_belief(scratch, p, K):
     """belief[p] becomes exp(belief[p]), summing to one; unused lanes are zero"""
-    belief = room.belief
-    highest = vectors.load(room.rows.lanes, belief + p, 0)
-    for b in range(1, room.rows.lanes.shape[1]):
-        highest = vectors.maximum(highest, vectors.load(room.rows.lanes, belief + p, b))
+    belief = scratch.belief
+    highest = vectors.load(scratch.rows.lanes, belief + p, 0)
+    for b in range(1, scratch.rows.lanes.shape[1]):
+        highest = vectors.maximum(highest, vectors.load(scratch.rows.lanes, belief + p, b))
     top, mass = vectors.largest(highest), 0.0
-    for b in range(room.rows.lanes.shape[1]):
-        shifted = vectors.shift(vectors.load(room.rows.lanes, belief + p, b), -top)
-        vectors.store(room.rows.lanes, belief + p, b, vectors.exp(shifted))
-    for k in range(room.rows.flat.shape[1]):
+    for b in range(scratch.rows.lanes.shape[1]):
+        shifted = vectors.shift(vectors.load(scratch.rows.lanes, belief + p, b), -top)
+        vectors.store(scratch.rows.lanes, belief + p, b, vectors.exp(shifted))
+    for k in range(scratch.rows.flat.shape[1]):
         if k < K:
-            mass += room.rows.flat[belief + p, k]
+            mass += scratch.rows.flat[belief + p, k]
         else:
-            room.rows.flat[belief + p, k] = 0.0
+            scratch.rows.flat[belief + p, k] = 0.0
     for k in range(K):
-        room.rows.flat[belief + p, k] /= mass
+        scratch.rows.flat[belief + p, k] /= mass
 
 
 @jitable
-def send_down(points, data, i, room, p):
+def send_down(points, data, i, scratch, p):
     """joint[e] = p(child | parent) p(parent); its sums are the child's marginals, and what it differs from the current point by
     is counted with its kind of edge, in the same go: the tables are what takes the time."""
-    g, table, joint, belief, above = graphs(data), room.rows.lanes, room.joint, room.belief, room.other + p
-    start, _, first, _ = spread_of(data, i)
+    g, table, joint, belief, above = graphs(data), scratch.rows.lanes, scratch.joint, scratch.belief, scratch.other + p
+    start, _, first, _ = extent_of(data, i)
     e, parent = data.tree[start + p, UP], data.tree[start + p, PARENT]
-    out, blocks, to = e * g.labels, table.shape[1], room.pairs + g.edge[first + e, KIND] * g.labels
+    out, blocks, to = e * g.labels, table.shape[1], scratch.pairs + g.edge[first + e, KIND] * g.labels
     straight, mine = not data.turned[first + e], (first + e) * g.labels
     for b in range(blocks):
         vectors.store(table, above, b, vectors.multiply(vectors.load(table, belief + parent, b), vectors.load(table, above, b)))
-    for k in range(room.rows.flat.shape[1]):
-        room.rows.flat[belief + p, k] = 0.0
+    for k in range(scratch.rows.flat.shape[1]):
+        scratch.rows.flat[belief + p, k] = 0.0
     for k in range(g.labels):
         mass = vectors.zeros_like(table)
         for b in range(blocks):
@@ -227,68 +191,49 @@ def send_down(points, data, i, room, p):
             mass = vectors.add(mass, mark)
             if straight:
                 vectors.increase(table, to + k, b, vectors.subtract(mark, vectors.load(points.edge.lanes, mine + k, b)))
-        room.rows.flat[belief + p, k] = vectors.total(mass)
+        scratch.rows.flat[belief + p, k] = vectors.total(mass)
     if not straight:
-        count_pairs(data, first + e, room.rows, joint + out, 1.0, room)
-        count_pairs(data, first + e, points.edge, mine, -1.0, room)
+        count_pairs(data, first + e, scratch.rows, joint + out, 1.0, scratch)
+        count_pairs(data, first + e, points.edge, mine, -1.0, scratch)
 
 
 @jitable
-def count_pairs(data, e, table, at, t, room):
+def count_pairs(data, e, table, at, t, scratch):
     """Add t times the marginals of edge e, which start at row `at` of `table`, to its kind's."""
     g = graphs(data)
-    to, K = room.pairs + g.edge[e, KIND] * g.labels, g.labels
+    to, K = scratch.pairs + g.edge[e, KIND] * g.labels, g.labels
     if data.turned[e]:
         for k in range(K):
             for other in range(K):
-                room.rows.flat[to + other, k] += t * table.flat[at + k, other]
+                scratch.rows.flat[to + other, k] += t * table.flat[at + k, other]
     else:
         for k in range(K):
             for b in range(table.lanes.shape[1]):
-                total = vectors.fma(vectors.load(room.rows.lanes, to + k, b), t, vectors.load(table.lanes, at + k, b))
-                vectors.store(room.rows.lanes, to + k, b, total)
+                total = vectors.fma(vectors.load(scratch.rows.lanes, to + k, b), t, vectors.load(table.lanes, at + k, b))
+                vectors.store(scratch.rows.lanes, to + k, b, total)
 
 
-@withdraw.register(TreeMarginals)
-def _(points, data, i, room):
-    start, size, first, count = spread_of(data, i)
-    withdraw_rows(points.node, start, size, room.rows, room.node)
+@contract.withdraw.register(TreeMarginals)
+def _(points, data, i, scratch):
+    start, size, first, count = extent_of(data, i)
+    withdraw_rows(points.node, start, size, scratch.rows, scratch.node)
     for e in range(first, first + count):
-        count_pairs(data, e, points.edge, e * graphs(data).labels, -1.0, room)
+        count_pairs(data, e, points.edge, e * graphs(data).labels, -1.0, scratch)
 
 
-@jitable
-def mix_into(array, row, b, gamma, target, least):
-    """Not as a sum with a difference: that would lose a marginal far below the one before it."""
-    kept = vectors.fma(vectors.zeros_like(array), 1.0 - gamma, vectors.load(array, row, b))
-    vectors.store(array, row, b, vectors.maximum(vectors.fma(kept, gamma, target), least))
-
-
-@step_towards.register(TreeMarginals)
-def _(points, data, i, gamma, room):
+@contract.step_towards.register(TreeMarginals)
+def _(points, data, i, gamma, scratch):
     g = graphs(data)
-    start, size, first, count = spread_of(data, i)
+    _, _, first, count = extent_of(data, i)
     blocks, least = points.node.lanes.shape[1], vectors.shift(vectors.zeros_like(points.node.lanes), FLOOR)
-    for p in range(size):
-        for b in range(blocks):
-            mix_into(points.node.lanes, start + p, b, gamma, vectors.load(room.rows.lanes, room.belief + p, b), least)
+    step_nodes(points, data, i, gamma, scratch, least)
     mine = first * g.labels
     for r in range(count * g.labels):
         for b in range(blocks):
-            mix_into(points.edge.lanes, mine + r, b, gamma, vectors.load(room.rows.lanes, room.joint + r, b), least)
+            mix_into(points.edge.lanes, mine + r, b, gamma, vectors.load(scratch.rows.lanes, scratch.joint + r, b), least)
 
 
-@expected_loss.register(TreeMarginals)
-def _(points, data, i):
-    return node_loss(points.node, data, i)
-
-
-@statistics_of.register(TreeMarginals)
-def _(points, data, i, weight):
-    return node_statistics(points, data, i, weight)
-
-
-@interior.register(Forest)
+@contract.interior.register(Forest)
 def _(data, spread):
     g = data.graphs
     node = node_points(data, spread)
@@ -303,20 +248,18 @@ def _(data, spread):
     return TreeMarginals(node, edge)
 
 
-@marginals_of.register(Forest)
+@contract.marginals_of.register(Forest)
 def _(data, points):
     g = data.graphs
-    K, order = g.labels, g.order
-    node = np.empty((order.size, K))
-    node[order] = points.node.flat[:, :K]
+    K = g.labels
     edge = points.edge.flat[: g.kind.size * K, :K].reshape(-1, K, K)
     edge = np.where(data.turned[:, None, None] == 1, edge.transpose(0, 2, 1), edge)
-    return {"node": node, "edge": edge}
+    return {"node": in_users_order(data, 0, points.node.flat[:, :K]), "edge": edge}
 
 
-@points_of.register(Forest)
+@contract.points_of.register(Forest)
 def _(data, marginals):
-    g, points = data.graphs, interior(data, 1.0)
+    g, points = data.graphs, contract.interior(data, 1.0)
     K = g.labels
     edge = np.where(data.turned[:, None, None] == 1, marginals["edge"].transpose(0, 2, 1), marginals["edge"])
     points.node.flat[:, :K] = np.maximum(marginals["node"][g.order], FLOOR)

@@ -10,7 +10,8 @@ number of cells (the lower envelope of Felzenszwalb and Huttenlocher 2012, witho
 positive, zero, where all p share one z, and negative, where the direction turns the other way.
 
 The weights are one lane array, parts along its lanes: a row for each feature of each cell of a window, then l and q (rows, then
-columns) of the edge to the parent. A code is the cell of each part.
+columns) of the edge to the parent. A code is the cell of each part; the statistics of an output are the features of its edges,
+and then on which cell each part lies. Verbs that would follow from these are written here for speed: most statistics are zero.
 """
 
 from typing import NamedTuple
@@ -18,43 +19,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ...data import rows
-from ...jit import jitable, jitable_call, kernel, vectors
-from .contract import (
-    against,
-    blend,
-    clear,
-    copied,
-    direct,
-    expected_loss,
-    forget,
-    inner,
-    kind_of,
-    lacks_marginals,
-    length,
-    loss_of,
-    measure,
-    n_samples,
-    new_room,
-    nonnegative,
-    output_of,
-    prepare,
-    push,
-    same_shapes,
-    score_of,
-    statistics_of,
-    step_towards,
-    tally,
-    truth,
-    truths,
-    vertices,
-    weight_shape,
-    withdraw,
-    worst,
-)
+from ...jit import jitable, jitable_call, vectors
+from . import contract
+from .statistics import WIDTH, vectors_for
 
-START, ROWS, COLUMNS = range(3)  # the columns of Grids.sample
-ORDER, PARENT = range(2)  # the columns of Grids.tree
-F, C, SLOPE, INVERSE = range(4)  # the rows of Room.line
+CELLS, ROWS, COLUMNS = range(3)  # the columns of Grids.sample
+NEXT_PART, ABOVE = range(2)  # the columns of Grids.tree
+F, C, SLOPE, INVERSE = range(4)  # the rows of GridScratch.line
 BENDS = 4  # weights of an edge: linear in rows and columns, quadratic in rows and columns
 
 
@@ -71,12 +42,15 @@ class Grids(NamedTuple):
     unit: float  # displacements are measured in this many cells
 
 
-class Room(NamedTuple):
+class GridScratch(NamedTuple):
     """Scratch for one sample at a time."""
 
-    cells: np.ndarray  # (3 parts, cells) scores, beliefs, the difference
+    difference: np.ndarray  # (vectors, 1, width) bends, then cells:
+    bend_change: np.ndarray  # (parts, BENDS) its memory
+    change: np.ndarray  # its memory, cells part by part
+    cells: np.ndarray  # (2 parts, cells) scores, beliefs
     arrow: np.ndarray  # (2 parts, cells) where a child's best row lies, and its best column
-    bend: np.ndarray  # (3 parts, BENDS) weights of edges, the difference, the output of `against`
+    bend: np.ndarray  # (2 parts, BENDS) weights of edges, the output of `against`
     line: np.ndarray  # (4, longest side + 1) values along a line, its points c_z, slopes of the hull, 1 / n
     hull: np.ndarray  # (longest side,)
     row: np.ndarray  # a lane array of one row
@@ -85,29 +59,29 @@ class Room(NamedTuple):
     other: np.ndarray  # (parts + 1,) the code given to `against`; the last number is its sample, -1 for none
 
 
-@n_samples.register(Grids)
+@contract.n_samples.register(Grids)
 def _(data):
     return data.scale.size
 
 
-@truths.register(Grids)
+@contract.truths.register(Grids)
 def _(data):
     return data.place.ravel(), np.full(data.scale.size, data.place.shape[1])
 
 
-@weight_shape.register(Grids)
+@contract.weight_shape.register(Grids)
 def _(data):
     return tail(data) + BENDS, vectors.blocks(n_parts(data), np.float64), vectors.width(np.float64)
 
 
-@nonnegative.register(Grids)
+@contract.nonnegative.register(Grids)
 def _(data):
-    wide = int(np.prod(weight_shape(data)[1:]))
-    children = np.flatnonzero(data.tree[:, PARENT] >= 0)
+    wide = int(np.prod(contract.weight_shape(data)[1:]))
+    children = np.flatnonzero(data.tree[:, ABOVE] >= 0)
     return np.concatenate([(tail(data) + row) * wide + children for row in (2, 3)]).astype(np.int64)
 
 
-@lacks_marginals.register(Grids)
+@contract.lacks_marginals.register(Grids)
 def _(data):
     return (
         "Parts has no marginals, which partial linearization and exponentiated gradient need: its placements are too many to sum "
@@ -115,13 +89,17 @@ def _(data):
     )
 
 
-@new_room.register(Grids)
-def _(data) -> Room:
-    P, shape, sides = n_parts(data), weight_shape(data), data.sample[:-1, ROWS:]
+@contract.new_scratch.register(Grids)
+def _(data) -> GridScratch:
+    P, shape, sides = n_parts(data), contract.weight_shape(data), data.sample[:-1, ROWS:]
     cells, side = int(sides.prod(axis=1).max(initial=1)), int(sides.max(initial=1))
-    arrays = np.zeros((3 * P, cells)), np.zeros((2 * P, cells), np.int32), np.zeros((3 * P, BENDS)), new_line(side)
+    difference = vectors.zeros_lanes(vectors_for(P * (BENDS + cells)), 1, np.float64)
+    change = difference.reshape(-1)
+    views = change[: P * BENDS].reshape(P, BENDS), change[P * BENDS :]
+    arrays = np.zeros((2 * P, cells)), np.zeros((2 * P, cells), np.int32), np.zeros((2 * P, BENDS)), new_line(side)
     row, dense = (vectors.aligned((count, *shape[1:]), np.float64) for count in (1, 2 * shape[0]))
-    return Room(*arrays, np.zeros(side, np.int32), row, dense, np.zeros(P, np.int32), np.full(P + 1, -1, np.int32))
+    codes = np.zeros(P, np.int32), np.full(P + 1, -1, np.int32)
+    return GridScratch(difference, *views, *arrays, np.zeros(side, np.int32), row, dense, *codes)
 
 
 def new_line(side: int) -> np.ndarray:
@@ -142,40 +120,40 @@ def tail(data):
 
 
 @jitable
-def spread_of(data, i):
+def grid_of(data, i):
     """The first cell of sample i, rows and columns."""
-    return data.sample[i, START], data.sample[i, ROWS], data.sample[i, COLUMNS]
+    return data.sample[i, CELLS], data.sample[i, ROWS], data.sample[i, COLUMNS]
 
 
 # ---- scores ----------------------------------------------------------------------------------------------
 
 
-@length.register(Grids)
+@contract.length.register(Grids)
 def _(data, i):
     return n_parts(data)
 
 
-@truth.register(Grids)
+@contract.truth.register(Grids)
 def _(data, i, code):
     for p in range(n_parts(data)):
         code[p] = data.place[i, p]
 
 
-@prepare.register(Grids)
-def _(data, i, W, room):
-    start, high, wide = spread_of(data, i)
+@contract.prepare.register(Grids)
+def _(data, i, W, scratch):
+    start, high, wide = grid_of(data, i)
     P, width = n_parts(data), W.shape[2]
     for cell in range(high * wide):
         b = 0
         while b < W.shape[1]:  # two blocks of parts at a time: sums of one would wait for each other
-            correlate(data, start, cell, high, wide, W, b, room.row)
+            correlate(data, start, cell, high, wide, W, b, scratch.row)
             b += 2
         for p in range(P):
-            room.cells[p, cell] = room.row[0, p // width, p % width]
+            scratch.cells[p, cell] = scratch.row[0, p // width, p % width]
     for p in range(P):
         for k in range(BENDS):
             per = 1.0 / (data.unit if k < 2 else data.unit * data.unit)
-            room.bend[p, k] = W[tail(data) + k, p // width, p % width] * per
+            scratch.bend[p, k] = W[tail(data) + k, p // width, p % width] * per
 
 
 @jitable
@@ -206,38 +184,38 @@ def deviation(data, i, p, cell):
     return data.scale[i] * data.distance[abs(cell // wide - true // wide), abs(cell % wide - true % wide)]
 
 
-@worst.register(Grids)
-def _(data, i, room, code):
-    _, high, wide = spread_of(data, i)
+@contract.worst.register(Grids)
+def _(data, i, scratch, code):
+    _, high, wide = grid_of(data, i)
     P = n_parts(data)
     for p in range(P):
         for cell in range(high * wide):
-            room.cells[P + p, cell] = room.cells[p, cell]
+            scratch.cells[P + p, cell] = scratch.cells[p, cell]
         if data.place[i, p] >= 0:
-            add_loss(data, i, p, room.cells[P + p])
+            add_loss(data, i, p, scratch.cells[P + p])
     for k in range(P - 1, 0, -1):
-        child = data.tree[k, ORDER]
-        parent = data.tree[child, PARENT]
-        transform(room, P, child, high, wide)
+        child = data.tree[k, NEXT_PART]
+        parent = data.tree[child, ABOVE]
+        transform(scratch, P, child, high, wide)
         for cell in range(high * wide):
-            room.cells[P + parent, cell] += room.cells[P + child, cell]
-    root = data.tree[0, ORDER]
+            scratch.cells[P + parent, cell] += scratch.cells[P + child, cell]
+    root = data.tree[0, NEXT_PART]
     best = 0
     for cell in range(high * wide):
-        if room.cells[P + root, cell] > room.cells[P + root, best]:
+        if scratch.cells[P + root, cell] > scratch.cells[P + root, best]:
             best = cell
     code[root] = best
     for k in range(1, P):
-        child = data.tree[k, ORDER]
-        at = code[data.tree[child, PARENT]]
-        row = room.arrow[child, at]
-        code[child] = row * wide + room.arrow[P + child, row * wide + at % wide]
-    return room.cells[P + root, best]
+        child = data.tree[k, NEXT_PART]
+        at = code[data.tree[child, ABOVE]]
+        row = scratch.arrow[child, at]
+        code[child] = row * wide + scratch.arrow[P + child, row * wide + at % wide]
+    return scratch.cells[P + root, best]
 
 
 @jitable
 def add_loss(data, i, p, belief):
-    _, high, wide = spread_of(data, i)
+    _, high, wide = grid_of(data, i)
     r, c = data.place[i, p] // wide, data.place[i, p] % wide
     for row in range(high):
         for column in range(wide):
@@ -245,19 +223,21 @@ def add_loss(data, i, p, belief):
 
 
 @jitable_call
-def transform(room, P, child, high, wide):
+def transform(scratch, P, child, high, wide):
     """The beliefs of a child become its message; where they came from is kept."""
-    belief = room.cells[P + child]
+    belief = scratch.cells[P + child]
     for row in range(high):
-        follow(room, belief, row * wide, 1, wide, room.bend[child, 1], room.bend[child, 3], room.arrow[P + child])
+        maximise_line(
+            scratch, belief, row * wide, 1, wide, scratch.bend[child, 1], scratch.bend[child, 3], scratch.arrow[P + child]
+        )
     for column in range(wide):
-        follow(room, belief, column, wide, high, room.bend[child, 0], room.bend[child, 2], room.arrow[child])
+        maximise_line(scratch, belief, column, wide, high, scratch.bend[child, 0], scratch.bend[child, 2], scratch.arrow[child])
 
 
 @jitable
-def follow(room, values, at, stride, size, linear, quadratic, arrow):
+def maximise_line(scratch, values, at, stride, size, linear, quadratic, arrow):
     """values[p] becomes max_z [ values[z] + linear (z - p) - quadratic (z - p)^2 ] along a line, arrow[p] that z."""
-    line, hull, count = room.line, room.hull, 0
+    line, hull, count = scratch.line, scratch.hull, 0
     for z in range(size):
         line[F, z] = values[at + z * stride]
         line[C, z] = line[F, z] + (linear - quadratic * z) * z
@@ -282,32 +262,27 @@ def follow(room, values, at, stride, size, linear, quadratic, arrow):
 @jitable
 def displacement(data, i, p, code):
     """Rows and columns from the parent of a part to the part."""
-    wide, parent = data.sample[i, COLUMNS], data.tree[p, PARENT]
+    wide, parent = data.sample[i, COLUMNS], data.tree[p, ABOVE]
     return code[p] // wide - code[parent] // wide, code[p] % wide - code[parent] % wide
 
 
-@score_of.register(Grids)
-def _(data, i, room, code):
+@contract.score_of.register(Grids)
+def _(data, i, scratch, code):
     total = 0.0
     for p in range(n_parts(data)):
-        total += room.cells[p, code[p]]
-        if data.tree[p, PARENT] >= 0:
+        total += scratch.cells[p, code[p]]
+        if data.tree[p, ABOVE] >= 0:
             dr, dc = displacement(data, i, p, code)
-            total += (room.bend[p, 0] - room.bend[p, 2] * dr) * dr + (room.bend[p, 1] - room.bend[p, 3] * dc) * dc
+            total += (scratch.bend[p, 0] - scratch.bend[p, 2] * dr) * dr + (scratch.bend[p, 1] - scratch.bend[p, 3] * dc) * dc
     return total
 
 
-@loss_of.register(Grids)
+@contract.loss_of.register(Grids)
 def _(data, i, code):
     total = 0.0
     for p in range(n_parts(data)):
         total += deviation(data, i, p, code[p])
     return total
-
-
-@forget.register(Grids)
-def _(data, i, code):
-    return None
 
 
 # ---- features --------------------------------------------------------------------------------------------
@@ -317,7 +292,7 @@ def _(data, i, code):
 def put_window(data, i, p, cell, t, W, at):
     """Add t times the window at a cell to the template of part p in the rows from `at` on; t = 0 wipes it. Returns the squared
     norm of what was there."""
-    start, high, wide = spread_of(data, i)
+    start, high, wide = grid_of(data, i)
     d, b, lane, total = rows.last_column(data.X), p // W.shape[2], p % W.shape[2], 0.0
     top, left = cell // wide - data.window[0] // 2, cell % wide - data.window[1] // 2
     for r in range(max(-top, 0), min(high - top, data.window[0])):
@@ -341,26 +316,26 @@ def add_bends(data, i, p, code, t, bend, at):
     bend[at, 3] -= t * dc * dc
 
 
-@against.register(Grids)
-def _(data, i, room, code):
-    P, half = n_parts(data), room.dense.shape[0] // 2
+@contract.against.register(Grids)
+def _(data, i, scratch, code):
+    P, half = n_parts(data), scratch.dense.shape[0] // 2
     for p in range(P):
-        if room.other[P] >= 0:
-            put_window(data, room.other[P], p, room.other[p], 0.0, room.dense, half)
+        if scratch.other[P] >= 0:
+            put_window(data, scratch.other[P], p, scratch.other[p], 0.0, scratch.dense, half)
     for p in range(P):
-        put_window(data, i, p, code[p], 1.0, room.dense, half)
+        put_window(data, i, p, code[p], 1.0, scratch.dense, half)
         for k in range(BENDS):
-            room.bend[2 * P + p, k] = 0.0
-        if data.tree[p, PARENT] >= 0:
-            add_bends(data, i, p, code, 1.0, room.bend, 2 * P + p)
-        room.other[p] = code[p]
-    room.other[P] = i
+            scratch.bend[P + p, k] = 0.0
+        if data.tree[p, ABOVE] >= 0:
+            add_bends(data, i, p, code, 1.0, scratch.bend, P + p)
+        scratch.other[p] = code[p]
+    scratch.other[P] = i
 
 
-@inner.register(Grids)
-def _(data, i, room, code):
-    start, high, wide = spread_of(data, i)
-    P, half, d, width, total = n_parts(data), room.dense.shape[0] // 2, rows.last_column(data.X), room.dense.shape[2], 0.0
+@contract.inner.register(Grids)
+def _(data, i, scratch, code):
+    start, high, wide = grid_of(data, i)
+    P, half, d, width, total = n_parts(data), scratch.dense.shape[0] // 2, rows.last_column(data.X), scratch.dense.shape[2], 0.0
     for p in range(P):
         top, left = code[p] // wide - data.window[0] // 2, code[p] % wide - data.window[1] // 2
         for r in range(max(-top, 0), min(high - top, data.window[0])):
@@ -368,173 +343,96 @@ def _(data, i, room, code):
                 row, base = start + (top + r) * wide + left + s, half + (r * data.window[1] + s) * d
                 for k in range(rows.first(data.X, row), rows.last(data.X, row)):
                     j = base + np.int64(rows.column(data.X, row, k))
-                    total += rows.value(data.X, row, k) * room.dense[j, p // width, p % width]
-        if data.tree[p, PARENT] >= 0:
+                    total += rows.value(data.X, row, k) * scratch.dense[j, p // width, p % width]
+        if data.tree[p, ABOVE] >= 0:
             dr, dc = displacement(data, i, p, code)
-            dr, dc, at = dr / data.unit, dc / data.unit, 2 * P + p
-            total += dr * (room.bend[at, 0] - dr * room.bend[at, 2]) + dc * (room.bend[at, 1] - dc * room.bend[at, 3])
+            dr, dc, at = dr / data.unit, dc / data.unit, P + p
+            total += dr * (scratch.bend[at, 0] - dr * scratch.bend[at, 2]) + dc * (scratch.bend[at, 1] - dc * scratch.bend[at, 3])
     return total
 
 
-@clear.register(Grids)
-def _(data, i, room):
-    _, high, wide = spread_of(data, i)
-    P = n_parts(data)
-    for p in range(P):
-        for cell in range(high * wide):
-            room.cells[2 * P + p, cell] = 0.0
-        for k in range(BENDS):
-            room.bend[P + p, k] = 0.0
-
-
-@tally.register(Grids)
-def _(data, i, t, code, room):
-    P = n_parts(data)
-    for p in range(P):
-        room.cells[2 * P + p, code[p]] += t
-        if data.tree[p, PARENT] >= 0:
-            add_bends(data, i, p, code, t, room.bend, P + p)
+@contract.tally.register(Grids)
+def _(data, i, t, code, scratch):
+    _, high, wide = grid_of(data, i)
+    for p in range(n_parts(data)):
+        scratch.change[p * high * wide + code[p]] += t
+        if data.tree[p, ABOVE] >= 0:
+            add_bends(data, i, p, code, t, scratch.bend_change, p)
 
 
 @jitable
-def put_all(data, i, t, room, W):
+def put_all(data, i, t, scratch, W):
     """Windows of the difference, times t."""
-    _, high, wide = spread_of(data, i)
-    P = n_parts(data)
-    for p in range(P):
+    _, high, wide = grid_of(data, i)
+    for p in range(n_parts(data)):
         for cell in range(high * wide):
-            if room.cells[2 * P + p, cell] != 0.0:
-                put_window(data, i, p, cell, t * room.cells[2 * P + p, cell], W, 0)
+            change = scratch.change[p * high * wide + cell]
+            if change != 0.0:
+                put_window(data, i, p, cell, t * change, W, 0)
 
 
-@push.register(Grids)
-def _(data, i, t, room, W):
+@contract.push.register(Grids)
+def _(data, i, t, scratch, W):
     P, width = n_parts(data), W.shape[2]
-    put_all(data, i, t, room, W)
+    put_all(data, i, t, scratch, W)
     for p in range(P):
         for k in range(BENDS):
-            W[tail(data) + k, p // width, p % width] += t * room.bend[P + p, k]
+            W[tail(data) + k, p // width, p % width] += t * scratch.bend_change[p, k]
 
 
-@measure.register(Grids)
-def _(data, i, room):
-    _, high, wide = spread_of(data, i)
+@contract.measure.register(Grids)
+def _(data, i, scratch):
+    _, high, wide = grid_of(data, i)
     P, gain, square = n_parts(data), 0.0, 0.0
-    put_all(data, i, 1.0, room, room.dense)
+    put_all(data, i, 1.0, scratch, scratch.dense)
     for p in range(P):
         for cell in range(high * wide):
-            change = room.cells[2 * P + p, cell]
+            change = scratch.change[p * high * wide + cell]
             if change != 0.0:
-                gain += change * (room.cells[p, cell] + deviation(data, i, p, cell))
-                square += put_window(data, i, p, cell, 0.0, room.dense, 0)  # zero when it is met again
+                gain += change * (scratch.cells[p, cell] + deviation(data, i, p, cell))
+                square += put_window(data, i, p, cell, 0.0, scratch.dense, 0)  # zero when it is met again
         for k in range(BENDS):
             per = data.unit if k < 2 else data.unit * data.unit
-            gain += room.bend[P + p, k] * room.bend[p, k] * per
-            square += room.bend[P + p, k] ** 2
+            gain += scratch.bend_change[p, k] * scratch.bend[p, k] * per
+            square += scratch.bend_change[p, k] ** 2
     return gain, square
 
 
-# ---- mixtures of placements: the points of Frank-Wolfe ---------------------------------------------------
+# ---- statistics: bends of the edges, then the mass of each part on each cell ------------------------------
 
 
-class PartMixtures(NamedTuple):
-    """A mixture of placements for each sample: the mass of each part on each cell, and the mean features of edges."""
-
-    cells: np.ndarray  # those of a sample from its first cell times parts on, part by part
-    bend: np.ndarray  # (samples, parts * BENDS)
-
-
-@direct.register(PartMixtures)
-def _(points, data, i, room, temperature):
-    worst(data, i, room, room.code)
-    clear(data, i, room)
-    tally(data, i, 1.0, room.code, room)
-    withdraw(points, data, i, room)
+@contract.n_vectors.register(Grids)
+def _(data, i):
+    _, high, wide = grid_of(data, i)
+    return (n_parts(data) * (BENDS + high * wide) + WIDTH - 1) // WIDTH
 
 
-@withdraw.register(PartMixtures)
-def _(points, data, i, room):
-    start, high, wide = spread_of(data, i)
-    P = n_parts(data)
-    for p in range(P):
-        at = start * P + p * high * wide
-        for cell in range(high * wide):
-            room.cells[2 * P + p, cell] -= points.cells[at + cell]
-        for k in range(BENDS):
-            room.bend[P + p, k] -= points.bend[i, p * BENDS + k]
-
-
-@step_towards.register(PartMixtures)
-def _(points, data, i, gamma, room):
-    start, high, wide = spread_of(data, i)
-    P = n_parts(data)
-    for p in range(P):
-        at = start * P + p * high * wide
-        for cell in range(high * wide):
-            points.cells[at + cell] += gamma * room.cells[2 * P + p, cell]
-        for k in range(BENDS):
-            points.bend[i, p * BENDS + k] += gamma * room.bend[P + p, k]
-
-
-@expected_loss.register(PartMixtures)
-def _(points, data, i):
-    start, high, wide = spread_of(data, i)
+@contract.loss_of_statistics.register(Grids)
+def _(data, i, row, at):
+    _, high, wide = grid_of(data, i)
     total, P = 0.0, n_parts(data)
     for p in range(P):
-        at = start * P + p * high * wide
+        first = at + P * BENDS + p * high * wide
         for cell in range(high * wide):
-            if points.cells[at + cell] != 0.0:
-                total += points.cells[at + cell] * deviation(data, i, p, cell)
+            if row[first + cell] != 0.0:
+                total += row[first + cell] * deviation(data, i, p, cell)
     return total
 
 
-@kind_of.register(PartMixtures)
-def _(points):
-    return "mixtures"
-
-
-@statistics_of.register(PartMixtures)
-def _(points, data, i, weight):
-    start, high, wide = spread_of(data, i)
+@contract.shown_statistics.register(Grids)
+def _(data, i, row):
+    _, high, wide = grid_of(data, i)
     P = n_parts(data)
-    cells = points.cells[start * P : (start + high * wide) * P].reshape(P, high, wide)
-    return {"cell": weight * cells, "edge": weight * points.bend[i].reshape(P, BENDS)}
+    cells = row[P * BENDS : P * (BENDS + high * wide)]
+    return {"cell": cells.reshape(P, high, wide), "edge": row[: P * BENDS].reshape(P, BENDS)}
 
 
-@vertices.register(Grids)
-def _(data) -> PartMixtures:
-    P = n_parts(data)
-    points = PartMixtures(np.zeros(int(data.sample[-1, START]) * P), np.zeros((data.scale.size, P * BENDS)))
-    at_truths(points, data, new_room(data))
-    return points
-
-
-@kernel
-def at_truths(points, data, room):
-    for i in range(data.scale.size):
-        clear(data, i, room)
-        truth(data, i, room.code)
-        tally(data, i, 1.0, room.code, room)
-        step_towards(points, data, i, 1.0, room)
-
-
-@copied.register(PartMixtures)
-def _(points):
-    return PartMixtures(*(table.copy() for table in points))
-
-
-@blend.register(PartMixtures)
-def _(points, others, gamma):
-    for table, other in zip(points, others, strict=True):
-        table[...] = (1.0 - gamma) * table + gamma * other
-
-
-@same_shapes.register(Grids)
+@contract.same_shapes.register(Grids)
 def _(data, other):
     same = all(np.array_equal(getattr(data, name), getattr(other, name)) for name in ("sample", "tree", "window"))
     return same and data.unit == other.unit
 
 
-@output_of.register(Grids)
+@contract.output_of.register(Grids)
 def _(data, structure, i, code):
     return np.stack(np.divmod(code.astype(np.int64), data.sample[i, COLUMNS]), axis=1)

@@ -10,40 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...jit import Interpreted
-from .contract import (
-    against,
-    blend,
-    clear,
-    copied,
-    diameter,
-    direct,
-    expected_loss,
-    forget,
-    inner,
-    interior,
-    kind_of,
-    lacks_marginals,
-    length,
-    loss_of,
-    measure,
-    n_samples,
-    new_room,
-    nonnegative,
-    output_of,
-    prepare,
-    push,
-    same_shapes,
-    score_of,
-    statistics_of,
-    step_towards,
-    tally,
-    truth,
-    truths,
-    vertices,
-    weight_shape,
-    withdraw,
-    worst,
-)
+from . import contract
 
 SPARSE_BELOW = 0.25  # vectors with a smaller part of non-zeros than this are stored without their zeros
 DISAGREE = 1e-6  # by how much, relatively, an oracle's answer may be worse than the true output
@@ -87,7 +54,7 @@ def expand(vector) -> np.ndarray:
     return vector
 
 
-def dot(vector, w: np.ndarray) -> float:
+def dot_compact(vector, w: np.ndarray) -> float:
     if isinstance(vector, tuple):
         return float(vector[1] @ w[vector[0]])
     return float(vector @ w)
@@ -196,7 +163,7 @@ class Custom(Interpreted):
         return code
 
 
-class CustomRoom(Interpreted):
+class CustomScratch(Interpreted):
     """Scratch: the weights in use, and the difference as a vector and a loss."""
 
     def __init__(self, data: Custom):
@@ -208,22 +175,22 @@ class CustomRoom(Interpreted):
         self.target: Any = None
 
 
-@n_samples.register(Custom)
+@contract.n_samples.register(Custom)
 def _(data):
     return len(data.X)
 
 
-@truths.register(Custom)
+@contract.truths.register(Custom)
 def _(data):
     return np.zeros(len(data.X), np.int32), np.ones(len(data.X), np.int64)
 
 
-@weight_shape.register(Custom)
+@contract.weight_shape.register(Custom)
 def _(data):
     return (data.dim,)
 
 
-@nonnegative.register(Custom)
+@contract.nonnegative.register(Custom)
 def _(data):
     found = np.asarray(data.structure.nonnegative())
     if found.size == 0:
@@ -233,42 +200,42 @@ def _(data):
     return np.unique(found).astype(np.int64)
 
 
-@same_shapes.register(Custom)
+@contract.same_shapes.register(Custom)
 def _(data, other):
     return other is data  # outputs in plain Python are known to their own samples only
 
 
-@output_of.register(Custom)
+@contract.output_of.register(Custom)
 def _(data, structure, i, code):
     return data.known[i][int(code[0])].output
 
 
-@new_room.register(Custom)
+@contract.new_scratch.register(Custom)
 def _(data):
-    return CustomRoom(data)
+    return CustomScratch(data)
 
 
-@length.register(Custom)
+@contract.length.register(Custom)
 def _(data, i):
     return 1
 
 
-@truth.register(Custom)
+@contract.truth.register(Custom)
 def _(data, i, code):
     code[0] = 0
 
 
-@prepare.register(Custom)
-def _(data, i, W, room):
-    room.w[:] = W
+@contract.prepare.register(Custom)
+def _(data, i, W, scratch):
+    scratch.w[:] = W
 
 
-@worst.register(Custom)
-def _(data, i, room, code):
-    output = data.structure.loss_augmented_decode(room.w, data.X[i], data.y[i])
+@contract.worst.register(Custom)
+def _(data, i, scratch, code):
+    output = data.structure.loss_augmented_decode(scratch.w, data.X[i], data.y[i])
     code[0] = data.code_of(i, output)
     found, true = data.known[i][int(code[0])], data.known[i][0]
-    value, least = dot(found.feature, room.w) + found.loss, dot(true.feature, room.w)
+    value, least = dot_compact(found.feature, scratch.w) + found.loss, dot_compact(true.feature, scratch.w)
     if value < least - DISAGREE * (1.0 + abs(least)):
         raise ValueError(
             f"{data.name}.loss_augmented_decode is wrong for sample {i}: its answer is worth {value:g} (score plus loss), "
@@ -277,60 +244,60 @@ def _(data, i, room, code):
     return value
 
 
-@score_of.register(Custom)
-def _(data, i, room, code):
-    return dot(data.known[i][int(code[0])].feature, room.w)
+@contract.score_of.register(Custom)
+def _(data, i, scratch, code):
+    return dot_compact(data.known[i][int(code[0])].feature, scratch.w)
 
 
-@loss_of.register(Custom)
+@contract.loss_of.register(Custom)
 def _(data, i, code):
     return data.known[i][int(code[0])].loss
 
 
-@forget.register(Custom)
+@contract.forget.register(Custom)
 def _(data, i, code):
     if code[0] != 0:
         del data.known[i][int(code[0])]
 
 
-@diameter.register(Custom)
+@contract.diameter.register(Custom)
 def _(data, i):
     raise ValueError(
         f"temperature='auto' needs a structure of this package; {data.name} does not say how far its outputs lie apart."
     )
 
 
-@against.register(Custom)
-def _(data, i, room, code):
-    room.other[:] = expand(data.known[i][int(code[0])].feature)
+@contract.against.register(Custom)
+def _(data, i, scratch, code):
+    scratch.other[:] = expand(data.known[i][int(code[0])].feature)
 
 
-@inner.register(Custom)
-def _(data, i, room, code):
-    return dot(data.known[i][int(code[0])].feature, room.other)
+@contract.inner.register(Custom)
+def _(data, i, scratch, code):
+    return dot_compact(data.known[i][int(code[0])].feature, scratch.other)
 
 
-@clear.register(Custom)
-def _(data, i, room):
-    room.feature[:] = 0.0
-    room.loss = 0.0
+@contract.clear.register(Custom)
+def _(data, i, scratch):
+    scratch.feature[:] = 0.0
+    scratch.loss = 0.0
 
 
-@tally.register(Custom)
-def _(data, i, t, code, room):
+@contract.tally.register(Custom)
+def _(data, i, t, code, scratch):
     known = data.known[i][int(code[0])]
-    room.feature += t * expand(known.feature)
-    room.loss += t * known.loss
+    scratch.feature += t * expand(known.feature)
+    scratch.loss += t * known.loss
 
 
-@push.register(Custom)
-def _(data, i, t, room, W):
-    W += t * room.feature
+@contract.push.register(Custom)
+def _(data, i, t, scratch, W):
+    W += t * scratch.feature
 
 
-@measure.register(Custom)
-def _(data, i, room):
-    return float(room.w @ room.feature) + room.loss, float(room.feature @ room.feature)
+@contract.measure.register(Custom)
+def _(data, i, scratch):
+    return float(scratch.w @ scratch.feature) + scratch.loss, float(scratch.feature @ scratch.feature)
 
 
 # ---- points ----------------------------------------------------------------------------------------------
@@ -351,24 +318,24 @@ class CustomMarginals(CustomMixtures):
         self.structure, self.marginals = structure, marginals
 
 
-@kind_of.register(CustomMixtures)
+@contract.kind_of.register(CustomMixtures)
 def _(points):
     return "marginals" if isinstance(points, CustomMarginals) else "mixtures"
 
 
-@statistics_of.register(CustomMixtures)
+@contract.statistics_of.register(CustomMixtures)
 def _(points, data, i, weight):
     if isinstance(points, CustomMarginals):
         return points.structure.mix(points.marginals[i], points.marginals[i], 0.0)
     return {"feature": points.feature[i], "loss": points.loss[i]}
 
 
-@vertices.register(Custom)
+@contract.vertices.register(Custom)
 def _(data):
     return CustomMixtures([known[0].feature for known in data.known], [0.0] * len(data.X))
 
 
-@lacks_marginals.register(Custom)
+@contract.lacks_marginals.register(Custom)
 def _(data):
     if data.structure._has_marginals():
         return None
@@ -378,7 +345,7 @@ def _(data):
     )
 
 
-@interior.register(Custom)
+@contract.interior.register(Custom)
 def _(data, spread):
     found = CustomMarginals(data.structure, [], [], [])
     for i, (x, y) in enumerate(zip(data.X, data.y, strict=True)):
@@ -390,67 +357,67 @@ def _(data, spread):
     return found
 
 
-@direct.register(CustomMixtures)
-def _(points, data, i, room, temperature):
-    worst(data, i, room, room.code)
-    clear(data, i, room)
-    tally(data, i, 1.0, room.code, room)
-    withdraw(points, data, i, room)
+@contract.direct.register(CustomMixtures)
+def _(points, data, i, scratch, temperature):
+    contract.worst(data, i, scratch, scratch.code)
+    contract.clear(data, i, scratch)
+    contract.tally(data, i, 1.0, scratch.code, scratch)
+    contract.withdraw(points, data, i, scratch)
     for code in [code for code in data.known[i] if code != 0]:  # a mixture remembers no outputs
         del data.known[i][code]
 
 
-@direct.register(CustomMarginals)
-def _(points, data, i, room, temperature):
+@contract.direct.register(CustomMarginals)
+def _(points, data, i, scratch, temperature):
     structure, x, y = data.structure, data.X[i], data.y[i]
-    room.target = structure.marginals(room.w.copy(), x, y, temperature, points.marginals[i])
-    room.feature[:], room.loss = data.expected(i, room.target)
-    withdraw(points, data, i, room)
+    scratch.target = structure.marginals(scratch.w.copy(), x, y, temperature, points.marginals[i])
+    scratch.feature[:], scratch.loss = data.expected(i, scratch.target)
+    contract.withdraw(points, data, i, scratch)
 
 
-@withdraw.register(CustomMixtures)
-def _(points, data, i, room):
-    room.feature -= expand(points.feature[i])
-    room.loss -= points.loss[i]
+@contract.withdraw.register(CustomMixtures)
+def _(points, data, i, scratch):
+    scratch.feature -= expand(points.feature[i])
+    scratch.loss -= points.loss[i]
 
 
-@step_towards.register(CustomMixtures)
-def _(points, data, i, gamma, room):
-    points.feature[i] = compact(expand(points.feature[i]) + gamma * room.feature)
-    points.loss[i] += gamma * room.loss
+@contract.step_towards.register(CustomMixtures)
+def _(points, data, i, gamma, scratch):
+    points.feature[i] = compact(expand(points.feature[i]) + gamma * scratch.feature)
+    points.loss[i] += gamma * scratch.loss
 
 
-@step_towards.register(CustomMarginals)
-def _(points, data, i, gamma, room):
-    points.marginals[i] = data.structure.mix(points.marginals[i], room.target, gamma)
-    points.feature[i] = compact(expand(points.feature[i]) + gamma * room.feature)
-    points.loss[i] += gamma * room.loss
+@contract.step_towards.register(CustomMarginals)
+def _(points, data, i, gamma, scratch):
+    points.marginals[i] = data.structure.mix(points.marginals[i], scratch.target, gamma)
+    points.feature[i] = compact(expand(points.feature[i]) + gamma * scratch.feature)
+    points.loss[i] += gamma * scratch.loss
 
 
-@expected_loss.register(CustomMixtures)
+@contract.expected_loss.register(CustomMixtures)
 def _(points, data, i):
     return points.loss[i]
 
 
-@copied.register(CustomMixtures)
+@contract.copied.register(CustomMixtures)
 def _(points):
     return CustomMixtures(list(points.feature), list(points.loss))
 
 
-@copied.register(CustomMarginals)
+@contract.copied.register(CustomMarginals)
 def _(points):
     return CustomMarginals(points.structure, list(points.marginals), list(points.feature), list(points.loss))
 
 
-@blend.register(CustomMixtures)
+@contract.blend.register(CustomMixtures)
 def _(points, others, gamma):
     for i, (mine, other) in enumerate(zip(points.feature, others.feature, strict=True)):
         points.feature[i] = compact((1.0 - gamma) * expand(mine) + gamma * expand(other))
         points.loss[i] = (1.0 - gamma) * points.loss[i] + gamma * others.loss[i]
 
 
-@blend.register(CustomMarginals)
+@contract.blend.register(CustomMarginals)
 def _(points, others, gamma):
-    blend.dispatch(CustomMixtures)(points, others, gamma)
+    contract.blend.dispatch(CustomMixtures)(points, others, gamma)
     for i, (mine, other) in enumerate(zip(points.marginals, others.marginals, strict=True)):
         points.marginals[i] = points.structure.mix(mine, other, gamma)

@@ -2,12 +2,11 @@
 
 import numpy as np
 
-from ..labelling import Layout
 from .forest import DEGREE, Forest
-from .graphs import Graphs
+from .graphs import GraphLayout, Graphs
 
 
-def rooted(size: int, edges: np.ndarray, kinds: np.ndarray, which: str) -> Layout:
+def rooted(size: int, edges: np.ndarray, kinds: np.ndarray, which: str) -> GraphLayout:
     """The last node of each connected part is its root: a chain then needs no table turned."""
     near: list[list[tuple[int, int]]] = [[] for _ in range(size)]
     for e, (u, v) in enumerate(edges.tolist()):
@@ -33,20 +32,20 @@ def rooted(size: int, edges: np.ndarray, kinds: np.ndarray, which: str) -> Layou
     source, target = number[edges[:, 0]], number[edges[:, 1]]
     degree = np.bincount(np.concatenate([source, target]), minlength=size)
     plan = np.stack([up, parent, degree], axis=1).astype(np.int32), (source < target).astype(np.int8)
-    return Layout(np.array(order), source, target, kinds, np.zeros(size, np.uint8), plan)
+    return GraphLayout(np.array(order), source, target, kinds, np.zeros(size, np.uint8), plan)
 
 
-def chained(size: int, kinds: np.ndarray) -> Layout:
+def chained(size: int, kinds: np.ndarray) -> GraphLayout:
     """What `rooted` says of a sequence, without a walk from node to node."""
     place = np.arange(size)
     order, source = place[::-1].copy(), place[:0:-1]
     up = np.where(place > 0, order, -1)
     degree = np.minimum(place, 1) + np.minimum(order, 1)
     plan = np.stack([up, place - 1, degree], axis=1).astype(np.int32), np.zeros(max(size - 1, 0), np.int8)
-    return Layout(order, source, source - 1, kinds, np.zeros(size, np.uint8), plan)
+    return GraphLayout(order, source, source - 1, kinds, np.zeros(size, np.uint8), plan)
 
 
-def forest(graphs: Graphs, layouts: list[Layout]) -> Forest:
+def forest(graphs: Graphs, layouts: list[GraphLayout]) -> Forest:
     tree, turned = (np.concatenate(arrays) for arrays in zip(*(layout.plan for layout in layouts), strict=True))
     return Forest(graphs, tree, turned, bool(turned.any()))
 

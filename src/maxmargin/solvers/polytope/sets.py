@@ -1,0 +1,186 @@
+"""Sets: for each sample the outputs that its distribution gives mass to, with their masses, losses and inner products.
+
+Outputs are stored as their codes: memory grows with the outputs that matter, never with the number of weights.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ...jit import jitable, jitable_call, kernel
+from ...structures.encoded import contract
+from ...structures.encoded.statistics import starts
+
+SIZE, CAPACITY, SLOT, CODES, PRODUCTS, CROWDED = range(6)  # the columns of Sets.sample
+MASS, BEFORE, LOSS, USED = range(4)  # the columns of Sets.slots
+DUST = 1e-15  # mass below this is rounding
+
+
+class Sets(NamedTuple):
+    """The sets of all samples one after another. Few arrays with several columns: the time to compile a kernel grows with the
+    number of arrays that its functions hand on."""
+
+    # For each sample: outputs in use, and at the most; where its slots start, its codes, and its inner products (as a square
+    # of its capacity); 1 where there was no place for an output.
+    sample: np.ndarray
+    # For each slot: the mass of the output, which sums to one over a sample; the same after the pass before; the loss; the
+    # last pass in which the output had mass or was found.
+    slots: np.ndarray
+    codes: np.ndarray
+    gram: np.ndarray  # NaN where it was not needed yet
+
+
+@jitable
+def code_at(data, sets, i, j):
+    """Where the code of output j starts (compiled code that counts no references cannot return the slice itself)."""
+    return sets.sample[i, CODES] + j * contract.length(data, i)
+
+
+@jitable
+def same_code(a, b):
+    """Whether code a is the beginning of b, which may be longer."""
+    for p in range(a.size):  # noqa: SIM110 - kernels have no all()
+        if a[p] != b[p]:
+            return False
+    return True
+
+
+@contract.withdraw.register(Sets)
+def _(points, data, i, scratch):
+    for j in range(points.sample[i, SIZE]):
+        mass = points.slots[points.sample[i, SLOT] + j, MASS]
+        if mass > 0.0:
+            contract.tally(data, i, -mass, points.codes[code_at(data, points, i, j) : code_at(data, points, i, j + 1)], scratch)
+
+
+@contract.expected_loss.register(Sets)
+def _(points, data, i):
+    total = 0.0
+    for s in range(points.sample[i, SLOT], points.sample[i, SLOT] + points.sample[i, SIZE]):
+        total += points.slots[s, MASS] * points.slots[s, LOSS]
+    return total
+
+
+@jitable_call
+def insert(data, sets, i, scratch, now):
+    """Put scratch.code into the set of sample i; returns its place, or -1 if every output there has mass and the set is full."""
+    slot, size = sets.sample[i, SLOT], sets.sample[i, SIZE]
+    place = -1
+    for j in range(size):
+        if same_code(sets.codes[code_at(data, sets, i, j) : code_at(data, sets, i, j + 1)], scratch.code):
+            sets.slots[slot + j, USED] = now
+            return j
+    if size < sets.sample[i, CAPACITY]:
+        place = size
+        sets.sample[i, SIZE] = size + 1
+    else:
+        for j in range(size):
+            idle = sets.slots[slot + j, MASS] <= 0.0 and sets.slots[slot + j, BEFORE] <= 0.0
+            if idle and (place < 0 or sets.slots[slot + j, USED] < sets.slots[slot + place, USED]):
+                place = j
+        if place < 0:
+            sets.sample[i, CROWDED] = 1
+            return -1
+        contract.forget(data, i, sets.codes[code_at(data, sets, i, place) : code_at(data, sets, i, place + 1)])
+    code = sets.codes[code_at(data, sets, i, place) : code_at(data, sets, i, place + 1)]
+    for p in range(code.size):
+        code[p] = scratch.code[p]
+    sets.slots[slot + place, MASS], sets.slots[slot + place, BEFORE], sets.slots[slot + place, USED] = 0.0, 0.0, now
+    sets.slots[slot + place, LOSS] = contract.loss_of(data, i, code)
+    at, wide = sets.sample[i, PRODUCTS], sets.sample[i, CAPACITY]
+    if np.isnan(sets.gram[at]):  # the true output, which was put there without
+        first = sets.codes[code_at(data, sets, i, 0) : code_at(data, sets, i, 1)]
+        contract.against(data, i, scratch, first)
+        sets.gram[at] = contract.inner(data, i, scratch, first)
+    contract.against(data, i, scratch, code)
+    for j in range(sets.sample[i, SIZE]):
+        product = contract.inner(data, i, scratch, sets.codes[code_at(data, sets, i, j) : code_at(data, sets, i, j + 1)])
+        sets.gram[at + place * wide + j] = product
+        sets.gram[at + j * wide + place] = product
+    return place
+
+
+@contract.kind_of.register(Sets)
+def _(points):
+    return "sets"
+
+
+@contract.with_new_truths.register(Sets)
+def _(points, before, after):
+    old, sizes = contract.truths(before)
+    new = contract.truths(after)[0]
+    if np.any(sizes != 1):  # slots and codes are then not the same places
+        return None
+    result = contract.copied(points)
+    owner = np.repeat(np.arange(sizes.size), points.sample[:, CAPACITY])
+    result.codes[points.codes == old[owner]] = new[owner][points.codes == old[owner]]
+    result.codes[points.codes == new[owner]] = old[owner][points.codes == new[owner]]
+    return result
+
+
+# ---- making and growing sets -----------------------------------------------------------------------------
+
+
+@kernel
+def refresh_sets(sets, data, scratch):
+    """Losses and inner products anew, for codes that come from elsewhere."""
+    for i in range(sets.sample.shape[0]):
+        at, wide = sets.sample[i, PRODUCTS], sets.sample[i, CAPACITY]
+        for j in range(sets.sample[i, SIZE]):
+            code = sets.codes[code_at(data, sets, i, j) : code_at(data, sets, i, j + 1)]
+            sets.slots[sets.sample[i, SLOT] + j, LOSS] = contract.loss_of(data, i, code)
+            sets.slots[sets.sample[i, SLOT] + j, BEFORE] = sets.slots[sets.sample[i, SLOT] + j, MASS]
+            contract.against(data, i, scratch, code)
+            for k in range(j + 1):
+                product = contract.inner(data, i, scratch, sets.codes[code_at(data, sets, i, k) : code_at(data, sets, i, k + 1)])
+                sets.gram[at + j * wide + k] = product
+                sets.gram[at + k * wide + j] = product
+
+
+def refresh(sets: Sets, data) -> Sets:
+    refresh_sets(sets, data, contract.new_scratch(data))
+    return sets
+
+
+def empty(size_of: np.ndarray, capacity: np.ndarray) -> Sets:
+    """Sets without outputs, with places for so many of each sample; codes of `size_of` numbers."""
+    sample = np.zeros((capacity.size, 6), np.int64)
+    slot, code, gram = starts(capacity), starts(capacity * size_of), starts(capacity * capacity)
+    for column, values in ((CAPACITY, capacity), (SLOT, slot[:-1]), (CODES, code[:-1]), (PRODUCTS, gram[:-1])):
+        sample[:, column] = values
+    return Sets(sample, np.zeros((int(slot[-1]), 4)), np.zeros(int(code[-1]), np.int32), np.full(int(gram[-1]), np.nan))
+
+
+def at_truth(data, capacity: int) -> Sets:
+    """Sets that hold the true output only."""
+    codes, size_of = contract.truths(data)
+    sets = empty(size_of, np.full(size_of.size, capacity, np.int64))
+    sets.sample[:, SIZE] = 1
+    sets.slots[sets.sample[:, SLOT], MASS] = sets.slots[sets.sample[:, SLOT], BEFORE] = 1.0
+    sets.codes[within(sets.sample[:, CODES], size_of)] = codes
+    return sets
+
+
+def within(start: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """The numbers start_i, ..., start_i + count_i - 1 for all i, one after another."""
+    return np.arange(int(count.sum())) + np.repeat(start - starts(count)[:-1], count)
+
+
+def normalise(sets: Sets) -> None:
+    """Masses that sum to one again: rounding, and dust that was dropped, add up over many passes, and the weights of what is
+    missing or too much would be those of no point."""
+    size = sets.sample[:, SIZE]
+    slots, owner = within(sets.sample[:, SLOT], size), np.repeat(np.arange(size.size), size)
+    sets.slots[slots, MASS] /= np.bincount(owner, sets.slots[slots, MASS], size.size)[owner]
+
+
+def grown(old: Sets, size_of: np.ndarray) -> Sets:
+    """The same sets with twice the places where there was none left."""
+    size, capacity = old.sample[:, SIZE], old.sample[:, CAPACITY]
+    new = empty(size_of, np.where(old.sample[:, CROWDED] == 1, 2 * capacity, capacity))
+    new.sample[:, SIZE] = size
+    new.slots[within(new.sample[:, SLOT], size)] = old.slots[within(old.sample[:, SLOT], size)]
+    new.codes[within(new.sample[:, CODES], size * size_of)] = old.codes[within(old.sample[:, CODES], size * size_of)]
+    sample, row = np.repeat(np.arange(size.size), capacity), within(np.zeros_like(capacity), capacity)  # the rows of all tables
+    new.gram[within(new.sample[sample, PRODUCTS] + row * new.sample[sample, CAPACITY], capacity[sample])] = old.gram
+    return new

@@ -1,0 +1,151 @@
+"""Reading what users give: lists of samples, features, labels and costs, each refused in a sentence that names the sample."""
+
+from collections.abc import Mapping, Sequence
+from numbers import Integral
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..data.matrices import checked_matrix
+from ..data.mistakes import cost_rows, trouble, uneven
+
+SPARSE_BELOW = 0.6  # dense features with a smaller part of non-zeros than this are read by an index of them
+
+
+# ---- samples -------------------------------------------------------------------------------------------------
+
+
+def check_lists(X, y) -> None:
+    """X, and y where it is given, are lists of the same length."""
+    for name, given in (("X", X), ("y", y)):
+        if given is None and name == "y":
+            continue
+        if isinstance(given, str) or not hasattr(given, "__len__") or sp.issparse(given):
+            raise ValueError(f"{name} must be a list with an entry for each sample; got {type(given).__name__}.")
+    if y is not None and len(X) != len(y):
+        raise ValueError(f"X has {len(X)} samples, y has {len(y)}.")
+    if len(X) == 0:
+        raise ValueError("There are no samples: X is empty.")
+
+
+def is_count(value, least: int = 1) -> bool:
+    """Whether a value is an integer of at least `least`."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+
+
+def checked_cost(given, labels: np.ndarray) -> np.ndarray:
+    """The loss of a node by true label and guess; without `given` 1 for every wrong label."""
+    K = len(labels)
+    if given is None:
+        return 1.0 - np.eye(K)
+    if isinstance(given, Mapping):
+        given = cost_rows(given, labels.tolist(), "labels")
+    try:
+        cost = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"cost must be a matrix of numbers of shape ({K}, {K}): {uneven(given) or error}.") from None
+    if cost.shape != (K, K):
+        raise ValueError(f"cost must have shape ({K}, {K}), a row and a column for each label; got {cost.shape}.")
+    if not np.all(np.isfinite(cost)) or np.any(cost < 0) or np.any(np.diag(cost) != 0):
+        raise ValueError("cost must be finite and not negative, with a zero diagonal.")
+    return cost
+
+
+# ---- features ------------------------------------------------------------------------------------------------
+
+
+def numeric(features, which: str):
+    """An ndarray or a CSR matrix of real numbers, of any number of dimensions."""
+    if not sp.issparse(features):
+        try:
+            features = np.asarray(features)
+            if features.dtype == object:
+                features = features.astype(np.float64)
+        except (TypeError, ValueError):
+            reason = trouble(features) or "an entry is something else"
+            raise ValueError(f"{which} is not an array of numbers with rows of one length: {reason}.") from None
+    elif features.format != "csr" and features.ndim == 2:
+        features = features.tocsr()
+    if features.dtype.kind not in "fiub":
+        raise ValueError(f"{which} must hold real numbers; its dtype is {features.dtype}.")
+    return features
+
+
+def floating(dtype) -> np.dtype:
+    """The dtype that kernels read: float32 stays, everything else becomes float64."""
+    return np.dtype(np.float32 if dtype == np.float32 else np.float64)
+
+
+def stacked(features: list, taken: np.ndarray, start: np.ndarray):
+    """The rows of all samples below each other, row p being the taken[p]-th."""
+    dtype = floating(np.result_type(*{part.dtype for part in features}))
+    if not any(sp.issparse(part) for part in features):
+        result = np.empty((int(start[-1]), features[0].shape[1]), dtype)
+        for first, last, part in zip(start[:-1].tolist(), start[1:].tolist(), features):
+            result[first:last] = part[taken[first:last] - first]
+        return result
+    sparse = [part if sp.issparse(part) else sp.csr_array(part) for part in features]
+    return checked_matrix(sp.vstack(sparse, format="csr", dtype=dtype))[taken]
+
+
+def check_finite(matrix, spot) -> None:
+    """Refuse NaN and infinity; `spot(row)` says where a row comes from."""
+    values = matrix.data if sp.issparse(matrix) else matrix
+    with np.errstate(over="ignore", invalid="ignore"):
+        fine = np.isfinite(values.sum(dtype=np.float64))
+    if fine or np.isfinite(values).all():  # the sum says it for nearly all matrices, without an array of flags
+        return
+    if sp.issparse(matrix):
+        row = np.searchsorted(matrix.indptr, np.flatnonzero(~np.isfinite(values))[0], side="right") - 1
+    else:
+        row = np.flatnonzero(~np.isfinite(values).all(axis=1))[0]
+    raise ValueError(f"{spot(int(row))} NaN or infinity.")
+
+
+# ---- labels --------------------------------------------------------------------------------------------------
+
+
+def distinct_labels(labels: Sequence, which: str) -> dict:
+    """The distinct labels, in the order in which they come."""
+    try:
+        found: dict = dict.fromkeys(labels)
+    except TypeError:
+        bad = next(label for label in labels if not _hashable(label))
+        raise ValueError(f"{which} holds {bad!r}, which cannot be a label: it is not hashable.") from None
+    for label in found:
+        if label is None or label != label:  # NaN is not itself
+            raise ValueError(f"{which} holds {label!r}, which cannot be a label.")
+    return found
+
+
+def _hashable(label) -> bool:
+    try:
+        hash(label)
+    except TypeError:
+        return False
+    return True
+
+
+def ordered_labels(labels: list) -> list:
+    labels = [label.item() if isinstance(label, np.generic) else label for label in labels]
+    try:
+        return sorted(labels)
+    except TypeError:  # labels that cannot be compared stay as they came
+        return labels
+
+
+def label_array(labels: list) -> np.ndarray:
+    """Labels as an array that can be indexed by their numbers; an array of objects where NumPy would change them."""
+    if all(isinstance(label, str) for label in labels) or all(type(label) in (int, bool, float) for label in labels):
+        array = np.array(labels)
+        if array.tolist() == labels:
+            return array
+    result = np.empty(len(labels), object)
+    for k, label in enumerate(labels):
+        result[k] = label
+    return result
+
+
+def shown_labels(labels: np.ndarray, most: int = 10) -> str:
+    shown = ", ".join(repr(label) for label in labels.tolist()[:most])
+    return shown + (", ..." if len(labels) > most else "")
