@@ -82,6 +82,10 @@ class ExplicitProblem:
         layout = members, starts
         return GroupedProblem(table_of(X), self.margins, self.group, layout, self.weights, regularizer, half_spaces)
 
+    def bind(self, C: float) -> "GroupedProblem":
+        """The problem at this C, as a solver takes it."""
+        return self.posed.at(C)
+
     def weights_of(self, w: np.ndarray) -> np.ndarray:
         """The user's weights from the solver's."""
         return self.prior.back(w)[:-1]

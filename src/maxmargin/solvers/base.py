@@ -5,7 +5,7 @@ they end; what a run leaves may start another one (`WarmStart`).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 
 from ..problems.base import Problem
 from ..result import Result
+from ..utils.state import Named, named, renewed
 from .pace import never
 
 
@@ -57,6 +58,7 @@ class Run(ABC):
     exact: bool = False  # whether a pass ends with exact values
     late: bool = False  # whether there are exact values only when `exact` says so
     hint: Any = None  # weights of an earlier run: a candidate for the first certificate
+    held: tuple[str, ...] = ("passes", "visits", "dual", "hint")  # the fields that make up the state
 
     @abstractmethod
     def advance(self, stop: Callable[[], bool]) -> float:
@@ -99,6 +101,18 @@ class Run(ABC):
 
     def statistics(self) -> dict[str, float]:
         return {}
+
+    def snapshot(self) -> Named:
+        """The whole state as named arrays and numbers: a run on the same problem that resumes it goes on in the same way."""
+        found: Named = {}
+        for name in self.held:
+            found |= named(name, getattr(self, name))
+        return found
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """Take up the state of another run on the same problem, with the same setting."""
+        for name in self.held:
+            setattr(self, name, renewed(name, getattr(self, name), state))
 
     def translated(self, result: Result) -> Result:
         """The result in terms of the problem that was asked for, where the run solved it in the shape of another."""

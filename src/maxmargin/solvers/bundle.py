@@ -247,6 +247,10 @@ class BundleRun(Run):
 
     exact = True
 
+    held = (
+        *(*Run.held, "qp_seconds", "oracle_seconds", "best", "best_w", "best_values", "best_call", "value", "alpha", "gamma"),
+        *("adjust", "reach", "shortest", "widest", "bound_due", "next", "point"),
+    )
     average = True
 
     @property
@@ -467,6 +471,17 @@ class BundleRun(Run):
         if self.coordinates.mean is None and self.coordinates.scale is None:
             return u
         return self.coordinates.inside(self.coordinates.outside(u))
+
+    def snapshot(self):
+        return super().snapshot() | ({} if self.planes is None else self.planes.snapshot())
+
+    def resume(self, state):
+        super().resume(state)
+        self.planes = None
+        if "planes.slopes" in state:
+            shape = len(np.unique(state["planes.model"])), state["planes.slopes"].shape[1]
+            self.planes = self.new_planes(shape)
+            self.planes.resume(state)
 
     # ---- what the loop asks for ---------------------------------------------------------------------------
 

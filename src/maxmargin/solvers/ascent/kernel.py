@@ -55,6 +55,7 @@ def batches(correlation: np.ndarray) -> list[np.ndarray]:
 class KernelAscent(Run):
     """A run on one kernel problem: its duals, its scores and the rows in memory."""
 
+    held = (*Run.held, "steps", "state", "view", "allowed")
     problem: KernelMultilabelProblem
     n_jobs = 1
 

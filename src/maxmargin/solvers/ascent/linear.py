@@ -190,6 +190,7 @@ class AscentOptions:
 class Ascent(Run, ABC):
     """A run of dual coordinate ascent on one problem: its duals, its weights and the order of visits."""
 
+    held = (*Run.held, "duals", "side_duals", "plan", "space", "mean_sum", "mean_count", "mean_next", "floor", "reward", "exact_v")
     problem: ScalarProblem | RowProblem | GroupedProblem
     options: AscentOptions
     duals: Any
@@ -256,6 +257,14 @@ class Ascent(Run, ABC):
         self.passes += 1
         return gap
 
+    def snapshot(self):
+        return super().snapshot() | {"dtype": self.dtype.name}
+
+    def resume(self, state):
+        if state["dtype"] != self.dtype.name:
+            self.settle_in(np.dtype(state["dtype"]), None)
+        super().resume(state)
+
     def refine(self) -> None:
         """Go on in float64: float32 makes no progress any more."""
         if self.dtype == np.float32:
@@ -320,6 +329,8 @@ class Ascent(Run, ABC):
 
 class Accelerated(Ascent):
     """A run that extrapolates between passes."""
+
+    held = (*Ascent.held, "before", "other", "before_v", "memory", "begin_at")
 
     def row_bytes(self):
         return self.problem.X.values.nbytes / max(self.problem.n_examples, 1)

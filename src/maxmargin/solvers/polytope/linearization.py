@@ -68,6 +68,8 @@ def batch_pass(points, others, data, W, cap, temperature, workspace):
 class Linearization(StructuredRun):
     """Block-coordinate steps. Subclasses of solvers say which points, which temperature and which step."""
 
+    held = (*StructuredRun.held, "temperature")
+
     def __init__(self, problem, points, options, *, temperature: np.ndarray, step, longest, cooling, smooth: bool):
         self.temperature, self.cooling, self.coolest = temperature, cooling, temperature / COOLEST
         self.step, self.longest, self.smooth = step, longest, smooth

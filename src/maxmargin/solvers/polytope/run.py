@@ -35,6 +35,7 @@ class StructuredOptions:
 class StructuredRun(Run, ABC):
     """A run on a structured problem: its points, its weights and the order of visits."""
 
+    held = (*Run.held, "calls", "points", "space", "plan", "random", "shares", "mean", "mean_count", "mean_next")
     problem: StructuredProblem
     calls: int
     translate: Callable[[Result], Result] | None = None  # where the problem that was asked for has another shape
@@ -134,6 +135,11 @@ class StructuredRun(Run, ABC):
 
     def left(self) -> Any:
         return self.points
+
+    def snapshot(self):
+        if not self.problem.keeps_points:
+            raise TypeError("Outputs of a structure in Python are no numbers: such a run has no snapshot.")
+        return super().snapshot()
 
     def translated(self, result: Result) -> Result:
         return result if self.translate is None else self.translate(result)

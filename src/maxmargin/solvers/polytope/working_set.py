@@ -148,12 +148,19 @@ def commit(sets, reached, accept):
 class WorkingSets(StructuredRun):
     """Ascent over collected outputs by one of the methods above."""
 
+    held = (*StructuredRun.held, "memory", "floor", "asked", "before_pass")
+
     def __init__(self, problem, points, options: StructuredOptions, method, *, trust: float = 0.0, momentum: bool = False):
         self.method, self.trust, self.momentum = method, trust, momentum
         self.memory, self.floor = 0, 0.0
+        self.before_pass: np.ndarray | None = None
         self.reached, self.asked = np.empty(problem.n_examples), np.zeros(problem.n_examples, np.int64)
         self.sizes = contract.truths(problem.data)[1]
         super().__init__(problem, None if points is None else refresh(contract.copied(points), problem.data), options)
+        self.make_scratch()
+
+    def resume(self, state):
+        super().resume(state)
         self.make_scratch()
 
     def start(self):
@@ -195,6 +202,7 @@ class WorkingSets(StructuredRun):
         self.memory += 1
         t = min(self.memory / (self.memory + 3.0), tuning.farthest)
         now = unclipped(self.space)
+        assert self.before_pass is not None
         ahead = now + t * (now - self.before_pass)
         reward = self.dual + 0.5 * float(np.vdot(self.W, self.W))
         reward += reach(self.points, self.problem.data, ahead, self.problem.cap, self.scratch, self.reached, t)

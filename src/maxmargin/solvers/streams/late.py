@@ -24,6 +24,9 @@ class LateRun(Run, ABC):
     def exact(self) -> bool:  # type: ignore[override]  # it comes and goes
         return self.proof is not None
 
+    def snapshot(self):
+        raise TypeError("A run over data that are read has no snapshot yet: its duals are on disk, its examples in a cache.")
+
     def synchronise(self) -> float:
         return self.proof.dual
 

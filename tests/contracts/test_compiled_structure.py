@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from enumerated import optimum, tables
+from helpers.enumerated import optimum, tables
 
 import maxmargin as mm
 from maxmargin.structures import check_structure

@@ -1,0 +1,62 @@
+"""What a run holds as named arrays and numbers, and back."""
+
+from collections.abc import Mapping
+from numbers import Number
+from typing import Any
+
+import numpy as np
+
+Named = dict[str, Any]  # arrays, numbers and short texts
+WORDS = np.uint64(2**64 - 1)
+
+
+def named(name: str, value: Any) -> Named:
+    """Copies of what `value` holds, by name: an array, a number, a tuple of such things, a generator of random numbers."""
+    if value is None:
+        return {}
+    if isinstance(value, np.ndarray):
+        return {name: value.copy()}
+    if isinstance(value, Number | str | np.generic):
+        return {name: value}
+    if isinstance(value, tuple):
+        found: Named = {}
+        for field, part in zip(fields(value), value, strict=True):
+            found |= named(f"{name}.{field}", part)
+        return found
+    if isinstance(value, np.random.Generator):
+        return {name: words(value)}
+    raise TypeError(f"{name} is a {type(value).__name__}, which is not made of arrays and numbers.")
+
+
+def renewed(name: str, like: Any, state: Mapping[str, Any]) -> Any:
+    """What `named` has taken apart, put together like `like`; memory of the same shape and dtype is used again."""
+    if isinstance(like, tuple):
+        parts = [renewed(f"{name}.{field}", part, state) for field, part in zip(fields(like), like, strict=True)]
+        return type(like)(*parts) if hasattr(like, "_fields") else tuple(parts)
+    if isinstance(like, np.random.Generator):
+        return generator(state[name])
+    found = state.get(name)
+    if isinstance(like, np.ndarray) and isinstance(found, np.ndarray) and (like.shape, like.dtype) == (found.shape, found.dtype):
+        like[...] = found
+        return like
+    return found.copy() if isinstance(found, np.ndarray) else found
+
+
+def fields(value: tuple) -> list[str]:
+    return list(getattr(value, "_fields", map(str, range(len(value)))))
+
+
+def words(random: np.random.Generator) -> np.ndarray:
+    """The state of NumPy's default generator: two numbers of 128 bits and two small ones."""
+    whole = random.bit_generator.state
+    large = [whole["state"]["state"], whole["state"]["inc"]]
+    halves = [part for number in large for part in (number >> 64, number & int(WORDS))]
+    return np.array([*halves, whole["has_uint32"], whole["uinteger"]], np.uint64)
+
+
+def generator(found: np.ndarray) -> np.random.Generator:
+    a, b, c, d, has, left = (int(word) for word in found)
+    source = np.random.PCG64()
+    state = {"state": a << 64 | b, "inc": c << 64 | d}
+    source.state = {"bit_generator": "PCG64", "state": state, "has_uint32": has, "uinteger": left}
+    return np.random.Generator(source)
