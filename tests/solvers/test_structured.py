@@ -134,21 +134,21 @@ def test_worked_example_of_the_paper():
         return value[0] - value[1]
 
     structure, w = single_node(-gradient)
-    frank_wolfe = np.eye(3)[structure.decode(w, [1.0, 0.0, 0.0])]  # of the two best labels, which are tied, the first
+    frank_wolfe = np.eye(3)[structure.decode(w, [1.0])]  # of the two best labels, which are tied, the first
     assert frank_wolfe.tolist() == [1, 0, 0]
     assert fall(frank_wolfe) == pytest.approx(0.5341, abs=5e-5)
     base = {"node": a[None] / a.sum(), "edge": np.zeros((0, 3, 3))}
-    warm = structure.marginals(w, [1.0, 0.0, 0.0], 0, 1.0, base)["node"][0]
+    warm = structure.marginals(w, [1.0], 0, 1.0, base)["node"][0]
     assert warm == pytest.approx([0.199, 0.796, 0.005], abs=1e-3)
     assert fall(warm) == pytest.approx(1.2550, abs=5e-5)
 
 
 def single_node(scores):
-    """A structure without loss, and weights under which the three labels have these scores."""
+    """A structure without loss, and weights under which the three labels have these scores at a feature of one."""
     structure = Multiclass(3, bias=False)
-    structure.size(np.eye(3), [0, 1, 2])
+    structure.size(np.ones((3, 1)), [0, 1, 2])
     structure.cost_ = np.zeros((3, 3))
-    return structure, np.repeat(scores, 3)
+    return structure, scores
 
 
 @pytest.mark.parametrize("name", ["chain", "graph", "multiclass"])

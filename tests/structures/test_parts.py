@@ -241,12 +241,16 @@ def test_storage_of_features_does_not_matter():
     check_structure(flat, [x[:, :, 0] for x in X], y)
 
 
-def test_warm_start_path_and_threads():
+@pytest.mark.parametrize("solver", ["dual coordinate", "plain"])
+def test_warm_start(solver):
     structure, X, y = images("two parts")
-    for solver in ("dual coordinate", "plain"):
-        model = mm.StructuredSVM(structure, tol=2e-2, warm_start=True, solver=SOLVERS[solver], random_state=0).fit(X, y)
-        first = model.n_iter_
-        assert model.fit(X, y).n_iter_ <= first and model.certificate_.converged
+    model = mm.StructuredSVM(structure, tol=2e-2, warm_start=True, solver=SOLVERS[solver], random_state=0).fit(X, y)
+    first = model.n_iter_
+    assert model.fit(X, y).n_iter_ <= first and model.certificate_.converged
+
+
+def test_path_and_threads():
+    structure, X, y = images("two parts")
     path = mm.StructuredSVM(structure, tol=1e-3, random_state=0).regularization_path(X, y, [0.1, 1.0])
     assert [each.certificate_.converged for each in path] == [True, True]
     several = clone(path[1]).set_params(n_jobs=3, C=1.0).fit(X, y)
