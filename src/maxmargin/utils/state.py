@@ -57,6 +57,6 @@ def words(random: np.random.Generator) -> np.ndarray:
 def generator(found: np.ndarray) -> np.random.Generator:
     a, b, c, d, has, left = (int(word) for word in found)
     source = np.random.PCG64()
-    state = {"state": a << 64 | b, "inc": c << 64 | d}
+    state: Any = {"state": a << 64 | b, "inc": c << 64 | d}
     source.state = {"bit_generator": "PCG64", "state": state, "has_uint32": has, "uinteger": left}
     return np.random.Generator(source)

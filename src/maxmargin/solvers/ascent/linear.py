@@ -190,7 +190,19 @@ class AscentOptions:
 class Ascent(Run, ABC):
     """A run of dual coordinate ascent on one problem: its duals, its weights and the order of visits."""
 
-    held = (*Run.held, "duals", "side_duals", "plan", "space", "mean_sum", "mean_count", "mean_next", "floor", "reward", "exact_v")
+    held = (
+        *Run.held,
+        "duals",
+        "side_duals",
+        "plan",
+        "space",
+        "mean_sum",
+        "mean_count",
+        "mean_next",
+        "floor",
+        "reward",
+        "exact_v",
+    )
     problem: ScalarProblem | RowProblem | GroupedProblem
     options: AscentOptions
     duals: Any
