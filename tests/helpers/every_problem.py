@@ -52,7 +52,11 @@ def samples_of(kind: type) -> tuple[structures.Structure, list, list]:
         return kind(), [(X[k : k + 3], edges) for k in range(0, N, 3)], [LABEL[k : k + 3] for k in range(0, N, 3)]
     if kind is structures.Segmentation:
         lines = [X[k : k + 5] for k in range(0, N, 5)]
-        return kind({"a": (2, 3), "b": (2, 3)}), lines, [[("ab"[line[0, 0] > 0], 2), ("ab"[line[2, 0] > 0], 3)] for line in lines]
+        return (
+            kind({"a": (2, 3), "b": (2, 3)}),
+            lines,
+            [[("ab"[int(line[0, 0] > 0)], 2), ("ab"[int(line[2, 0] > 0)], 3)] for line in lines],
+        )
     pictures = [rng.normal(size=(3, 4, 2)) for _ in range(6)]
     return kind([(0, 1)], 3), pictures, [np.array([[1, 1], [1, 2]])] * 6
 

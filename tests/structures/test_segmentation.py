@@ -382,3 +382,16 @@ def test_samples_at_test_time():
         model.score(X3[:1], Y3[1:2])
     with pytest.raises(ValueError, match="The outputs cover 4 and 5 positions"):
         model.structure_.loss(Y3[0], Y3[1])
+
+
+@pytest.mark.parametrize("spoiled", ["all", "every third"])
+def test_weights_that_are_no_numbers_do_no_harm(spoiled):
+    """Nothing is best then: whatever is answered is a cut of the line, into segments that there are."""
+    structure = SEGMENTATIONS["ranges and transitions"]
+    X, y = lines(structure)
+    model = mm.StructuredSVM(structure, C=100.0, random_state=0).fit(X, y)
+    model.w_ = np.where((np.arange(model.w_.size) % 3 == 0) | (spoiled == "all"), np.nan, model.w_)
+    found = model.predict(X)
+    assert len(found) == len(X)
+    for x, cut in zip(X, found, strict=True):
+        assert set(cut) <= set(model.structure_.pieces_) and sum(width for _, width in cut) == len(x)

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 
 from ..problems.base import Problem
 from ..result import Result
-from ..utils.state import Named, named, renewed
+from ..utils.state import RunState, put_together, taken_apart
 from .pace import never
 
 
@@ -102,17 +102,17 @@ class Run(ABC):
     def statistics(self) -> dict[str, float]:
         return {}
 
-    def snapshot(self) -> Named:
+    def snapshot(self) -> RunState:
         """The whole state as named arrays and numbers: a run on the same problem that resumes it goes on in the same way."""
-        found: Named = {}
+        found: RunState = {}
         for name in self.held:
-            found |= named(name, getattr(self, name))
+            found |= taken_apart(name, getattr(self, name))
         return found
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Take up the state of another run on the same problem, with the same setting."""
         for name in self.held:
-            setattr(self, name, renewed(name, getattr(self, name), state))
+            setattr(self, name, put_together(name, getattr(self, name), state))
 
     def translated(self, result: Result) -> Result:
         """The result in terms of the problem that was asked for, where the run solved it in the shape of another."""

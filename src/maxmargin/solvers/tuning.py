@@ -12,6 +12,7 @@ Rooms below this one cannot import it, so that these stand where they are used, 
 
     data/rows.py                  SPARSE_BELOW, SPARE: which dense rows are read by an index of their non-zeros
     data/gram.py                  PIECE, STRIP, BLOCK, LISTED_BELOW: how rows of a kernel matrix are computed
+    data/table.py                 BLOCK_SIZE: rows of a block of a table
     data/sources/memory.py        BLOCK_ROWS: rows of a block of arrays in memory
     projections/__init__.py       LONG, SAMPLE, PART, MANY, FEW, AT_FIRST: when and how a long vector is read once
     losses/topk_steps.py          SHORTLIST, a field of the losses: which classes a visit puts aside
@@ -20,11 +21,10 @@ Rooms below this one cannot import it, so that these stand where they are used, 
     problems/structured.py        PIECES: of a sum over samples
     problems/risk.py              CUT_PIECES: of a sum of subgradients
     problems/multilabel.py        TOGETHER: labels of a group
+    structures/encoded/python.py  KEPT_BELOW: which joint features are kept without their zeros
 
-and these without a set or a date:
+and this one without a set or a date:
 
-    structures/labelling.py       SPARSE_BELOW: as the rows of data/rows.py
-    structures/encoded/python.py  SPARSE_BELOW: which joint features are kept without their zeros
     structures/graph.py           FILL_UP_TO: nodes up to which a better order of elimination is looked for
 
 What follows from the mathematics or from floating point, and limits that only keep a loop from going on for ever, are not here.

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..data.rows import rows, shape, squared_norms
+from ..data.rows import SPARSE_BELOW, rows, shape, squared_norms
 from ..data.sources.options import truth
 from ..jit import vectors
 from .compiled import Compiled
 from .encoded.graphs import NEVER, GraphLayout, Graphs, node_grams
 from .encoded.statistics import starts
 from .reading import (
-    SPARSE_BELOW,
     check_finite,
     check_lists,
     checked_cost,
@@ -184,7 +183,7 @@ class Labelling(Compiled):
     def _tabled(self, matrix, start, edges, source, target, kind, place, order, label, products: bool) -> Graphs:
         K, sizes = len(self.labels_), np.diff(start)
         matrix = matrix if self.dtype_ is None else matrix.astype(self.dtype_, copy=False)
-        table = rows(matrix, float(self.bias), SPARSE_BELOW)
+        table = rows(matrix, float(self.bias), SPARSE_BELOW["row"])
         gram, gram_start = inner_products(table, start, place) if products else no_products(table, start)
         cost = vectors.table(vectors.pack(np.vstack([self.cost_, np.zeros((1, K))]), np.float64, fill=NEVER))
         scale = 1.0 / sizes if self.normalize_loss else np.ones(sizes.size)

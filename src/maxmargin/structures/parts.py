@@ -7,13 +7,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..data.matrices import checked_matrix
-from ..data.rows import rows
+from ..data.rows import SPARSE_BELOW, rows
 from ..jit import vectors
 from .compiled import Compiled
 from .edges import check_edges, edge_arrays
 from .encoded.grids import BENDS, Grids
 from .encoded.statistics import starts
-from .reading import SPARSE_BELOW, check_finite, check_lists, floating, is_count, numeric
+from .reading import check_finite, check_lists, floating, is_count, numeric
 
 
 class Parts(Compiled):
@@ -216,7 +216,7 @@ class Parts(Compiled):
         high, wide = shapes.max(axis=0)
         distance = np.hypot(np.arange(high)[:, None], np.arange(wide)[None, :])
         window = np.array(self.window_, np.int64)
-        return Grids(rows(matrix, 0.0, SPARSE_BELOW), sample, place, self._tree, window, distance, scale, self.unit_)
+        return Grids(rows(matrix, 0.0, SPARSE_BELOW["row"]), sample, place, self._tree, window, distance, scale, self.unit_)
 
     # ---- weights ------------------------------------------------------------------------------------------
 

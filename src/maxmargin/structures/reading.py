@@ -9,9 +9,6 @@ import scipy.sparse as sp
 from ..data.matrices import checked_matrix
 from ..data.mistakes import cost_rows, trouble, uneven
 
-SPARSE_BELOW = 0.6  # dense features with a smaller part of non-zeros than this are read by an index of them
-
-
 # ---- samples -------------------------------------------------------------------------------------------------
 
 

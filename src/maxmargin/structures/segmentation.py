@@ -6,13 +6,13 @@ from numbers import Integral
 import numpy as np
 import scipy.sparse as sp
 
-from ..data.rows import rows
+from ..data.rows import SPARSE_BELOW, rows
 from ..data.sources.options import truth
 from ..jit import vectors
 from .compiled import Compiled
 from .encoded.segment_marginals import Segments  # with its marginals
 from .encoded.statistics import starts
-from .reading import SPARSE_BELOW, check_finite, check_lists, checked_cost, is_count, label_array, numeric, shown_labels, stacked
+from .reading import check_finite, check_lists, checked_cost, is_count, label_array, numeric, shown_labels, stacked
 
 
 class Segmentation(Compiled):
@@ -198,7 +198,7 @@ class Segmentation(Compiled):
         check_finite(matrix, lambda row: _position_spot(start, row))
         matrix = matrix if self.dtype_ is None else matrix.astype(self.dtype_, copy=False)
         _check_norms(matrix, start)
-        table = rows(matrix, 0.0, SPARSE_BELOW)
+        table = rows(matrix, 0.0, SPARSE_BELOW["row"])
         cost = np.vstack([self.cost_, np.zeros((1, K))])
         scale = 1.0 / sizes if self.normalize_loss else np.ones(sizes.size)
         at = starts([columns.size for columns in self._columns])

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-Named = dict[str, Any]  # arrays, numbers and short texts
+RunState = dict[str, Any]  # arrays, numbers and short texts
 WORDS = np.uint64(2**64 - 1)
 
 
-def named(name: str, value: Any) -> Named:
+def taken_apart(name: str, value: Any) -> RunState:
     """Copies of what `value` holds, by name: an array, a number, a tuple of such things, a generator of random numbers."""
     if value is None:
         return {}
@@ -19,27 +19,30 @@ def named(name: str, value: Any) -> Named:
     if isinstance(value, Number | str | np.generic):
         return {name: value}
     if isinstance(value, tuple):
-        found: Named = {}
+        found: RunState = {}
         for field, part in zip(fields(value), value, strict=True):
-            found |= named(f"{name}.{field}", part)
+            found |= taken_apart(f"{name}.{field}", part)
         return found
     if isinstance(value, np.random.Generator):
         return {name: words(value)}
     raise TypeError(f"{name} is a {type(value).__name__}, which is not made of arrays and numbers.")
 
 
-def renewed(name: str, like: Any, state: Mapping[str, Any]) -> Any:
-    """What `named` has taken apart, put together like `like`; memory of the same shape and dtype is used again."""
+def put_together(name: str, like: Any, state: Mapping[str, Any], within: bool = False) -> Any:
+    """What `taken_apart` has made, put together like `like`. Arrays of a tuple may be views of one memory: where shape and dtype
+    are the same, that is used again."""
     if isinstance(like, tuple):
-        parts = [renewed(f"{name}.{field}", part, state) for field, part in zip(fields(like), like, strict=True)]
+        parts = [put_together(f"{name}.{field}", part, state, True) for field, part in zip(fields(like), like, strict=True)]
         return type(like)(*parts) if hasattr(like, "_fields") else tuple(parts)
     if isinstance(like, np.random.Generator):
         return generator(state[name])
     found = state.get(name)
-    if isinstance(like, np.ndarray) and isinstance(found, np.ndarray) and (like.shape, like.dtype) == (found.shape, found.dtype):
+    if not isinstance(found, np.ndarray):
+        return found
+    if within and isinstance(like, np.ndarray) and (like.shape, like.dtype) == (found.shape, found.dtype):
         like[...] = found
         return like
-    return found.copy() if isinstance(found, np.ndarray) else found
+    return found.copy()
 
 
 def fields(value: tuple) -> list[str]:

@@ -24,7 +24,7 @@ NUMBER = 8  # bytes
 NEWTON = 60  # steps at the most where there is a box
 BISECTIONS = 60
 ROUNDING = 4.0 * float(np.finfo(float).eps)  # part of the terms of a bound by which it is lowered
-COLUMNS = ("offsets", "here", "model", "born", "idle", "masses", "bound", "slopes")  # what there is of each plane
+OF_EACH = ("offsets", "here", "model", "born", "idle", "masses", "bound", "slopes")  # what there is of each plane
 AGGREGATE = -1  # stands for the iteration that a plane stems from
 
 
@@ -52,13 +52,13 @@ class Planes:
     def snapshot(self) -> dict[str, Any]:
         """All planes as named arrays and numbers."""
         n, arrays = self.size, (*self.columns, self.slopes)
-        found: dict[str, Any] = {f"planes.{name}": array[:n].copy() for name, array in zip(COLUMNS, arrays, strict=True)}
+        found: dict[str, Any] = {f"planes.{name}": array[:n].copy() for name, array in zip(OF_EACH, arrays, strict=True)}
         return found | {"planes.gram": self.gram[:n, :n].copy(), "planes.most": self.most, "planes.dropped": self.dropped}
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Take up planes in the place of none."""
         self.size = n = len(state["planes.slopes"])
-        for name, array in zip(COLUMNS, (*self.columns, self.slopes), strict=True):
+        for name, array in zip(OF_EACH, (*self.columns, self.slopes), strict=True):
             array[:n] = state[f"planes.{name}"]
         self.gram[:n, :n] = state["planes.gram"]
         self.most, self.dropped = state["planes.most"], state["planes.dropped"]

@@ -12,7 +12,8 @@ import scipy.sparse as sp
 from ...jit import Interpreted
 from . import contract
 
-SPARSE_BELOW = 0.25  # vectors with a smaller part of non-zeros than this are stored without their zeros
+# Joint features with a smaller part of non-zeros than this are kept without their zeros. Set not recorded, 2026-11-15.
+KEPT_BELOW = 0.25
 DISAGREE = 1e-6  # by how much, relatively, an oracle's answer may be worse than the true output
 
 
@@ -42,7 +43,7 @@ class Known:
 def compact(vector: np.ndarray):
     """The vector, or only its non-zeros where they are few."""
     places = np.flatnonzero(vector)
-    return (places, vector[places], vector.size) if places.size < SPARSE_BELOW * vector.size else vector.copy()
+    return (places, vector[places], vector.size) if places.size < KEPT_BELOW * vector.size else vector.copy()
 
 
 def expand(vector) -> np.ndarray:

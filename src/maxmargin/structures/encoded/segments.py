@@ -255,6 +255,9 @@ def _(data, i, scratch, code):
         if t == 0:
             value = highest
         q = best_piece(data, scratch, size, t, chosen)[0]
+        for k in range(K):  # where the scores are no numbers: the first label that has a piece here
+            if q < 0:
+                chosen, q = k, best_piece(data, scratch, size, t, k)[0]
         code[t] = q
         for j in range(1, data.piece[q, WIDE]):
             code[t + j] = -1
@@ -270,6 +273,8 @@ def best_piece(data, scratch, size, t, k):
     for q in range(data.first[k], data.first[k + 1]):
         if possible(data, size, t, q):
             found = worth(data, scratch, t, q) + scratch.ends.flat[t + data.piece[q, WIDE], context(data, k)]
+            if chosen < 0:  # also where the scores are no numbers
+                chosen = q
             if found > highest:
                 chosen, highest = q, found
     return chosen, highest
