@@ -24,8 +24,8 @@ from maxmargin.problems.structured import StructuredProblem
 from maxmargin.result import Result
 from maxmargin.solvers import solution_of
 from maxmargin.solvers.base import NOWHERE, Start
-from maxmargin.solvers.bundle import PlaneStart
 from maxmargin.solvers.loop import Budget
+from maxmargin.solvers.planes.run import PlaneStart
 
 from . import curves, sequences
 from .report import Report, columns, figure, read, table

@@ -143,3 +143,16 @@ def test_where_every_sample_supports_pieces_end_at_the_optimum_of_all(name):
     without = told(np.where(np.arange(60) == 3, 0, weight))  # one is forgotten at once, and stays so
     assert not without.certificate_.verified and supporting(without) == 59
     assert not told(weight, solver=mm.OnlineDual(cache_size=SMALL)).certificate_.verified
+
+
+def test_frozen_duals_belong_to_their_c():
+    """Samples that memory had no room for count by duals that are feasible at one C."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 5))
+    y = (X[:, 0] + rng.normal(size=120) > 0).astype(int)
+    model = mm.SVMClassifier(C=1.0, solver=mm.OnlineDual(cache_size=SMALL), random_state=0).partial_fit(X[:60], y[:60], [0, 1])
+    model.partial_fit(X[60:], y[60:])
+    with pytest.raises(ValueError, match=r"frozen duals, which belong to C=1; it cannot be posed at C=0\.1"):
+        model.set_params(C=0.1).partial_fit(X[60:], y[60:])
+    free = mm.SVMClassifier(C=1.0, random_state=0).partial_fit(X[:60], y[:60], [0, 1])
+    assert free.set_params(C=0.1).partial_fit(X[60:], y[60:]).certificate_.converged  # all of them are at hand, and made feasible

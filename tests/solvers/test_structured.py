@@ -196,7 +196,7 @@ def test_block_exponentiated_gradient_at_its_own_temperature_never_falls():
     structure, X, y = case("chain")
     structure.size(X, y)
     problem = StructuredProblem(structure.encode(X, y), np.full(len(y), 2.0))
-    run = mm.ExponentiatedGradient(average=False)._run(problem, None, StructuredOptions(1e-9, 0, "permutation", False))
+    run = mm.ExponentiatedGradient(average=False).run_on(problem, None, StructuredOptions(1e-9, 0, "permutation", False))
     values = []
     for _ in range(40):
         run.advance(lambda: False)

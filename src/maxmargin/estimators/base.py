@@ -1,9 +1,12 @@
 """What every estimator does around a solver: callbacks, progress, budget, and a warning when the target was missed."""
 
+import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
+import sklearn
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -20,7 +23,16 @@ from ..structures.base import check_object
 from ..utils.threads import thread_count
 from .advice import resumes, spread_of, unfinished
 
+OURS = str(Path(__file__).parents[1]), str(Path(sklearn.__file__).parent)
 READ = "read the samples first, and give them as a list"
+
+
+def users_level() -> int:
+    """How many calls up from the caller the user's own line is, for warnings: beyond this package and scikit-learn."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(OURS):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 class Certified(CallbackSupportMixin, BaseEstimator):
@@ -65,7 +77,7 @@ class Certified(CallbackSupportMixin, BaseEstimator):
             line.teardown(self, context)
         if not result.certificate.converged:
             text = unfinished(result.certificate, self.tol, self._spread(problem), resumable and resumes(solver, problem))
-            warnings.warn(text, ConvergenceWarning, stacklevel=5)
+            warnings.warn(text, ConvergenceWarning, stacklevel=users_level())
         return result
 
     def _most_passes(self, problem: Problem) -> int:

@@ -18,7 +18,7 @@ from ..solvers import NAMES, resolve
 from ..solvers.base import WarmStart
 from ..solvers.convex_concave import ConvexConcave, LatentResult
 from .advice import still_falling
-from .base import READ, Certified
+from .base import READ, Certified, users_level
 
 NOTHING = 1e-6  # a quadratic term below this part of the objective is that of no weights, and rounding
 
@@ -96,13 +96,13 @@ class LatentModel(Certified):
         result = self._drive(solver, problem, self._keep_latent, way=procedure.solve, last=last)
         assert isinstance(result, LatentResult) and result.problem is not None
         if not result.settled and result.certificate.converged:
-            warnings.warn(still_falling(result.stopped, self.max_cccp_iter), ConvergenceWarning, stacklevel=4)
+            warnings.warn(still_falling(result.stopped, self.max_cccp_iter), ConvergenceWarning, stacklevel=users_level())
         if result.settled and 0.5 * float(np.vdot(result.w, result.w)) <= NOTHING * result.outer[-1]:
             warnings.warn(
                 "The weights are zero: the hidden choices that were fixed first say nothing of the outputs, and the "
                 "procedure rests there. Try n_restarts, init='random', choices of your own as init, or a larger C.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=users_level(),
             )
         found = WarmStart.of(result.problem, solver, result)
         self.__dict__.pop("_last", None)

@@ -6,14 +6,13 @@ that alternate: a segment of label a has just ended at t (*end*), one of label b
 
     end (t, a) -- transition a, b --> begin (t, b) -- piece of b, width u --> end (t + u, b)
 
-so the best cut takes one sweep back and one walk forth, in time positions x (pieces + labels^2); without transitions all
-ends at t are one state. Every combination of widths is allowed, so whether a segment can be part of a cut depends on the
-lengths left and right of it only: both must be sums of widths (*composable*).
+so the best cut takes one sweep back and one walk forth, in time positions x (pieces + labels^2); without transitions all ends at t
+are one state. Every combination of widths is allowed, so whether a segment can be part of a cut depends on the lengths left and
+right of it only: both must be sums of widths (*composable*).
 
-The weights are one lane array, template columns along its lanes: a row for each feature, an empty one, then, row by row,
-the biases of the pieces and the transitions. A code has a number for each position: the piece that starts there, or -1. The
-statistics of an output are how often it has each transition, and then which pieces start at each position. Verbs that would
-follow from these are written here for speed: template columns lie along vectors, and most statistics are zero.
+The weights are one array of vectors, template columns along them: a row for each feature, an empty one, then the biases of pieces
+and the transitions. A code has for each position the piece that starts there, or -1. The statistics of an output are how often it
+has each transition, then which pieces start at each position. Verbs that would follow from these are written here for speed.
 """
 
 from typing import NamedTuple
