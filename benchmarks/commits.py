@@ -3,8 +3,8 @@
     python -m benchmarks.commits OTHER [--turns 9]
 
 OTHER is another checkout of this repository. Each turn runs one process of either, one after the other, with this file's tasks
-through the public API: a fit that compiles or loads, then one that is timed by the clock of the processor. Printed are the medians,
-their ratios (this over OTHER) and the geometric mean; and whether primal values agree to the last digit.
+through the public API: a fit that compiles or loads, then one that is timed by the clock of the processor. Printed are medians,
+their ratios (this over OTHER) and the geometric mean; and whether primal values agree to the last digit. Data are generated.
 """
 
 import argparse
@@ -13,10 +13,12 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
 
 import numpy as np
+import scipy.sparse as sp
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -24,27 +26,27 @@ ROOT = Path(__file__).resolve().parents[1]
 def tasks() -> dict:
     import maxmargin as mm
 
-    from . import multilabel_sets, sequences, workloads
-
-    found = {}
+    rng = np.random.default_rng(0)
     common = {"tol": 1e-3, "random_state": 0}
-    for name, rows in (("letter", None), ("a9a", None), ("cadata", 10_000), ("news20", 4_000), ("synthetic_sparse", 40_000)):
-        X, y = workloads.Workload(name, rows).load()
-        C = 1.0 / (1e-4 * len(y))
-        kind = mm.SVMRegressor if name == "cadata" else mm.SVMClassifier
-        found[f"fit {name}"] = lambda kind=kind, X=X, y=y, C=C: kind(C=C, **common).fit(X, y)
-        if name in ("a9a", "letter"):
-            found[f"online {name}"] = lambda X=X, y=y, C=C: mm.SVMClassifier(C=C, solver="online", **common).fit(X, y)
-        if name == "letter":
-            found["topk letter"] = lambda X=X, y=y, C=C: mm.TopKSVMClassifier(C=C, k=3, **common).fit(X, y)
-    words = sequences.load("ocr", True)
-    for solver in ("dual_coordinate", "frank_wolfe", "bundle"):
-        found[f"structured ocr, {solver}"] = lambda solver=solver: mm.StructuredSVM(
-            mm.structures.Chain(), C=0.1, solver=solver, **common
-        ).fit(words.X, words.y)
-    split = multilabel_sets.real("yeast")
-    found["multilabel yeast"] = lambda: mm.MultilabelSVMClassifier(C=0.1, **common).fit(split.X, split.Y)
-    return found
+    sparse = sp.random_array((30_000, 5_000), density=0.01, format="csr", rng=rng)
+    sign = np.where(sparse @ rng.normal(size=5_000) > 0, 1, -1)
+    X = rng.normal(size=(15_000, 60))
+    scores = X @ rng.normal(size=(60, 12)) + 4.0 * rng.normal(size=(15_000, 12))
+    label, many = scores.argmax(axis=1), (scores > 9.0).astype(int)
+    tags = [rng.integers(0, 8, 10) for _ in range(600)]
+    words = [np.eye(8)[y] + 1.2 * rng.normal(size=(10, 8)) for y in tags]
+    chain = mm.structures.Chain
+    return {
+        "two classes, CSR": lambda: mm.SVMClassifier(C=0.3, **common).fit(sparse, sign),
+        "two classes, dense": lambda: mm.SVMClassifier(C=0.01, **common).fit(X, many[:, 0]),
+        "regression": lambda: mm.SVMRegressor(C=0.01, **common).fit(X, scores[:, 0]),
+        "twelve classes": lambda: mm.SVMClassifier(C=0.003, **common).fit(X, label),
+        "top-3 of twelve": lambda: mm.TopKSVMClassifier(C=0.003, k=3, **common).fit(X, label),
+        "twelve labels": lambda: mm.MultilabelSVMClassifier(C=0.003, **common).fit(X, many),
+        "online, two classes": lambda: mm.SVMClassifier(C=0.3, solver="online", **common).fit(sparse, sign),
+        "chains": lambda: mm.StructuredSVM(chain(), C=0.05, **common).fit(words, tags),
+        "chains, bundle": lambda: mm.StructuredSVM(chain(), C=0.05, solver="bundle", **common).fit(words, tags),
+    }
 
 
 def child() -> None:
@@ -75,8 +77,8 @@ def main() -> None:
     if options.child:
         return child()
     both = ROOT, options.other.resolve()
-    for checkout in both:
-        run(checkout)  # compiles
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(run, both))  # compiles
     turns = [[run(checkout) for checkout in both] for _ in range(options.turns)]
     logs = []
     for name in turns[0][0][0]:

@@ -6,8 +6,8 @@ that alternate: a segment of label a has just ended at t (*end*), one of label b
 
     end (t, a) -- transition a, b --> begin (t, b) -- piece of b, width u --> end (t + u, b)
 
-so the best cut takes one sweep back and one walk forth, in time positions x (pieces + labels^2); without transitions all ends at t
-are one state. Every combination of widths is allowed, so whether a segment can be part of a cut depends on the lengths left and
+so the best cut takes one sweep back and one walk forth, in time positions x (pieces + labels^2); without transitions all ends at
+t are one state. Every combination of widths is allowed, so whether a segment can be part of a cut depends on the lengths left and
 right of it only: both must be sums of widths (*composable*).
 
 The weights are one array of vectors, template columns along them: a row for each feature, an empty one, then the biases of pieces
@@ -50,18 +50,15 @@ class Segments(NamedTuple):
 class SegmentScratch(NamedTuple):
     """Scratch for one sample at a time; T is the longest."""
 
-    rows: (
-        vectors.VectorTable
-    )  # (2 T, columns) scores of template columns by position, then the coefficients of a difference on them
-    dense: (
-        vectors.VectorTable
-    )  # twice the weights: features of a difference, zero between calls; those of the output of `against`
+    # (2 T, columns) scores of template columns by position, then the coefficients of a difference on them
+    rows: vectors.VectorTable
+    # Twice the weights: features of a difference, zero between calls; those of the output of `against`
+    dense: vectors.VectorTable
     difference: np.ndarray  # (vectors, 1, width) transitions, then segments by first position:
     pair_change: np.ndarray  # (contexts * K,) its memory
     change: np.ndarray  # (T, pieces) its memory
-    segment: (
-        np.ndarray
-    )  # (2 T + 1, pieces) by first position: scores, target; how often the output given to `against` has the piece
+    # (2 T + 1, pieces) by first position: scores, target; how often the output given to `against` has the piece
+    segment: np.ndarray
     pair: np.ndarray  # (TARGETS + T, contexts * K) transitions: see the names of the rows
     belief: np.ndarray  # (2 T + 2, K) by position: begins, summed losses
     ends: vectors.VectorTable  # (T + 1 + K, contexts) by position; then the transitions by [next label, context]
