@@ -10,10 +10,10 @@ their ratios (this over OTHER) and the geometric mean; and whether primal values
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
 
@@ -50,22 +50,32 @@ def tasks() -> dict:
 
 
 def child() -> None:
-    seconds, values = {}, {}
     for name, task in tasks().items():
-        task()
         begin = time.process_time()
+        task()
+        between = time.process_time()
         model = task()
-        seconds[name], values[name] = time.process_time() - begin, model.certificate_.primal
-    print(json.dumps([seconds, values]))
+        later = time.process_time() - between
+        print(json.dumps([name, between - begin, later, model.certificate_.primal]), flush=True)
 
 
-def run(checkout: Path) -> list[dict[str, float]]:
+def run(checkout: Path) -> dict[str, list[float]]:
+    """Of each task the seconds of the first fit, those of the second, and the primal value."""
     environment = os.environ | {"PYTHONPATH": f"{checkout / 'src'}:{ROOT}", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     environment["NUMBA_CACHE_DIR"] = str(checkout / "build" / "commits")
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.commits", "--child"], env=environment, capture_output=True, text=True, check=True
-    )
-    return json.loads(done.stdout.splitlines()[-1])
+    command = [sys.executable, "-m", "benchmarks.commits", "--child"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return {name: rest for name, *rest in map(json.loads, done.stdout.splitlines())}
+
+
+def table(turns: list[list[dict[str, list[float]]]], what: int) -> None:
+    logs = []
+    for name in turns[0][0]:
+        ours, theirs = (median(turn[k][name][what] for turn in turns) for k in (0, 1))
+        logs.append(np.log(ours / theirs))
+        same = turns[0][0][name][2] == turns[0][1][name][2]
+        print(f"{name:25s} {ours:8.3f} s {theirs:8.3f} s  ratio {ours / theirs:.3f}  {'bit-equal' if same else 'differs'}")
+    print(f"geometric mean of {len(logs)}: {np.exp(np.mean(logs)):.3f}, {len(turns)} turns\n", flush=True)
 
 
 def main() -> None:
@@ -77,16 +87,16 @@ def main() -> None:
     if options.child:
         return child()
     both = ROOT, options.other.resolve()
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(run, both))  # compiles
-    turns = [[run(checkout) for checkout in both] for _ in range(options.turns)]
-    logs = []
-    for name in turns[0][0][0]:
-        ours, theirs = (median(turn[k][0][name] for turn in turns) for k in (0, 1))
-        logs.append(np.log(ours / theirs))
-        same = turns[0][0][1][name] == turns[0][1][1][name]
-        print(f"{name:35s} {ours:8.3f} s {theirs:8.3f} s  ratio {ours / theirs:.3f}  {'bit-equal' if same else 'differs'}")
-    print(f"geometric mean of {len(logs)}: {np.exp(np.mean(logs)):.3f} ({options.turns} turns)")
+    for checkout in both:
+        shutil.rmtree(checkout / "build" / "commits", ignore_errors=True)
+    print("first fits, from an empty cache:")
+    table([[run(checkout) for checkout in both]], 0)
+    turns: list[list[dict[str, list[float]]]] = []
+    for k in range(options.turns):
+        turns.append([run(checkout) for checkout in (both if k % 2 else both[::-1])][:: 1 if k % 2 else -1])
+        if k % 2 == 0:
+            print(f"later fits, after {k + 1} turns:")
+            table(turns, 1)
 
 
 if __name__ == "__main__":
