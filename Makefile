@@ -47,11 +47,14 @@ lint: $(VENV)/.test
 coverage: $(VENV)/.test
 	@mkdir -p build && $(PY) .ci/counted.py >build/coverage.ini
 	$(PY) -m pytest $(PYTEST_ARGS) -q -m "not long" --cov --cov-config=build/coverage.ini --cov-report=term:skip-covered
+	@$(MAKE) coverage-kernels
 
-# Uncompiled, so that the lines of the kernels count.
+# The contracts uncompiled, so that the lines of the kernels count.
 coverage-kernels: $(VENV)/.test
-	NUMBA_DISABLE_JIT=1 $(PY) -m coverage run -m pytest -m "not compiled"
-	$(PY) -m coverage report
+	@mkdir -p build
+	NUMBA_DISABLE_JIT=1 COVERAGE_FILE=build/.coverage $(PY) -m coverage run -m pytest -q -m "not compiled and not long" tests/contracts
+	COVERAGE_FILE=build/.coverage $(PY) -m coverage json -q -o build/kernels.json
+	$(PY) .ci/kernels.py build/kernels.json
 
 # The wheel, made from the sdist, in a clean environment without extras for each interpreter.
 package: dist $(addprefix bare-,$(PYTHONS))

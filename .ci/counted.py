@@ -17,7 +17,7 @@ exclude_also =
     @abstractmethod
     @_instruction
     @(kernel|jitable|jitable_call|generic|generic_call)$
-    @({generic})\\.register\\b
+    @(\\w+\\.)*({generic})\\.register\\b
 """
 
 

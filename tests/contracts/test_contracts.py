@@ -23,7 +23,6 @@ def solution(name: str, kind: type) -> mm.Result:
     return solvers.solution_of(kind(), problem_of(name), Budget(tol=TOL), History(), seed=1)
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", solvers.ALL, ids=lambda kind: kind.__name__)
 def test_every_certificate_holds_against_every_other(name, kind):
@@ -59,7 +58,6 @@ def test_problems_pickle_and_share_what_is_known_at_another_c(name):
         assert other.table is problem.table and other.table.norms() is problem.table.norms()
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize("name", ["HingeLoss", "CrammerSingerLoss", "Chain", "kernel", "explicit"])
 def test_a_start_from_the_optimum_ends_at_once(name):
     problem = problem_of(name)

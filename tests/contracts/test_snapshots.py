@@ -27,7 +27,6 @@ def go(run, passes):
         run.accelerate()
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize(("name", "solver"), CASES)
 def test_a_resumed_run_goes_on(name, solver):
     """To the last digit, whatever was resumed: seven passes, then five more by the same run and by another."""
