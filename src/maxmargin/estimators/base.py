@@ -3,20 +3,23 @@
 import sys
 import warnings
 from collections.abc import Callable
+from numbers import Integral, Real
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import sklearn
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..callbacks import CallbackSupportMixin, Progress
 from ..data.matrices import numbers
 from ..data.mistakes import check_opened
 from ..problems.base import Problem
 from ..result import History, Result
-from ..solvers import solution_of
+from ..solvers import NAMES, solution_of
 from ..solvers.base import Solver
 from ..solvers.loop import Budget
 from ..structures.base import check_object
@@ -38,9 +41,30 @@ def users_level() -> int:
 class Certified(CallbackSupportMixin, BaseEstimator):
     """An estimator whose model carries a certificate."""
 
+    _parameter_constraints: dict[str, Any] = {
+        "C": [Interval(Real, 0.0, None, closed="neither")],
+        "tol": [Interval(Real, 0.0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "max_time": [Interval(Real, 0.0, None, closed="neither"), None],
+        "solver": [StrOptions(set(NAMES)), BaseEstimator],
+        "warm_start": ["boolean"],
+        "keep_duals": ["boolean"],
+        "random_state": ["random_state"],
+        "n_jobs": [Integral, None],
+        "verbose": ["verbose"],
+        "dtype": "no_validation",
+    }
+
     def _validate_params(self) -> None:
         check_object(getattr(self, "structure", None))
         super()._validate_params()
+
+    def _copied(self, **setting):
+        """An unfitted copy with other parameters, for a step of a path: it tells the same callbacks."""
+        estimator = clone(self).set_params(**setting)
+        if hasattr(self, "_skl_callbacks"):
+            estimator.set_callbacks(*self._skl_callbacks)
+        return estimator
 
     def _drive(
         self,
@@ -99,6 +123,14 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         """By how much the columns of X differ in size, where that is known and nothing makes up for it."""
         made_up = (getattr(self, name, None) is not None for name in ("prior_scale", "prior_covariance"))
         return None if any(made_up) else spread_of(problem)
+
+
+def checked_Cs(Cs) -> list[float]:  # noqa: N802 - as users call them
+    """The values of C of a path."""
+    values = np.asarray(Cs, dtype=np.float64)
+    if values.ndim != 1 or not np.all(np.isfinite(values)) or np.any(values <= 0):
+        raise ValueError("Cs must be a list of finite numbers > 0.")
+    return [float(C) for C in values]
 
 
 # ---- checks of samples that are not the rows of a matrix -------------------------------------------------

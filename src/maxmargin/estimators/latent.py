@@ -1,5 +1,6 @@
 """`LatentSVMClassifier`: classes of bags of candidates, one of which matters."""
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from ..structures.encoded.binary_bags import BinaryBags
 from ..structures.encoded.contract import new_scratch
 from .base import checked_dtype, checked_weight, same_count
 from .classifier import class_factors, cost_matrix
-from .latent_base import LatentModel, Real
+from .latent_base import LatentModel
 
 INITS = ("mean", "random", "first")
 SIGNED = ([0, 1], [-1, 1])  # labels of which the second is meant; False and True equal 0 and 1

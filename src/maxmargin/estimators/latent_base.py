@@ -2,23 +2,22 @@
 
 import warnings
 from abc import abstractmethod
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval
 
 from ..callbacks import with_callbacks
 from ..data.mistakes import check_opened
 from ..problems.latent import LatentProblem
 from ..result import Result
-from ..solvers import NAMES, resolve
+from ..solvers import resolve
 from ..solvers.base import WarmStart
 from ..solvers.convex_concave import ConvexConcave, LatentResult
 from .advice import still_falling
-from .base import READ, Certified, users_level
+from .base import READ, Certified, checked_Cs, users_level
 
 NOTHING = 1e-6  # a quadratic term below this part of the objective is that of no weights, and rounding
 
@@ -27,20 +26,10 @@ class LatentModel(Certified):
     """A model with a hidden choice for each sample."""
 
     _parameter_constraints: dict[str, Any] = {
-        "C": [Interval(Real, 0.0, None, closed="neither")],
-        "tol": [Interval(Real, 0.0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "max_time": [Interval(Real, 0.0, None, closed="neither"), None],
+        **Certified._parameter_constraints,
         "max_cccp_iter": [Interval(Integral, 1, None, closed="left")],
         "n_restarts": [Interval(Integral, 0, None, closed="left")],
         "init": "no_validation",
-        "solver": [StrOptions(set(NAMES)), BaseEstimator],
-        "warm_start": ["boolean"],
-        "keep_duals": ["boolean"],
-        "random_state": ["random_state"],
-        "n_jobs": [Integral, None],
-        "verbose": ["verbose"],
-        "dtype": "no_validation",
     }
 
     @with_callbacks
@@ -71,17 +60,13 @@ class LatentModel(Certified):
 
         Go from small to large C.
         """
-        Cs = np.asarray(Cs, dtype=np.float64)
-        if Cs.ndim != 1 or not np.all(np.isfinite(Cs)) or np.any(Cs <= 0):
-            raise ValueError("Cs must be a list of finite numbers > 0.")
+        values = checked_Cs(Cs)
         self._validate_params()
         problem, learned = self._prepared(X, y, sample_weight)
         fitted: list[LatentModel] = []
         last = None
-        for C in Cs:
-            estimator = clone(self).set_params(C=float(C))
-            if hasattr(self, "_skl_callbacks"):
-                estimator.set_callbacks(*self._skl_callbacks)
+        for C in values:
+            estimator = self._copied(C=C)
             last = with_callbacks(type(estimator)._fit)(estimator, problem, learned, last)
             fitted.append(estimator)
         return fitted

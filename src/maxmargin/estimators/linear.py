@@ -6,8 +6,8 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.base import clone
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, assert_all_finite, check_is_fitted, column_or_1d
 
@@ -21,10 +21,10 @@ from ..problems.base import PLAIN_TERM, Problem
 from ..problems.risk import Risk, risk_of
 from ..regularizers.prior import Prior
 from ..result import Result
-from ..solvers import NAMES, resolve
+from ..solvers import resolve
 from ..solvers.base import NOWHERE, Solver, WarmStart
 from ..utils.threads import thread_count
-from .base import Certified
+from .base import Certified, checked_Cs
 from .by_block import Streaming, check_source, reading_solver
 from .frames import validate_data
 from .posing import Posing
@@ -55,19 +55,9 @@ class LinearModel(Certified):
     """A linear max-margin model with a certificate. Subclasses say how the problem is made and solved."""
 
     _parameter_constraints: dict[str, Any] = {
-        "C": [Interval(Real, 0.0, None, closed="neither")],
-        "tol": [Interval(Real, 0.0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "max_time": [Interval(Real, 0.0, None, closed="neither"), None],
+        **Certified._parameter_constraints,
         "fit_intercept": ["boolean"],
         "intercept_scaling": [Interval(Real, 0.0, None, closed="neither")],
-        "solver": [StrOptions(set(NAMES)), BaseEstimator],
-        "warm_start": ["boolean"],
-        "keep_duals": ["boolean"],
-        "random_state": ["random_state"],
-        "n_jobs": [Integral, None],
-        "verbose": ["verbose"],
-        "dtype": "no_validation",
     }
 
     @with_callbacks
@@ -107,10 +97,7 @@ class LinearModel(Certified):
         return self._path((X, y, sample_weight), self._settings(Cs), same_losses=True)
 
     def _settings(self, Cs) -> list[dict[str, Any]]:
-        Cs = np.asarray(Cs, dtype=np.float64)
-        if Cs.ndim != 1 or not np.all(np.isfinite(Cs)) or np.any(Cs <= 0):
-            raise ValueError("Cs must be a list of finite numbers > 0.")
-        return [{"C": float(C)} for C in Cs]
+        return [{"C": C} for C in checked_Cs(Cs)]
 
     def _path(self, samples: tuple, settings: list[dict[str, Any]], same_losses: bool = False) -> list:
         """Fitted copies, one for each setting of parameters, each started from the one before it. The samples, what `_prepared`
@@ -119,7 +106,7 @@ class LinearModel(Certified):
         prepared, posed, last = None, None, None
         learned: dict[str, Any] = {}
         for setting in settings:
-            estimator = clone(self).set_params(**setting)
+            estimator = self._copied(**setting)
             estimator._validate_params()
             if prepared is None:
                 prepared = estimator._prepared(*samples)
@@ -127,8 +114,6 @@ class LinearModel(Certified):
             if posed is None or not same_losses:
                 posed = prepared.pose(estimator)
                 learned = estimator._learned()
-            if hasattr(self, "_skl_callbacks"):
-                estimator.set_callbacks(*self._skl_callbacks)
             last = with_callbacks(type(estimator)._fit)(estimator, posed, prepared.solver, last)
             fitted.append(estimator)
         return fitted

@@ -16,7 +16,9 @@ from ..regularizers.half_spaces import HalfSpaces
 class Posing(ABC):
     """What is common to all samples. `classes`: how many scores an example has; None where it has one that is no row."""
 
-    classes: int | None
+    @property
+    @abstractmethod
+    def classes(self) -> int | None: ...
 
     @abstractmethod
     def problem(
@@ -54,7 +56,7 @@ class SeveralClasses(Posing):
     factors: np.ndarray
 
     @property
-    def classes(self) -> int:  # type: ignore[override]  # as many as there are costs
+    def classes(self) -> int:
         return len(self.cost)
 
     def problem(self, table, code, weight, regularizer, half_spaces):
@@ -83,7 +85,7 @@ class AllLabels(Posing):
     R: np.ndarray | None
 
     @property
-    def classes(self) -> int:  # type: ignore[override]  # as many as there are margins
+    def classes(self) -> int:
         return len(self.margin)
 
     def problem(self, table, code, weight, regularizer, half_spaces):

@@ -1,12 +1,11 @@
 """`StructuredSVM`: max-margin learning of any structure."""
 
 from functools import partial
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from ..callbacks import with_callbacks
@@ -16,14 +15,14 @@ from ..data.sources.memory import is_source
 from ..problems.risk import Layout, Risk, risk_of
 from ..problems.structured import SampleStream, StructuredProblem
 from ..result import Result
-from ..solvers import NAMES, Bundle, resolve
+from ..solvers import Bundle, resolve
 from ..solvers.base import NOWHERE, Solver, WarmStart
 from ..solvers.polytope.points import dual_coefficients
 from ..structures.base import Structure, fresh
 from ..structures.encoded.python import Custom
 from ..structures.latent import LatentStructure
 from ..utils.threads import thread_count
-from .base import READ, Certified, checked_dtype, checked_weight, count, same_count
+from .base import READ, Certified, checked_Cs, checked_dtype, checked_weight, count, same_count
 from .by_block import check_source, reading_solver
 
 
@@ -106,18 +105,8 @@ class StructuredSVM(Certified):
     """
 
     _parameter_constraints: dict[str, Any] = {
+        **Certified._parameter_constraints,
         "structure": [Structure],
-        "C": [Interval(Real, 0.0, None, closed="neither")],
-        "tol": [Interval(Real, 0.0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "max_time": [Interval(Real, 0.0, None, closed="neither"), None],
-        "solver": [StrOptions(set(NAMES)), BaseEstimator],
-        "warm_start": ["boolean"],
-        "keep_duals": ["boolean"],
-        "random_state": ["random_state"],
-        "n_jobs": [Integral, None],
-        "verbose": ["verbose"],
-        "dtype": "no_validation",
     }
 
     def __init__(
@@ -196,19 +185,15 @@ class StructuredSVM(Certified):
 
         Go from small to large C. The samples are encoded once.
         """
-        Cs = np.asarray(Cs, dtype=np.float64)
-        if Cs.ndim != 1 or not np.all(np.isfinite(Cs)) or np.any(Cs <= 0):
-            raise ValueError("Cs must be a list of finite numbers > 0.")
+        values = checked_Cs(Cs)
         self._validate_params()
         model = clone(self)
         problem = StructuredProblem(*model._encoded(X, y, sample_weight))
         fitted: list[StructuredSVM] = []
         last = None
-        for C in Cs:
-            estimator = clone(self).set_params(C=float(C))
+        for C in values:
+            estimator = self._copied(C=C)
             estimator.structure_ = model.structure_
-            if hasattr(self, "_skl_callbacks"):
-                estimator.set_callbacks(*self._skl_callbacks)
             last = with_callbacks(type(estimator)._fit)(estimator, problem, last)
             fitted.append(estimator)
         return fitted

@@ -7,9 +7,9 @@ s_i; C enters by `at(C)` and nowhere else.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import replace
+from dataclasses import Field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -33,13 +33,22 @@ class Problem(ABC):
     Weights have the layout of the problem, `weight_shape`; `coefficients` gives them as (classes, features + 1).
     """
 
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]  # for `replace`: every kind of problem is a dataclass
     weight: np.ndarray
     C: float
-    regularizer: Regularizer = PLAIN_TERM
     half_spaces: HalfSpaces | None = None  # signs under a full covariance, where they are no bounds of coordinates
     made_of: type | None = None  # the kind of problems that this one is a sum of, where they have nothing in common
     in_memory = True  # whether every example can be asked for at any time
-    keeps_points = True  # whether duals found on these examples may start a run on others of the same shape
+
+    @property
+    def regularizer(self) -> Regularizer:
+        """The quadratic term."""
+        return PLAIN_TERM
+
+    @property
+    def keeps_points(self) -> bool:
+        """Whether duals found on these examples may start a run on others of the same shape."""
+        return True
 
     @property
     @abstractmethod
@@ -80,7 +89,7 @@ class Problem(ABC):
         own = self.regularizer.belongs_to
         if own is not None and own != C:
             raise ValueError(f"This problem has frozen duals, which belong to C={own:g}; it cannot be posed at C={C:g}.")
-        result = replace(self, C=float(C))  # type: ignore[type-var]  # every kind of problem is a dataclass
+        result = replace(self, C=float(C))
         vars(result)["origin"] = self.origin
         return result
 

@@ -51,7 +51,7 @@ class LabelGroup(RowProblem):
         return Coupling(self.R)
 
     @property
-    def regularizer(self) -> Regularizer:  # type: ignore[override]  # made of R when it is asked for
+    def regularizer(self) -> Regularizer:
         return PLAIN_TERM if self.R is None else self.coupling
 
     def taken(self, table, which, weight):

@@ -60,7 +60,7 @@ class StructuredProblem(Problem):
         return 1 if isinstance(self.data, Interpreted) else n_jobs
 
     @property
-    def keeps_points(self) -> bool:  # type: ignore[override]  # codes of a user's outputs mean nothing to another fit
+    def keeps_points(self) -> bool:  # codes of a user's outputs mean nothing to another fit
         return not isinstance(self.data, Interpreted)
 
     @property

@@ -142,6 +142,13 @@ class Solver(BaseEstimator, ABC):
         return "sets" if self.keeps_duals else "planes"
 
 
+def admit(solver: Solver, problem: Problem) -> None:
+    """Refuse parameters that make no sense, and a problem that the solver cannot serve."""
+    solver.check()
+    if (reason := solver.serves(problem)) is not None:
+        raise TypeError(reason)
+
+
 @dataclass(frozen=True)
 class WarmStart:
     """What a run left for the next: its duals (or planes) and weights, and whose they are."""

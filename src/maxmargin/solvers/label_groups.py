@@ -16,7 +16,7 @@ from ..jit import clock
 from ..problems.multilabel import LabelGroup, MultilabelProblem
 from ..result import History, Record, Result
 from ..utils.threads import in_threads
-from .base import NOWHERE, Solver, Start
+from .base import NOWHERE, Solver, Start, admit
 from .loop import BY_CALLBACK, BY_HAND, Budget, Interrupt, carry_out
 
 
@@ -128,9 +128,7 @@ def solve_groups(
     average: bool = True,
 ) -> Result:
     """Solve each group to the relative gap of the budget, from its part of the start."""
-    solver.check()
-    if (reason := solver.serves(problem)) is not None:
-        raise TypeError(reason)
+    admit(solver, problem)
     problem.table.norms()  # computed before threads ask for it
     with Interrupt() as interrupt:
         groups = Groups(solver, problem, budget, history, interrupt)

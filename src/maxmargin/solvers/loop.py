@@ -17,7 +17,7 @@ import numpy as np
 from ..jit import clock
 from ..problems.base import Problem
 from ..result import Certificate, History, Record, Result, relative
-from .base import NOWHERE, Run, Setting, Solver, Start
+from .base import NOWHERE, Run, Setting, Solver, Start, admit
 from .tuning import LOOP, LoopTuning
 
 BY_HAND, BY_CALLBACK = "Stopped by Ctrl-C.", "Stopped by a callback."
@@ -198,9 +198,7 @@ def carry_out(
     average: bool = True,
 ) -> Result:
     """Check, begin a run and drive it. Ctrl-C counts from the beginning."""
-    solver.check()
-    if (reason := solver.serves(problem)) is not None:
-        raise TypeError(reason)
+    admit(solver, problem)
     with Interrupt() as interrupt:
         held = replace(budget, halt=lambda: interrupt.pressed or budget.halt())
         run = solver.begin(problem, start, Setting(budget.tol, seed, budget.n_jobs, average, lambda: bool(held.why(False))))

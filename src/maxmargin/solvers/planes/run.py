@@ -79,14 +79,10 @@ class BundleRun(Run):
     exact = True
 
     held = (
-        *(*Run.held, "qp_seconds", "oracle_seconds", "best", "best_w", "best_values", "best_call", "value", "alpha", "gamma"),
-        *("adjust", "reach", "shortest", "widest", "bound_due", "next", "point"),
+        *(*Run.held, "calls", "qp_seconds", "oracle_seconds", "best", "best_w", "best_values", "best_call"),
+        *("value", "alpha", "gamma", "adjust", "reach", "shortest", "widest", "bound_due", "next", "point"),
     )
     average = True
-
-    @property
-    def calls(self) -> int:  # type: ignore[override]  # calls of the max-oracle, one an example
-        return self.visits
 
     def __init__(
         self,
@@ -102,7 +98,7 @@ class BundleRun(Run):
         self.problem, self.risk, self.layout, self.options = problem, risk, layout, options
         self.coordinates: Coordinates = coordinates_of(problem, layout)
         self.planes: Planes | None = None
-        self.passes = self.visits = 0
+        self.passes = self.visits = self.calls = 0
         self.qp_seconds = self.oracle_seconds = 0.0
         self.best, self.best_w, self.best_values, self.best_call = np.inf, np.zeros(0), np.zeros(0), 0
         self.dual = -np.inf
@@ -142,6 +138,7 @@ class BundleRun(Run):
         self.oracle_seconds += asked - began
         self.passes += 1
         self.visits += self.problem.n_examples
+        self.calls = self.visits  # of the max-oracle, one an example
         if not finite(u, cut.values, slopes, offsets):
             self.next = self.retreat(u)
             return np.inf
