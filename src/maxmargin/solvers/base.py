@@ -106,13 +106,13 @@ class Run(ABC):
         """The whole state as named arrays and numbers: a run on the same problem that resumes it goes on in the same way."""
         found: RunState = {}
         for name in self.held:
-            found |= taken_apart(name, getattr(self, name))
+            found |= taken_apart(getattr(self, name), name)
         return found
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Take up the state of another run on the same problem, with the same setting."""
         for name in self.held:
-            setattr(self, name, put_together(name, getattr(self, name), state))
+            setattr(self, name, put_together(getattr(self, name), name, state))
 
     def translated(self, result: Result) -> Result:
         """The result in terms of the problem that was asked for, where the run solved it in the shape of another."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...problems.structured import StructuredProblem
 from ...result import Result
-from ...structures.encoded.contract import copied, new_scratch
+from ...structures.encoded.contract import copied, meet, met, new_scratch
 from ..ascent.schedule import gather, schedule
 from ..base import Run
 from ..pace import Pace
@@ -137,9 +137,11 @@ class StructuredRun(Run, ABC):
         return self.points
 
     def snapshot(self):
-        if not self.problem.keeps_points:
-            raise TypeError("Outputs of a structure in Python are no numbers: such a run has no snapshot.")
-        return super().snapshot()
+        return super().snapshot() | met(self.problem.data)
+
+    def resume(self, state):
+        meet(self.problem.data, state)
+        super().resume(state)
 
     def translated(self, result: Result) -> Result:
         return result if self.translate is None else self.translate(result)

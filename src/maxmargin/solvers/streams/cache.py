@@ -3,13 +3,17 @@
 An example is in the cache or its duals are in the store, never both; whoever leaves the cache leaves its duals there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from typing import Any
 
 import numpy as np
 
+from ...problems.blocked import StreamProblem, joined
+from ...utils.state import RunState, put_together, taken_apart
 from ..tuning import STREAM, StreamTuning
 from .dual_store import DualStore
-from .pieces import Piece, merged
+from .pieces import Piece, merged, piece
 
 PRUNING: dict[str, Callable[[Piece, StreamTuning], np.ndarray]] = {
     "zero": lambda piece, tuning: piece.zero(),
@@ -46,12 +50,38 @@ class Cache:
         self.pieces.append(piece)
         self._list()
 
+    def snapshot(self) -> RunState:
+        """Who is here, with duals and the order of visits. Not the rows themselves: the source has them."""
+        found: RunState = {"cache.evicted": self.evicted, "cache.largest": self.largest, "cache.count": len(self.pieces)}
+        for k, part in enumerate(self.pieces):
+            found |= taken_apart(part.plan, f"cache.{k}.plan")
+            found |= {f"cache.{k}.rows": part.rows.copy(), f"cache.{k}.duals": part.duals().copy(), f"cache.{k}.gap": part.gap}
+        return found
+
+    def resume(self, state: Mapping[str, Any], problem: StreamProblem) -> None:
+        """Take up who was here; the source is read once for their rows."""
+        self.evicted, self.largest = state["cache.evicted"], state["cache.largest"]
+        members = [state[f"cache.{k}.rows"] for k in range(state["cache.count"])]
+        self.pieces, self.rows = [], np.zeros(0, np.int64)
+        if not members:
+            return
+        wanted = np.concatenate(members)
+        with closing(problem.examples(None)) as blocks:
+            found = joined([part.chosen(np.isin(part.rows, wanted, assume_unique=True)) for part in blocks])
+        order = np.argsort(found.rows)
+        for k, rows in enumerate(members):
+            examples = found.chosen(order[np.searchsorted(found.rows, rows, sorter=order)])
+            part = piece(problem, examples, state[f"cache.{k}.duals"].copy(), 0, self.tuning)
+            part.plan, part.gap = put_together(part.plan, f"cache.{k}.plan", state), state[f"cache.{k}.gap"]
+            self.pieces.append(part)
+        self._list()
+
     def trim(self) -> None:
         """Prune, and make room where the limit is passed: those leave first that were calm the longest, then the oldest."""
-        for piece in list(self.pieces):
-            out = self.prunable(piece, self.tuning)
+        for part in list(self.pieces):
+            out = self.prunable(part, self.tuning)
             if np.count_nonzero(out) > self.tuning.stale * out.size:
-                self._remove(piece, out)
+                self._remove(part, out)
         self.largest = max(self.largest, self.nbytes)
         if self.nbytes > self.limit:
             self._make_room()
@@ -60,8 +90,8 @@ class Cache:
     def _make_room(self) -> None:
         most = self.tuning.room * self.limit
         for wait in (31, 15, 7, 3, 1):
-            for piece in list(self.pieces):
-                self._remove(piece, piece.plan.wait >= wait)
+            for part in list(self.pieces):
+                self._remove(part, part.plan.wait >= wait)
                 if self.nbytes <= most:
                     return
         while self.pieces and (excess := self.nbytes - most) > 0:

@@ -48,6 +48,17 @@ class DualStore:
             with self._mapped(page) as mapped:
                 self._view(mapped)[rows[here] - page * PAGE] = duals[here]
 
+    def nonzero(self) -> tuple[np.ndarray, np.ndarray]:
+        """The rows whose duals are not all zero, and these; a part of the store at a time."""
+        found: list[tuple[np.ndarray, np.ndarray]] = []
+        for first in range(0, self.n_rows, PAGE):
+            rows = np.arange(first, min(first + PAGE, self.n_rows))
+            duals = self.read(rows)
+            some = duals.any(axis=1)
+            found.append((rows[some], duals[some]))
+        rows, duals = zip(*found, strict=True)
+        return np.concatenate(rows), np.concatenate(duals)
+
     def close(self) -> None:
         if self.table is None:
             self.file.close()

@@ -23,6 +23,10 @@ class SideDuals:
             sizes = half_spaces.count, 1, 1
             self.table, self.scores, self.change = (vectors.zeros_table(n, classes, np.float64) for n in sizes)
 
+    @property
+    def numbers(self) -> np.ndarray:
+        return self.duals if self.classes is None else self.table.flat
+
     def climb(self, space, seed: int) -> None:
         """Visit all of them."""
         rows, curvature = self.half_spaces.rows, self.half_spaces.curvature

@@ -12,6 +12,7 @@ from ..base import Run
 class LateRun(Run, ABC):
     """A run over data that are read. `proof` has `weights`, their `primals` and the `dual` value, of one state."""
 
+    held = (*Run.held, "reads")  # not the proof: the next pass makes another
     warm = False
     late = True
 
@@ -23,9 +24,6 @@ class LateRun(Run, ABC):
     @property
     def exact(self) -> bool:  # type: ignore[override]  # it comes and goes
         return self.proof is not None
-
-    def snapshot(self):
-        raise TypeError("A run over data that are read has no snapshot yet: its duals are on disk, its examples in a cache.")
 
     def synchronise(self) -> float:
         return self.proof.dual

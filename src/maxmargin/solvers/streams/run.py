@@ -77,6 +77,7 @@ class Verification:
 class StreamRun(LateRun):
     """A run on a stream: weights in memory, duals in the cache and in the store."""
 
+    held = (*LateRun.held, "random", "space", "mean", "mean_count", "reward", "now", "side")
     problem: StreamProblem
 
     def __init__(self, problem: StreamProblem, options: StreamOptions, n_jobs: int = 1):
@@ -117,6 +118,26 @@ class StreamRun(LateRun):
         for part in self.cache.pieces:
             duals[part.rows] = part.feasible_duals()
         return duals.reshape(self.problem.dual_shape)
+
+    def snapshot(self):
+        rows, duals = self.store.nonzero()
+        return super().snapshot() | {"stored.rows": rows, "stored.duals": duals} | self.cache.snapshot()
+
+    def resume(self, state):
+        """On a run that has just begun: duals of its own it would keep. Reads the source once."""
+        super().resume(state)
+        self.store.write(state["stored.rows"], state["stored.duals"])
+        self.cache.resume(state, self.problem)
+
+    @property
+    def side(self) -> np.ndarray | None:
+        """The duals of half-spaces, where there are any."""
+        return None if self.side_duals is None else self.side_duals.numbers
+
+    @side.setter
+    def side(self, duals: np.ndarray | None) -> None:
+        if self.side_duals is not None and duals is not None:
+            self.side_duals.numbers[...] = duals
 
     def close(self) -> None:
         self.store.close()

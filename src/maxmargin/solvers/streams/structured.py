@@ -12,10 +12,12 @@ from dataclasses import replace
 import numpy as np
 
 from ...problems.structured import SampleStream, StructuredProblem
-from ...structures.encoded.python import Custom
+from ...structures.encoded.contract import meet
+from ...structures.encoded.python import Custom, outputs_met
+from ...utils.state import RunState, beneath, put_together, taken_apart
 from ..pace import Pace
 from ..polytope.run import StructuredOptions
-from ..polytope.sets import CROWDED, grown
+from ..polytope.sets import CROWDED, at_truth, grown
 from ..polytope.signed import space_of, unclipped, weights_of
 from ..polytope.steps import Corrective
 from ..polytope.working_set import WorkingSets, set_pass
@@ -110,6 +112,7 @@ class Proof:
 class SampleRun(LateRun):
     """A run on a source of samples: weights and the outputs that matter in memory, one block of samples at a time."""
 
+    held = (*LateRun.held, "seed", "calls", "space", "mean", "mean_count", "reward")
     problem: SampleStream
     calls: int
 
@@ -117,8 +120,9 @@ class SampleRun(LateRun):
         self, problem: SampleStream, options: StructuredOptions, effort: float, verify: bool, tuning: StreamTuning = STREAM
     ):
         super().__init__(problem, options, verify)
-        self.effort, self.tuning = effort, tuning
+        self.effort, self.tuning, self.seed = effort, tuning, options.seed
         self.sets: dict[int, tuple] = {}  # of each block, by its first row
+        self.earlier: dict[int, RunState] = {}  # the same as named arrays, where another run has left them
         self.space, self.mean = space_of(np.zeros(problem.weight_shape), problem.bound), np.zeros(problem.weight_shape)
         self.mean_count = self.calls = 0
         self.reward = self.dual = 0.0
@@ -153,8 +157,28 @@ class SampleRun(LateRun):
         points, met = self.sets.get(first, (None, None))
         if met is not None:
             part.data.known, part.data.next = met
-        own = replace(self.options, seed=self.options.seed + self.reads, sampling="rest", average=True)
+        own = replace(self.options, seed=self.seed + self.reads, sampling="rest", average=True)
+        if (state := self.earlier.pop(first, None)) is not None:
+            meet(part.data, state)
+            points = put_together(at_truth(part.data, self.options.tuning.room), "points", state)
         return OnlineSets(part, points, own, self.effort, self.problem.n_examples, self.tuning)
+
+    def snapshot(self):
+        found = super().snapshot()
+        left = {
+            first: taken_apart(points, "points") | ({} if met is None else outputs_met(*met))
+            for first, (points, met) in self.sets.items()
+        }
+        for first, state in (left | self.earlier).items():
+            found |= {f"sets.{first}.{name}": value for name, value in state.items()}
+        return found
+
+    def resume(self, state):
+        super().resume(state)
+        self.sets, self.earlier = {}, {}
+        for name, value in beneath(state, "sets").items():
+            first, own = name.split(".", 1)
+            self.earlier.setdefault(int(first), {})[own] = value
 
     def learn(self, first: int, block: OnlineSets, stop) -> None:
         block.space, block.dual = self.space, self.dual

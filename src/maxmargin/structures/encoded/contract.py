@@ -17,6 +17,7 @@ labels along vector registers, inner products computed once) where no comment gi
 in plain Python.
 """
 
+from collections.abc import Mapping
 from functools import singledispatch
 from typing import Any
 
@@ -251,6 +252,17 @@ def nonnegative(data) -> np.ndarray:
 def same_shapes(data, other) -> bool:
     """Whether points found on `other`, of the same kind, are points of `data` too."""
     raise TypeError(f"{type(data).__name__} are not encoded samples.")
+
+
+@singledispatch
+def met(data) -> dict[str, Any]:
+    """The outputs that codes stand for, as named arrays and numbers, where a code does not say that itself."""
+    return {}
+
+
+@singledispatch
+def meet(data, state: Mapping[str, Any]) -> None:
+    """Take up what `met` gave."""
 
 
 @singledispatch

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...jit import Interpreted
+from ...utils.state import RunState, put_together, read_back, spelled, taken_apart
 from . import contract
 
 # Joint features with a smaller part of non-zeros than this are kept without their zeros. Set not recorded, 2026-11-15.
@@ -211,6 +212,31 @@ def _(data, structure, i, code):
     return data.known[i][int(code[0])].output
 
 
+def outputs_met(knowns: list[dict[int, Known]], following: list[int]) -> RunState:
+    """The outputs that samples have met, and the next code of each."""
+    found: RunState = {"met.next": np.array(following)}
+    for i, known in enumerate(knowns):
+        found[f"met.{i}.codes"] = codes = np.array([code for code in known if code != 0], np.int64)
+        for code in codes:
+            found |= spelled(known[int(code)].output, f"met.{i}.{code}")
+    return found
+
+
+@contract.met.register(Custom)
+def _(data):
+    return outputs_met(data.known, data.next)
+
+
+@contract.meet.register(Custom)
+def _(data, state):
+    data.next = state["met.next"].tolist()
+    for i, x in enumerate(data.X):
+        data.known[i] = {0: data.known[i][0]}
+        for code in state[f"met.{i}.codes"].tolist():
+            output = read_back(f"met.{i}.{code}", state)
+            data.known[i][code] = Known(output, data.feature(i, x, output), data.loss(i, output))
+
+
 @contract.new_scratch.register(Custom)
 def _(data):
     return CustomScratch(data)
@@ -317,6 +343,35 @@ class CustomMarginals(CustomMixtures):
     def __init__(self, structure: Any, marginals: list, feature: list, loss: list[float]):
         super().__init__(feature, loss)
         self.structure, self.marginals = structure, marginals
+
+
+@taken_apart.register
+def _(value: CustomMixtures, name):
+    rows = sp.csr_array(np.stack([expand(feature) for feature in value.feature]))
+    parts = {"values": rows.data, "columns": rows.indices, "starts": rows.indptr, "losses": np.array(value.loss)}
+    return {f"{name}.{part}": array for part, array in parts.items()}
+
+
+@put_together.register
+def _(like: CustomMixtures, name, state, within=False):
+    values, columns, starts, losses = (state[f"{name}.{part}"] for part in ("values", "columns", "starts", "losses"))
+    rows = sp.csr_array((values, columns, starts), shape=(len(losses), expand(like.feature[0]).size))
+    return CustomMixtures([compact(row) for row in rows.toarray()], losses.tolist())
+
+
+@taken_apart.register
+def _(value: CustomMarginals, name):
+    found = taken_apart.dispatch(CustomMixtures)(value, name)
+    for i, marginals in enumerate(value.marginals):
+        found |= spelled(marginals, f"{name}.marginals.{i}")
+    return found
+
+
+@put_together.register
+def _(like: CustomMarginals, name, state, within=False):
+    found = put_together.dispatch(CustomMixtures)(like, name, state)
+    marginals = [read_back(f"{name}.marginals.{i}", state) for i in range(len(found.loss))]
+    return CustomMarginals(like.structure, marginals, found.feature, found.loss)
 
 
 @contract.kind_of.register(CustomMixtures)
