@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from helpers import enumerated, multilabel
 from helpers.certificates import check
 from helpers.drawn import features, labels, prior, seed_of, signs, targets, weights
+from helpers.every_problem import problem_of
 from helpers.reference import grouped, reference
 from helpers.structured import SEGMENTATIONS, Brackets, bits, images, lines, words
 from hypothesis import given
@@ -40,6 +41,7 @@ from maxmargin.problems.risk import layout_of, risk_of
 from maxmargin.problems.structured import StructuredProblem
 from maxmargin.result import History
 from maxmargin.solvers import solution_of
+from maxmargin.solvers.base import NOWHERE, Setting, Start
 from maxmargin.solvers.loop import Budget
 from maxmargin.solvers.planes import simplex_qp
 from maxmargin.solvers.planes.collected import Planes, most_planes
@@ -533,6 +535,26 @@ def test_paths_reuse_planes(n_models):
     assert sum(fitted.n_iter_ for fitted in path[1:]) < sum(fitted.n_iter_ for fitted in alone[1:])
     again = model.regularization_path(X, y, [1.0, 1.0])
     assert again[1].n_iter_ == 0 and again[1].certificate_.converged  # everything was known
+
+
+def test_planes_of_one_start_serve_several_runs():
+    """What a run leaves is at C = 1 and stays as it is: any number of runs, at any C, begin with it."""
+    problem, solver = problem_of("HingeLoss"), mm.Bundle(init="zero")
+    first = solver.begin(problem.at(3.0), NOWHERE, Setting(1e-6))
+    while first.advance(lambda: False) > 1e-6 * first.best:
+        pass
+    left = first.left()
+    before = {name: np.array(value) for name, value in left.planes.items()}
+    found = [solver.begin(problem.at(C), Start(left), Setting(1e-6)) for C in (3.0, 0.7, 3.0)]
+    for run in found:
+        for _ in range(3):
+            run.advance(lambda: False)
+    assert found[0].dual == found[2].dual != found[1].dual
+    assert found[0].best - found[0].dual <= 1e-6 * found[0].best  # no iteration is lost
+    for name, value in before.items():
+        np.testing.assert_array_equal(left.planes[name], value)
+    small = mm.Bundle(init="zero", memory=1e-3)  # room for fewer planes than were left: it begins without them
+    assert len(left.planes["planes.slopes"]) > 8 and small.begin(problem, Start(left), Setting(1e-6)).planes is None
 
 
 def test_structured_paths_and_warm_starts():

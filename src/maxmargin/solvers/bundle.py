@@ -95,14 +95,14 @@ class Bundle(Solver):
         groups = self._groups(problem, dim)
         risk = risk_of(problem, groups, setting.n_jobs)
         assert risk is not None  # or it would not have been served
-        left = start.duals if isinstance(start.duals, PlaneStart) and start.duals.planes.n_models == groups else None
         memory = float(self.memory) * 2**20
+        left = start.duals if isinstance(start.duals, PlaneStart) and start.duals.fits(groups, most_planes(dim, memory)) else None
         options = BundleOptions(setting.tol, bool(self.prox), float(self.max_step), int(self.patience), int(self.idle), memory)
         if left is None:
             point = self._start(problem, layout, dim, start.weights, setting)
             return BundleRun(problem, risk, layout, point, None, options, setting.stop)
         warm = self._descended(problem, layout, setting)
-        return BundleRun(problem, risk, layout, warm, left.at(problem.C), options, setting.stop)
+        return BundleRun(problem, risk, layout, warm, left, options, setting.stop)
 
     def check(self) -> None:
         for name, least in (("patience", 1), ("idle", 1), ("passes", 0)):

@@ -122,7 +122,7 @@ class Planes:
             self.masses[half[0]], self.masses[half[1]], self.bound[half[0]], self.bound[half[1]] = 1.0, 0.0, 0.0, 1.0
 
     def rescale(self, factor: float) -> None:
-        """The planes of `factor` times the risk: planes survive a change of C."""
+        """The planes of `factor` times the risk."""
         self.slopes[: self.size] *= factor
         self.offsets[: self.size] *= factor
         self.here[: self.size] *= factor
@@ -228,3 +228,11 @@ class Planes:
             middle = 0.5 * (low + high)
             low, high = (middle, high) if derivative(middle) > 0.0 else (low, middle)
         return 0.5 * (low + high)
+
+
+def unscaled(found: dict[str, Any], C: float) -> dict[str, Any]:
+    """A snapshot of the planes of C times a risk as those of the risk itself."""
+    for name in ("slopes", "offsets", "here"):
+        found[f"planes.{name}"] /= C
+    found["planes.gram"] /= C * C
+    return found

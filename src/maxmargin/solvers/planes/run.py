@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from ..base import Run
 from ..loop import SMALLER
 from ..pace import never
 from ..tuning import BUNDLE, BundleTuning
-from .collected import AGGREGATE, Planes, most_planes
+from .collected import AGGREGATE, Planes, most_planes, unscaled
 from .coordinates import Coordinates, coordinates_of
 
 LARGEST = 2.0**60
@@ -36,18 +37,17 @@ class BundleOptions:
 
 @dataclass(frozen=True)
 class PlaneStart:
-    """What a run leaves for one at another C: its planes, its best point with the values of the risk there, and its C."""
+    """What a run leaves for others: its planes as named arrays, its best point, and the values of the risk there. All at C = 1, and
+    nothing that a run works on, so that it serves any C any number of times."""
 
-    planes: Planes
+    planes: dict[str, Any]
+    n_models: int
     w: np.ndarray
     values: np.ndarray
-    C: float
 
-    def at(self, C: float) -> "PlaneStart":
-        """The same at another C; the planes are changed in place."""
-        factor = C / self.C
-        self.planes.rescale(factor)
-        return PlaneStart(self.planes, self.w, factor * self.values, C)
+    def fits(self, n_models: int, limit: int) -> bool:
+        """Whether a run with so many models, and no more planes than this, can begin with them."""
+        return n_models == self.n_models and len(self.planes["planes.slopes"]) <= limit
 
 
 def above(offsets: np.ndarray, products: np.ndarray, values: np.ndarray, objective: float, terms: np.ndarray) -> int | None:
@@ -116,9 +116,12 @@ class BundleRun(Run):
     def take_up(self, left: PlaneStart, stop: Callable[[], bool]) -> None:
         """Go on with the planes of a run at another C: the risk at its best point is known, and where the model wants to go from
         there it may, as the optimum is elsewhere now."""
-        planes = self.planes = left.planes
+        C, slopes = self.problem.C, left.planes["planes.slopes"]
+        planes = self.planes = self.new_planes((left.n_models, slopes.shape[1]))
+        planes.resume(left.planes)
+        planes.rescale(C)
         planes.idle[: planes.size] = 0
-        self.arrive(self.settled(self.coordinates.inside(left.w)), left.values)
+        self.arrive(self.settled(self.coordinates.inside(left.w)), C * left.values)
         planes.here[: planes.size] = planes.slopes[: planes.size] @ self.point
         self.improve_bound(stop)
         planes.masses[: planes.size] = planes.bound[: planes.size]
@@ -325,7 +328,10 @@ class BundleRun(Run):
         return self.best
 
     def left(self) -> PlaneStart | None:
-        return PlaneStart(self.planes, self.best_w, self.best_values, self.problem.C) if self.planes is not None else None
+        if self.planes is None:
+            return None
+        C = self.problem.C
+        return PlaneStart(unscaled(self.planes.snapshot(), C), self.planes.n_models, self.best_w, self.best_values / C)
 
     def statistics(self) -> dict[str, float]:
         planes = self.planes
