@@ -544,15 +544,15 @@ def test_planes_of_one_start_serve_several_runs():
     while first.advance(lambda: False) > 1e-6 * first.best:
         pass
     left = first.left()
-    before = {name: np.array(value) for name, value in left.planes.items()}
+    before = {name: np.array(array) for name, array in left.planes.items()}
     found = [solver.begin(problem.at(C), Start(left), Setting(1e-6)) for C in (3.0, 0.7, 3.0)]
     for run in found:
         for _ in range(3):
             run.advance(lambda: False)
     assert found[0].dual == found[2].dual != found[1].dual
     assert found[0].best - found[0].dual <= 1e-6 * found[0].best  # no iteration is lost
-    for name, value in before.items():
-        np.testing.assert_array_equal(left.planes[name], value)
+    for name, array in before.items():
+        np.testing.assert_array_equal(left.planes[name], array)
     small = mm.Bundle(init="zero", memory=1e-3)  # room for fewer planes than were left: it begins without them
     assert len(left.planes["planes.slopes"]) > 8 and small.begin(problem, Start(left), Setting(1e-6)).planes is None
 

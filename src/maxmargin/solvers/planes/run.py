@@ -37,8 +37,8 @@ class BundleOptions:
 
 @dataclass(frozen=True)
 class PlaneStart:
-    """What a run leaves for others: its planes as named arrays, its best point, and the values of the risk there. All at C = 1, and
-    nothing that a run works on, so that it serves any C any number of times."""
+    """What a run leaves for others: its planes as named arrays, its best point, and the values of the risk there. All at C = 1,
+    and nothing that a run works on, so that it serves any C any number of times."""
 
     planes: dict[str, Any]
     n_models: int
