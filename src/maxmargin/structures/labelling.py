@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..data.rows import SPARSE_BELOW, rows, shape, squared_norms
-from ..data.sources.options import truth
 from ..jit import vectors
+from ..utils.parameters import at_least
 from .compiled import Compiled
 from .encoded.graphs import NEVER, GraphLayout, Graphs, node_grams
 from .encoded.statistics import starts
@@ -18,7 +18,6 @@ from .reading import (
     check_lists,
     checked_cost,
     distinct_labels,
-    is_count,
     label_array,
     numeric,
     ordered_labels,
@@ -29,6 +28,13 @@ from .reading import (
 
 class Labelling(Compiled):
     """A structure that gives a label to each node of a graph."""
+
+    _parameter_constraints: dict[str, Any] = {
+        "n_labels": [at_least(2), None],
+        "bias": ["boolean"],
+        "first_last_bias": ["boolean"],
+        "normalize_loss": ["boolean"],
+    }
 
     bias = True
     first_last_bias = False
@@ -57,8 +63,7 @@ class Labelling(Compiled):
     # ---- what is learned before the weights ---------------------------------------------------------------
 
     def size(self, X, y) -> int:
-        for name in ("bias", "first_last_bias", "normalize_loss"):
-            truth(name, getattr(self, name))
+        self._validate_params()
         self.check(X, y)
         if y is None:
             raise ValueError("y is needed: the true labels of each sample.")
@@ -78,8 +83,6 @@ class Labelling(Compiled):
     def _learn_labels(self, y) -> None:
         given = getattr(self, self.count_name)
         if given is not None:
-            if not is_count(given, 2):
-                raise ValueError(f"{self.count_name} must be an integer of at least 2; got {given!r}.")
             self.labels_ = np.arange(int(given))
         else:
             self.labels_ = label_array(ordered_labels(self._distinct_labels(y)))

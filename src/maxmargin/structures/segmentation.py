@@ -7,7 +7,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..data.rows import SPARSE_BELOW, rows
-from ..data.sources.options import truth
 from ..jit import vectors
 from .compiled import Compiled
 from .encoded.segment_marginals import Segments  # with its marginals
@@ -46,6 +45,13 @@ class Segmentation(Compiled):
         Divide the loss by the length of the line.
     """
 
+    _parameter_constraints = {
+        "widths": [Mapping, "array-like"],
+        "transitions": ["boolean"],
+        "bias": ["boolean"],
+        "normalize_loss": ["boolean"],
+    }
+
     dtype_: np.dtype | None = None
 
     def __init__(self, widths, *, columns=None, transitions=False, bias=True, cost=None, normalize_loss=False):
@@ -59,8 +65,7 @@ class Segmentation(Compiled):
     # ---- what is learned before the weights ---------------------------------------------------------------
 
     def size(self, X, y) -> int:
-        for name in ("transitions", "bias", "normalize_loss"):
-            truth(name, getattr(self, name))
+        self._validate_params()
         check_lists(X, y)
         if y is None:
             raise ValueError("y is needed: the true segments of each sample.")
@@ -79,8 +84,6 @@ class Segmentation(Compiled):
 
     def _read_widths(self) -> None:
         given = self.widths
-        if isinstance(given, str) or not (isinstance(given, Mapping) or hasattr(given, "__len__")):
-            raise ValueError(f"widths must be a dictionary or a sequence, with the width of each label; got {given!r}.")
         named = dict(given) if isinstance(given, Mapping) else dict(enumerate(given))
         if len(named) < 2:
             raise ValueError(f"widths must name at least two labels; got {len(named)}.")
