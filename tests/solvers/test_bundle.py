@@ -211,7 +211,7 @@ def test_qp_against_a_qp_library(n, P, rank, spread):
         start = rng.random(n) + 1e-3
         best = by_clarabel(G, linear, block)
         for precision in (1e-3, 1e-9):
-            beta = simplex_qp.solve(G, linear, block, simplex_qp.normalised(start, block), precision)
+            beta = simplex_qp.solve_program(G, linear, block, simplex_qp.normalised(start, block), precision)
             assert beta.min() >= 0.0 and np.allclose(np.bincount(block, beta), 1.0, rtol=0.0, atol=1e-14)
             reached = linear @ beta - 0.5 * beta @ G @ beta
             assert best - precision - 1e-8 * (1.0 + abs(best)) <= reached <= best + 1e-8 * (1.0 + abs(best))
@@ -467,9 +467,9 @@ def test_bounds_are_never_overstated(seed, C, variant, steps, kind, sign):
 
 def test_coarse_programs_do_not_overstate(monkeypatch):
     """The same with a quadratic program that is stopped after a single sweep."""
-    monkeypatch.setattr(simplex_qp, "ROUNDS", 1)
-    program, once = simplex_qp.solve, BUNDLE.simplex._replace(sweeps=1)
-    monkeypatch.setattr(simplex_qp, "solve", lambda *args: program(*args[:-1], once))
+    monkeypatch.setattr(simplex_qp, "SWEEPS", 1)
+    program, once = simplex_qp.solve_program, BUNDLE.simplex._replace(sweeps=1)
+    monkeypatch.setattr(simplex_qp, "solve_program", lambda *args: program(*args[:-1], once))
     monkeypatch.setattr(simplex_qp, "newton", lambda *args: None)
     rng = np.random.default_rng(0)
     X = features(rng)

@@ -122,8 +122,8 @@ class Bundle(Solver):
         if count is None:
             return 0 if self.n_models == "auto" else int(self.n_models)
         if self.n_models == "auto":
-            room = most_planes(dim, float(self.memory) * 2**20) // 64
-            return max(1, min(BUNDLE.models, count, room))
+            fitting = most_planes(dim, float(self.memory) * 2**20) // 64
+            return max(1, min(BUNDLE.models, count, fitting))
         if self.n_models > count:
             raise ValueError(f"n_models={self.n_models} exceeds the {count} examples: a model needs one at least.")
         return int(self.n_models)

@@ -11,7 +11,7 @@ from ..data.rows import SPARSE_BELOW, rows, shape, squared_norms
 from ..jit import vectors
 from ..utils.parameters import at_least
 from .compiled import Compiled
-from .encoded.graphs import NEVER, GraphLayout, Graphs, node_grams
+from .encoded.graphs import GraphLayout, Graphs, node_grams
 from .encoded.statistics import starts
 from .reading import (
     check_finite,
@@ -22,7 +22,7 @@ from .reading import (
     numeric,
     ordered_labels,
     shown_labels,
-    stacked,
+    stacked_nodes,
 )
 
 
@@ -147,7 +147,7 @@ class Labelling(Compiled):
         label = self._coded(y, start)
         order = np.concatenate([layout.order for layout in layouts])
         taken = order + np.repeat(start[:-1], np.diff(start))  # node p of the layouts is row taken[p] of the user's
-        matrix = stacked(features, taken, start)
+        matrix = stacked_nodes(features, taken, start)
         check_finite(matrix, lambda row: _node_spot(start, order, row))
         return self._assemble(self._graphs(matrix, start, order, layouts, label[taken], products), layouts)
 
@@ -188,7 +188,7 @@ class Labelling(Compiled):
         matrix = matrix if self.dtype_ is None else matrix.astype(self.dtype_, copy=False)
         table = rows(matrix, float(self.bias), SPARSE_BELOW["row"])
         gram, gram_start = inner_products(table, start, place) if products else no_products(table, start)
-        cost = vectors.table(vectors.pack(np.vstack([self.cost_, np.zeros((1, K))]), np.float64, fill=NEVER))
+        cost = vectors.table(vectors.pack(np.vstack([self.cost_, np.zeros((1, K))]), np.float64, fill=vectors.NEVER))
         scale = 1.0 / sizes if self.normalize_loss else np.ones(sizes.size)
         counts = (K, self.n_kinds_, self.n_features_ + 1 + 2 * int(self.first_last_bias))
         sample = np.stack([start, edges, gram_start], axis=1)

@@ -84,13 +84,13 @@ class Parts(Compiled):
         self.n_parts_ = count = len(given) + 1
         pairs, _ = edge_arrays(given, None, "The structure")
         check_edges(count, pairs, "The structure")
-        beside: list[list[int]] = [[] for _ in range(count)]
+        neighbours: list[list[int]] = [[] for _ in range(count)]
         for a, b in pairs.tolist():
-            beside[a].append(b)
-            beside[b].append(a)
+            neighbours[a].append(b)
+            neighbours[b].append(a)
         order, parent = [0], np.full(count, -1)
         for part in order:  # grows while it is read
-            for other in beside[part]:
+            for other in neighbours[part]:
                 if other != parent[part]:
                     if parent[other] >= 0 or other == 0:
                         raise ValueError(f"edges must form a tree; there is a cycle through part {other}.")

@@ -11,7 +11,7 @@ from ..jit import vectors
 from .compiled import Compiled
 from .encoded.segment_marginals import Segments  # with its marginals
 from .encoded.statistics import starts
-from .reading import check_finite, check_lists, checked_cost, is_count, label_array, numeric, shown_labels, stacked
+from .reading import check_finite, check_lists, checked_cost, is_count, label_array, numeric, shown_labels, stacked_nodes
 
 
 class Segmentation(Compiled):
@@ -197,7 +197,7 @@ class Segmentation(Compiled):
             cuts = [self._segments(cut, i, int(size)) for i, (cut, size) in enumerate(zip(y, sizes))]
             place[:, 0] = np.concatenate([self._code(cut) for cut in cuts])
             place[:, 1] = np.concatenate([self._named(cut) for cut in cuts])
-        matrix = stacked(lines, np.arange(start[-1]), start)
+        matrix = stacked_nodes(lines, np.arange(start[-1]), start)
         check_finite(matrix, lambda row: _position_spot(start, row))
         matrix = matrix if self.dtype_ is None else matrix.astype(self.dtype_, copy=False)
         _check_norms(matrix, start)
