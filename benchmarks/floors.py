@@ -52,32 +52,32 @@ def sum_product_pass(samples, W, weights, belief, joint, inverse):
     for i in range(starts.size - 1):
         start, size = starts[i], starts[i + 1] - starts[i]
         for p in range(size):
-            rows.scores(X, start + p, W, belief.lanes[p : p + 1])
+            rows.scores(X, start + p, W, belief.vectors[p : p + 1])
             ends = place[start + p]
             for b in range(blocks):
-                score = vectors.add(vectors.load(belief.lanes, p, b), vectors.load(cost.lanes, label[start + p], b))
+                score = vectors.add(vectors.load(belief.vectors, p, b), vectors.load(cost.vectors, label[start + p], b))
                 for bit in range(2):
                     if ends >> bit & 1:
                         score = vectors.add(score, vectors.load(W, rows.last_column(X) + 1 + bit, b))
-                vectors.store(belief.lanes, p, b, vectors.fma(zero, inverse, score))
+                vectors.store(belief.vectors, p, b, vectors.fma(zero, inverse, score))
         for p in range(size - 1, 0, -1):  # joint = p(node | the one that follows it)
             for b in range(blocks):
                 highest = vectors.shift(zero, -np.inf)
                 for k in range(K):
                     mark = vectors.shift(vectors.fma(zero, inverse, vectors.load(W, pairs + k, b)), belief.flat[p, k])
-                    vectors.store(joint.lanes, p * K + k, b, mark)
+                    vectors.store(joint.vectors, p * K + k, b, mark)
                     highest = vectors.maximum(highest, mark)
                 mass = zero
                 for k in range(K):
-                    mark = vectors.exp(vectors.subtract(vectors.load(joint.lanes, p * K + k, b), highest))
-                    vectors.store(joint.lanes, p * K + k, b, mark)
+                    mark = vectors.exp(vectors.subtract(vectors.load(joint.vectors, p * K + k, b), highest))
+                    vectors.store(joint.vectors, p * K + k, b, mark)
                     mass = vectors.add(mass, mark)
                 share = vectors.divide(one, mass)
                 for k in range(K):
-                    mark = vectors.multiply(vectors.load(joint.lanes, p * K + k, b), share)
-                    vectors.store(joint.lanes, p * K + k, b, mark)
+                    mark = vectors.multiply(vectors.load(joint.vectors, p * K + k, b), share)
+                    vectors.store(joint.vectors, p * K + k, b, mark)
                 message = vectors.add(highest, vectors.log(mass))
-                vectors.store(belief.lanes, p - 1, b, vectors.add(vectors.load(belief.lanes, p - 1, b), message))
+                vectors.store(belief.vectors, p - 1, b, vectors.add(vectors.load(belief.vectors, p - 1, b), message))
         highest_last, mass_last = belief.flat[0, 0], 0.0
         for k in range(1, K):
             highest_last = max(highest_last, belief.flat[0, k])
@@ -90,8 +90,8 @@ def sum_product_pass(samples, W, weights, belief, joint, inverse):
             for k in range(K):
                 mass = zero
                 for b in range(blocks):
-                    mark = vectors.multiply(vectors.load(joint.lanes, p * K + k, b), vectors.load(belief.lanes, p - 1, b))
-                    vectors.store(joint.lanes, p * K + k, b, mark)
+                    mark = vectors.multiply(vectors.load(joint.vectors, p * K + k, b), vectors.load(belief.vectors, p - 1, b))
+                    vectors.store(joint.vectors, p * K + k, b, mark)
                     mass = vectors.add(mass, mark)
                 belief.flat[p, k] = vectors.total(mass)
             for k in range(K, belief.flat.shape[1]):

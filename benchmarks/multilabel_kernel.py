@@ -21,7 +21,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
 import maxmargin as mm
-from maxmargin.data.gram import gamma_of
+from maxmargin.data.kernel_functions import gamma_of
 
 from .report import Report, figure, table
 from .workloads import MissingDataError, path

@@ -18,7 +18,7 @@ from maxmargin.losses.topk_steps import (
     put_more_aside,
     put_row,
     put_support_aside,
-    register,
+    register_rows,
     shape_of,
 )
 from maxmargin.projections.newton import UNKNOWN, Level, TopK, level
@@ -152,7 +152,7 @@ class TopKBySort(TopKLoss):
         return topk_by_sort(label, cap, cost.shape[0], self.k, self.smoothing, dtype)
 
 
-register(SortedAlpha)
+register_rows(SortedAlpha)
 for generic in (floor_of, excess, ceiling):
     generic.register(SortedAlpha)(generic.dispatch(TopKAlpha))
 
@@ -219,7 +219,7 @@ class TopKTwice(TopKLoss):
         return topk_twice(label, cap, cost.shape[0], self.k, self.smoothing, dtype)
 
 
-register(TwiceAlpha)
+register_rows(TwiceAlpha)
 for generic in (floor_of, excess, ceiling):
     generic.register(TwiceAlpha)(generic.dispatch(TopKAlpha))
 

@@ -144,7 +144,7 @@ def trace(name: str, solver: Any, problem: StructuredProblem, limit: float, tol:
 
     history = mm.History()
     wall = 10.0 * limit + 60.0  # the clock that the solver sees runs on during our evaluations and other people's work
-    result = loop.solve(run, loop.Budget(tol, 10**9, wall, 1, watch), history)
+    result = loop.drive(run, loop.Budget(tol, 10**9, wall, 1, watch), history)
     seconds = time.process_time() - start - paused
     certificate = result.certificate
     found.points.append(Point(seconds, run.calls, certificate.dual, min(primal, certificate.primal)))

@@ -28,7 +28,7 @@ def closing_gap(X, y, model: SVMClassifier) -> History:
     return bounds
 
 
-def draw(bounds: History, model: SVMClassifier, path: Path) -> None:
+def draw_bounds(bounds: History, model: SVMClassifier, path: Path) -> None:
     """The bounds closing in on the optimum, and the weights of each class as an image."""
     plt = pyplot()
     plt.switch_backend("Agg")
@@ -70,7 +70,7 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"  gap           {certificate.gap:.6f}    ({100 * certificate.relative_gap:.4f} % of the primal)")
     print(f"  {certificate.message}")
     print(f"  accuracy on the test images: {model.score(X_test, y_test):.3f}")
-    draw(closing_gap(X_train, y_train, model), model, out)
+    draw_bounds(closing_gap(X_train, y_train, model), model, out)
     print(f"Picture: {out}")
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import singledispatch
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from sklearn.utils._param_validation import validate_parameter_constraints
 
 from .problems.base import Problem
 from .problems.explicit import ExplicitProblem
@@ -16,7 +16,17 @@ from .solvers import Bundle, resolve, solution_of
 from .solvers.base import NOWHERE, Start
 from .solvers.loop import Budget
 from .solvers.planes.coordinates import Coordinates, coordinates_of
+from .utils.parameters import POSITIVE, at_least
 from .utils.threads import thread_count
+
+NUMBERS = {
+    "C": [POSITIVE],
+    "tol": [POSITIVE],
+    "max_iter": [at_least(1)],
+    "max_time": [POSITIVE, None],
+    "random_state": [at_least(0)],
+    "dim": [at_least(1)],
+}
 
 
 def solve(
@@ -57,13 +67,8 @@ def solve(
         `w` (one weight a feature), `certificate`, `history`, `message`, `n_iter` and `duals` (one a row; None of `Bundle`,
         which has planes in their place).
     """
-    for name, value in (("C", C), ("tol", tol), ("max_time", max_time), ("max_iter", max_iter)):
-        if name == "max_time" and value is None:
-            continue
-        if not isinstance(value, Real) or not np.isfinite(value) or value <= 0:
-            raise ValueError(f"{name} must be a finite number > 0, got {value!r}.")
-    if not isinstance(random_state, Integral) or random_state < 0:
-        raise ValueError(f"random_state must be an integer >= 0, got {random_state!r}.")
+    given = {"C": C, "tol": tol, "max_iter": max_iter, "max_time": max_time, "random_state": random_state}
+    validate_parameter_constraints(NUMBERS, given, "solve")
     chosen, (posed, back) = resolve(solver), _posed(problem)
     posed = posed.at(C)
     start = NOWHERE if duals is None else Start(_checked_duals(duals, posed))
@@ -238,13 +243,8 @@ def minimize(
     """
     if not callable(risk):
         raise TypeError(f"risk must be a function risk(w) -> (value, subgradient), got {type(risk).__name__}.")
-    if not isinstance(dim, Integral) or isinstance(dim, bool) or dim < 1:
-        raise ValueError(f"dim must be an integer >= 1, got {dim!r}.")
-    for name, value in (("C", C), ("tol", tol), ("max_iter", max_iter), ("max_time", max_time)):
-        if name == "max_time" and value is None:
-            continue
-        if not isinstance(value, Real) or isinstance(value, bool) or not np.isfinite(value) or value <= 0:
-            raise ValueError(f"{name} must be a finite number > 0, got {value!r}.")
+    given = {"dim": dim, "C": C, "tol": tol, "max_iter": max_iter, "max_time": max_time}
+    validate_parameter_constraints(NUMBERS, given, "minimize")
     if isinstance(risk, Risk) and risk.dim != dim:
         raise ValueError(f"dim is {dim}, but this risk has {risk.dim} weights.")
     lower, upper = _checked_bounds(bounds, int(dim))

@@ -6,8 +6,9 @@ import numpy as np
 
 import maxmargin as mm
 from maxmargin import losses, structures
-from maxmargin.data.gram import function_of, gram_of
+from maxmargin.data.gram import gram_of
 from maxmargin.data.indicators import checked_labels
+from maxmargin.data.kernel_functions import function_of
 from maxmargin.data.table import table_of
 from maxmargin.problems.base import Problem
 from maxmargin.problems.blocked import streamed

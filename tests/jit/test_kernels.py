@@ -39,7 +39,7 @@ def near(dtype) -> dict:
 
 @kernel
 def every_lane_function(a, b, x, out, scalars):
-    """Each function of vectors.py on the vectors a[0, j] and b[0, j]."""
+    """Each operation of `instructions` on the vectors a[0, j] and b[0, j]."""
     for j in range(a.shape[1]):
         u, v = vectors.load(a, 0, j), vectors.load(b, 0, j)
         vectors.store(out, 0, j, vectors.zeros_like(a))
@@ -109,7 +109,7 @@ def test_lane_arrays(classes, dtype):
     assert np.array_equal(vectors.unpack(other, classes), table)
     assert np.array_equal(vectors.to_classes(vectors.from_classes(table.T, dtype), classes), table.T)
     both = vectors.zeros_table(6, classes, dtype)
-    both.lanes[2, 0, 1] = 5.0
+    both.vectors[2, 0, 1] = 5.0
     assert both.flat[2, 1] == 5.0 and np.count_nonzero(both.flat) == 1
 
 
@@ -136,12 +136,12 @@ def every_block_function(X, changes, W, prior, tables):
     scores, one, change, added, V, clipped = tables
     for i in range(changes.flat.shape[0]):
         rows.prefetch_weights(X, i, W)
-        rows.scores(X, i, W, one.lanes)
+        rows.scores(X, i, W, one.vectors)
         for j in range(change.flat.shape[1]):
             scores[i, j] = one.flat[0, j]
             change.flat[0, j] = changes.flat[i, j]
-        rows.update(X, i, change.lanes, 0, added)
-        rows.update_clipped(X, i, change.lanes, variance, lower, V, clipped)
+        rows.update(X, i, change.vectors, 0, added)
+        rows.update_clipped(X, i, change.vectors, variance, lower, V, clipped)
 
 
 def matrix(dtype) -> np.ndarray:
@@ -231,7 +231,7 @@ def test_a_row_of_scores_per_example(K, name, way):
     tables = scores, vectors.zeros_table(1, K, dtype), vectors.zeros_table(1, K, dtype), added, V, clipped
     getattr(every_block_function, way)(X, change, packed["W"], (packed["variance"], packed["lower"]), tables)
     W, variance, lower = (vectors.unpack(packed[key], K).astype(float) for key in ("W", "variance", "lower"))
-    move = full.T @ vectors.unpack(change.lanes, K)
+    move = full.T @ vectors.unpack(change.vectors, K)
     assert np.allclose(scores[:, :K], full @ W, **near(dtype)) and not np.any(scores[:, K:])
     assert np.allclose(vectors.unpack(added, K), W + move, **near(dtype))
     assert np.allclose(vectors.unpack(V, K), W + variance * move, **near(dtype))

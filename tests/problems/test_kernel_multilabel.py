@@ -14,17 +14,8 @@ from sklearn.svm import LinearSVC
 
 import maxmargin as mm
 from maxmargin import DualCoordinate, solvers
-from maxmargin.data.gram import (
-    FunctionGram,
-    Rows,
-    checked_square,
-    cross,
-    function_of,
-    gamma_of,
-    gram_of,
-    indefinite,
-    squared_norms,
-)
+from maxmargin.data.gram import FunctionGram, KernelRows, checked_square, gram_of, indefinite
+from maxmargin.data.kernel_functions import cross, function_of, gamma_of, squared_lengths
 from maxmargin.losses import HingeLoss, SquaredHingeLoss
 from maxmargin.problems.kernel import KernelMultilabelProblem, Point
 from maxmargin.result import History
@@ -140,7 +131,7 @@ def test_kernels_are_scikit_learns():
             assert np.allclose(gram.diagonal(), np.diag(expected))
             new = sp.csr_matrix(Z) if sp.issparse(given_X) else Z
             support = given_X[:11]
-            values = cross(function, new, support, squared_norms(support))
+            values = cross(function, new, support, squared_lengths(support))
             assert np.allclose(values, peer(Z, X[:11].astype(given_X.dtype).astype(float)))
 
 
@@ -182,7 +173,7 @@ def test_memory_for_a_tenth_of_the_matrix():
 def test_rows_are_kept_and_the_oldest_go_first():
     X, _ = data(50)
     K = rbf_kernel(X, gamma=GAMMA)
-    rows = Rows(rbf(X), 8 * 50 * 8)
+    rows = KernelRows(rbf(X), 8 * 50 * 8)
     assert rows.capacity == 6
 
     def check(wanted):
@@ -205,8 +196,8 @@ def test_rows_are_kept_twice_where_they_fit():
     X, _ = data(50)
     step = 5  # rows are computed so many at a time: a sixteenth of what fits
     room = 12 * 50 * (50 + 2 * step)
-    assert Rows(rbf(X), room - 1).scaled_rows is None
-    rows = Rows(rbf(X), room, shift=0.5)
+    assert KernelRows(rbf(X), room - 1).scaled_rows is None
+    rows = KernelRows(rbf(X), room, shift=0.5)
     assert rows.table.nbytes + rows.scaled_rows.table.nbytes + 2 * rows.step * 8 * 50 <= room
     rows.need(np.arange(50)[::-1])
     wanted = (rbf_kernel(X, gamma=GAMMA) + 0.5) / 1.5
@@ -305,7 +296,7 @@ def test_negative_eigenvalues_are_found_among_the_rows_in_memory(n):
     X = np.random.default_rng(n).standard_normal((n, 3))
 
     def found(K):
-        return indefinite(Rows(gram_of("precomputed", K), 1 << 20))
+        return indefinite(KernelRows(gram_of("precomputed", K), 1 << 20))
 
     assert not found(np.zeros((n, n))) and not found(X @ X.T) and not found(1e-9 * rbf_kernel(X))
     if n > 1:
@@ -327,7 +318,7 @@ def test_negative_eigenvalues_are_found_among_the_rows_in_memory(n):
         (lambda: gram_of(lambda A, B: np.ones((1, 1)), np.ones((5, 2))), r"returned shape \(1, 1\)"),
         (lambda: gram_of(lambda A, B: np.full((len(A), len(B)), np.nan), np.ones((5, 2))), "not finite"),
         (lambda: gram_of(function_of("rbf", 1.0, 3, 0.0), np.full((2, 2), 1e200)), "too large"),
-        (lambda: Rows(rbf(data()[0]), 8 * 40 - 1), "cache_size is too small"),
+        (lambda: KernelRows(rbf(data()[0]), 8 * 40 - 1), "cache_size is too small"),
     ],
 )
 def test_bad_input(call, sentence):

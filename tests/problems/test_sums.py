@@ -9,7 +9,7 @@ from maxmargin.losses import HingeLoss
 from maxmargin.problems.linear import CHUNK, BlockProblem, ScalarProblem
 from maxmargin.result import History
 from maxmargin.solvers.ascent.linear import AscentOptions, BlockAscent, ScalarAscent
-from maxmargin.solvers.loop import Budget, solve
+from maxmargin.solvers.loop import Budget, drive
 
 C = 0.01
 
@@ -67,5 +67,5 @@ def test_stalled_float32_goes_on_in_float64(kind):
     assert run.dual == pytest.approx(before, rel=1e-12)  # nothing learned is lost
     run = stalling_run(kind)
     assert run.dtype == run.space.w.dtype == np.float32
-    result = solve(run, Budget(tol=1e-10, max_iter=3000), History())
+    result = drive(run, Budget(tol=1e-10, max_iter=3000), History())
     assert run.dtype == np.float64 and result.certificate.converged

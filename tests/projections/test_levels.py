@@ -263,7 +263,7 @@ def test_projections_of_long_hard_vectors(kind):
 def test_a_sample_that_misleads_is_found_out(kind):
     """One large entry, outside the sample, changes the level of all: what the sample's level left out is looked at again."""
     a = np.random.default_rng(0).normal(size=16_384)
-    sampled = np.arange(a.size).reshape(-1, projections.LINE)[:: projections.PART].ravel()
+    sampled = np.arange(a.size).reshape(-1, projections.GROUP)[:: projections.PART].ravel()
     place = 20
     assert place not in sampled
     a[place] = 1000.0

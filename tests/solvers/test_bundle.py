@@ -213,7 +213,7 @@ def test_qp_against_a_qp_library(n, P, rank, spread):
         start = rng.random(n) + 1e-3
         best = by_clarabel(G, linear, block)
         for precision in (1e-3, 1e-9):
-            beta = simplex_qp.solve(G, linear, block, simplex_qp.normalised(start, block), precision)
+            beta = simplex_qp.solve_program(G, linear, block, simplex_qp.normalised(start, block), precision)
             assert beta.min() >= 0.0 and np.allclose(np.bincount(block, beta), 1.0, rtol=0.0, atol=1e-14)
             reached = linear @ beta - 0.5 * beta @ G @ beta
             assert best - precision - 1e-8 * (1.0 + abs(best)) <= reached <= best + 1e-8 * (1.0 + abs(best))
@@ -469,9 +469,9 @@ def test_bounds_are_never_overstated(seed, C, variant, steps, kind, sign):
 
 def test_coarse_programs_do_not_overstate(monkeypatch):
     """The same with a quadratic program that is stopped after a single sweep."""
-    monkeypatch.setattr(simplex_qp, "ROUNDS", 1)
-    program, once = simplex_qp.solve, BUNDLE.simplex._replace(sweeps=1)
-    monkeypatch.setattr(simplex_qp, "solve", lambda *args: program(*args[:-1], once))
+    monkeypatch.setattr(simplex_qp, "SWEEPS", 1)
+    program, once = simplex_qp.solve_program, BUNDLE.simplex._replace(sweeps=1)
+    monkeypatch.setattr(simplex_qp, "solve_program", lambda *args: program(*args[:-1], once))
     monkeypatch.setattr(simplex_qp, "newton", lambda *args: None)
     rng = np.random.default_rng(0)
     X = features(rng)
@@ -614,16 +614,21 @@ def test_threads_change_nothing():
     ("params", "message"),
     [
         ({"n_models": 41}, "n_models=41 exceeds the 40 examples"),
-        ({"n_models": 0}, "n_models must be"),
-        ({"n_models": 2.5}, "n_models must be"),
-        ({"patience": 0}, "patience must be"),
-        ({"idle": 0}, "idle must be"),
-        ({"passes": -1}, "passes must be"),
-        ({"max_step": 0.0}, "max_step must be"),
-        ({"max_step": np.nan}, "max_step must be"),
-        ({"memory": -1.0}, "memory must be"),
-        ({"prox": "yes"}, "prox must be"),
-        ({"init": "best"}, "init must be"),
+        ({"n_models": 0}, "'n_models' parameter of Bundle must be"),
+        ({"n_models": True}, "'n_models' parameter of Bundle must be"),
+        ({"n_models": 2.5}, "'n_models' parameter of Bundle must be"),
+        ({"patience": 0}, "'patience' parameter of Bundle must be"),
+        ({"idle": 0}, "'idle' parameter of Bundle must be"),
+        ({"passes": -1}, "'passes' parameter of Bundle must be"),
+        ({"max_step": 0.0}, "'max_step' parameter of Bundle must be"),
+        ({"max_step": np.nan}, "'max_step' parameter of Bundle must be"),
+        ({"max_step": True}, "'max_step' parameter of Bundle must be"),
+        ({"memory": np.inf}, "'memory' parameter of Bundle must be"),
+        ({"memory": -1.0}, "'memory' parameter of Bundle must be"),
+        ({"prox": "yes"}, "'prox' parameter of Bundle must be"),
+        ({"init": "best"}, "'init' parameter of Bundle must be a str among .* or an array-like"),
+        ({"init": None}, "'init' parameter of Bundle must be"),
+        ({"init": {}}, "init must be"),
         ({"init": np.zeros(3)}, "init must hold 6 finite weights"),
         ({"init": np.full(6, np.nan)}, "init must hold 6 finite weights"),
         ({"init": [[1.0], [1.0, 2.0]]}, "init must be"),

@@ -8,7 +8,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
 from maxmargin import jit
-from maxmargin.data.gram import Rows, function_of, gram_of
+from maxmargin.data.gram import KernelRows, gram_of
+from maxmargin.data.kernel_functions import function_of
 from maxmargin.data.sources.memory import Arrays
 from maxmargin.data.table import table_of
 from maxmargin.losses import HingeLoss
@@ -108,17 +109,17 @@ class Slow(Run):
 
 def test_a_limit_of_time_is_one_on_work(clock):
     history = History()
-    result = loop.solve(Slow(clock), loop.Budget(max_time=4.5), history)
+    result = loop.drive(Slow(clock), loop.Budget(max_time=4.5), history)
     assert result.n_iter == 5 and history[-1].seconds == pytest.approx(5.0)
     assert result.message == "Stopped after max_time=4.5 seconds."
 
 
 def test_no_evaluation_follows_one_that_took_up_the_time(clock):
     run = Slow(clock, evaluation=50.0)
-    result = loop.solve(run, loop.Budget(max_time=30.0), History())  # the first evaluation is due after twenty passes
+    result = loop.drive(run, loop.Budget(max_time=30.0), History())  # the first evaluation is due after twenty passes
     assert run.evaluations == 1 and result.n_iter == 20 and result.certificate.primal == 2.0
     run = Slow(clock, evaluation=50.0)
-    loop.solve(run, loop.Budget(max_time=3.5), History())  # here the last one is the first
+    loop.drive(run, loop.Budget(max_time=3.5), History())  # here the last one is the first
     assert run.evaluations == 1 and run.passes == 4
 
 
@@ -177,15 +178,15 @@ def test_quadratic_programs_can_be_stopped():
     A = rng.normal(size=(60, 20))
     block = np.arange(60) % 3
     start = simplex_qp.normalised(rng.random(60), block)
-    found = simplex_qp.solve(A @ A.T, rng.normal(size=60), block, start, 1e-12, after(1))
+    found = simplex_qp.solve_program(A @ A.T, rng.normal(size=60), block, start, 1e-12, after(1))
     assert np.all(found >= 0.0) and np.allclose(np.bincount(block, found), 1.0, atol=1e-14)
-    exact = simplex_qp.solve(A @ A.T, rng.normal(size=60), block, start, 1e-12)
+    exact = simplex_qp.solve_program(A @ A.T, rng.normal(size=60), block, start, 1e-12)
     assert not np.allclose(found, exact, atol=1e-3)
 
 
 def test_rows_of_a_kernel_matrix_can_be_left_out():
     X = np.random.default_rng(0).normal(size=(300, 3))
-    held = Rows(gram_of(function_of("rbf", 0.5, 3, 0.0), X), 8 * 300 * 200)
+    held = KernelRows(gram_of(function_of("rbf", 0.5, 3, 0.0), X), 8 * 300 * 200)
     places = held.need(np.arange(100), after(2))
     assert np.count_nonzero(places >= 0) == 2 * held.step < 100 and np.array_equal(places, held.slot[:100])
     full = held.need(np.arange(100))

@@ -344,10 +344,12 @@ def test_a_source_that_changes_says_so():
 @pytest.mark.parametrize(
     ("settings_", "sentence"),
     [
-        ({"cache_size": 0}, "cache_size must be"),
-        ({"cache_size": np.inf}, "cache_size must be"),
-        ({"effort": -1}, "effort must be"),
-        ({"prune": "all"}, "prune must be one of"),
+        ({"cache_size": 0}, r"'cache_size' parameter of OnlineDual must be a float in the range \(0.0, inf\). Got 0"),
+        ({"cache_size": np.inf}, "'cache_size' parameter of OnlineDual must be"),
+        ({"cache_size": True}, "'cache_size' parameter of OnlineDual must be"),
+        ({"effort": -1}, r"'effort' parameter of OnlineDual must be a float in the range \[0.0, inf\). Got -1"),
+        ({"effort": np.nan}, "'effort' parameter of OnlineDual must be"),
+        ({"prune": "all"}, "'prune' parameter of OnlineDual must be a str among .*. Got 'all'"),
     ],
 )
 def test_bad_parameters(settings_, sentence):

@@ -422,14 +422,26 @@ def test_limits_and_messages():
         ({"structure": "chain"}, "structure"),
         ({"C": 0}, "C"),
         ({"solver": "none"}, "solver"),
-        ({"solver": mm.FrankWolfe(sampling="all")}, "sampling must be one of rest, permutation, uniform, gap; got 'all'"),
-        ({"solver": mm.FrankWolfe(steps="some")}, "steps must be 'pairwise', 'away' or 'plain'"),
+        (
+            {"solver": mm.FrankWolfe(sampling="all")},
+            "'sampling' parameter of FrankWolfe must be a str among .*'rest'.* Got 'all'",
+        ),
+        ({"solver": mm.FrankWolfe(steps="some")}, "'steps' parameter of FrankWolfe must be a str among .*'plain'"),
         ({"solver": mm.FrankWolfe(step=0.5)}, "A fixed step goes with steps='plain'"),
-        ({"solver": mm.FrankWolfe(cache=2)}, r"cache must be a number in \[0, 1\]"),
-        ({"solver": mm.PartialLinearization(temperature=0)}, "temperature must be a finite number > 0"),
-        ({"solver": mm.PartialLinearization(step=1.5)}, "step must be 'optimal' or a number"),
-        ({"solver": mm.PartialLinearization(cooling=0)}, "cooling must be a number"),
-        ({"solver": mm.ExponentiatedGradient(temperature=-1)}, "temperature must be 'auto' or a finite number > 0"),
+        ({"solver": mm.FrankWolfe(cache=2)}, r"'cache' parameter of FrankWolfe must be a float in the range \[0.0, 1.0\]"),
+        (
+            {"solver": mm.PartialLinearization(temperature=0)},
+            r"'temperature' parameter .* must be a float in the range \(0.0, inf\)",
+        ),
+        (
+            {"solver": mm.PartialLinearization(step=1.5)},
+            r"'step' parameter .* must be a str among {'optimal'} or a float in the range \(0.0, 1.0\]",
+        ),
+        ({"solver": mm.PartialLinearization(cooling=0)}, r"'cooling' parameter .* must be a float in the range \(0.0, 1.0\]"),
+        (
+            {"solver": mm.ExponentiatedGradient(temperature=-1)},
+            "'temperature' parameter .* must be a str among {'auto'} or a float",
+        ),
     ],
 )
 def test_bad_parameters(change, message):

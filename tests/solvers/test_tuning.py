@@ -15,7 +15,7 @@ from maxmargin.problems.linear import ScalarProblem
 from maxmargin.result import History
 from maxmargin.solvers import loop, tuning
 from maxmargin.solvers.ascent.linear import AscentOptions, ScalarAscent, scalar_pass
-from maxmargin.solvers.ascent.schedule import schedule, settle
+from maxmargin.solvers.ascent.schedule import reschedule, schedule
 from maxmargin.solvers.planes import simplex_qp
 
 GROUPS = [group for group in vars(tuning).values() if isinstance(group, tuple) and hasattr(group, "_fields")]
@@ -29,7 +29,7 @@ def problem(n=300, d=5):
 
 def solved(group=tuning.ASCENT, budget=tuning.LOOP):
     run = ScalarAscent(problem(), None, AscentOptions(1e-6, 0, np.float64, tuning=group))
-    return run, loop.solve(run, loop.Budget(tol=1e-6, tuning=budget), History())
+    return run, loop.drive(run, loop.Budget(tol=1e-6, tuning=budget), History())
 
 
 def test_a_run_takes_its_numbers_with_its_options():
@@ -63,7 +63,7 @@ def test_examples_rest_as_long_as_the_plan_says():
     plan = schedule(1, 0, tuning=tuning.VISITS._replace(longest=5))
     waits = []
     for now in range(4):
-        settle(plan, 0, now, True)
+        reschedule(plan, 0, now, True)
         waits.append(int(plan.wait[0]))
     assert waits == [1, 3, 5, 5]
 
@@ -76,7 +76,7 @@ def test_losses_and_programs_take_numbers_too():
     start = simplex_qp.normalised(np.ones(12), block)
     few = tuning.BUNDLE.simplex._replace(pairs=1, sweeps=1, as_long=1)
     values = [
-        simplex_qp.value_of(A @ A.T, linear, simplex_qp.solve(A @ A.T, linear, block, start, 1e-9, tuning=group))[0]
+        simplex_qp.value_of(A @ A.T, linear, simplex_qp.solve_program(A @ A.T, linear, block, start, 1e-9, tuning=group))[0]
         for group in (tuning.BUNDLE.simplex, few)
     ]
     assert values[0] == pytest.approx(values[1], abs=1e-8)

@@ -377,8 +377,8 @@ def spoiled(value):
 @pytest.mark.parametrize(
     ("edges", "message"),
     [
-        ("tree", "edges must be a list of pairs of parts; got 'tree'"),
-        (3, "edges must be a list of pairs of parts; got 3"),
+        ("tree", "'edges' parameter of Parts must be an array-like. Got 'tree'"),
+        (3, "'edges' parameter of Parts must be an array-like. Got 3"),
         ([(0, 1), (1, 2), (2, 0)], "edges must form a tree; there is a cycle through part"),
         ([(0, 1), (2, 3), (3, 2)], r"The structure joins the nodes 3 and 2 twice \(edges 1 and 2\)"),
         ([(0, 1), (2, 3), (3, 4), (4, 2)], "edges must form a tree of the parts 0 to 4; part 2 is not joined to part 0"),
@@ -400,7 +400,7 @@ def test_windows(window):
 
 def test_units_and_references():
     for unit in (0.0, -1.0, np.nan, np.inf, "2", True):
-        refuse("unit must be a finite number > 0; got", unit=unit)
+        refuse(r"'unit' parameter of Parts must be a float in the range \(0.0, inf\) or None. Got", unit=unit)
     for reference in (1, (0,), (0, 2), "01", (0.0, 1.0)):
         refuse("reference must be a pair of parts, numbers from 0 to 1; got", reference=reference)
     same = replaced(Y3, 2, np.array([[1, 1], [1, 1]]))

@@ -281,8 +281,8 @@ def replaced(sequence, i, new):
 @pytest.mark.parametrize(
     ("widths", "message"),
     [
-        (3, "widths must be a dictionary or a sequence, with the width of each label; got 3"),
-        ("ab", "widths must be a dictionary or a sequence"),
+        (3, "'widths' parameter of Segmentation must be .*Mapping' or an array-like. Got 3"),
+        ("ab", "'widths' parameter of Segmentation must be .* Got 'ab'"),
         ([2], "widths must name at least two labels; got 1"),
         ({"a": 2, "b": 0}, "widths must be integers of at least 1; the label 'b' has 0"),
         ({"a": 2, "b": -3}, "widths must be integers of at least 1; the label 'b' has -3"),

@@ -199,8 +199,13 @@ def test_unknown_labels_at_test_time():
 
 @pytest.mark.parametrize("count", [1, 0, -2, 2.5, "3", True])
 def test_number_of_labels(count):
-    refuse("n_labels must be an integer of at least 2; got", Chain(count), X, Y)
-    refuse("n_classes must be an integer of at least 2; got", Multiclass(count), X[0], [0, 1])
+    refuse(r"'n_labels' parameter of Chain must be an int in the range \[2, inf\) or None. Got", Chain(count), X, Y)
+    refuse(
+        r"'n_classes' parameter of Multiclass must be an int in the range \[2, inf\) or None. Got",
+        Multiclass(count),
+        X[0],
+        [0, 1],
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from .matrices import checked_matrix
 from .mistakes import check_opened, trouble
 
 
-def count(X) -> int:
+def bag_count(X) -> int:
     """How many bags there are."""
     check_opened(X, "read the bags first, and give them as a list of matrices")
     if sp.issparse(X) or (hasattr(X, "shape") and not isinstance(X, np.ndarray)) or (getattr(X, "ndim", 3) == 2 and _plain(X)):
@@ -30,10 +30,10 @@ def _plain(X: Any) -> bool:
     return X.dtype != object
 
 
-def stacked(X, dtype=None, width: int | None = None) -> tuple[Any, np.ndarray]:
+def stacked_bags(X, dtype=None, width: int | None = None) -> tuple[Any, np.ndarray]:
     """The candidates of all bags below each other, as a C-ordered or CSR matrix, and where each bag starts. `width`: how many
     features are expected; by default that of the first bag. A C-ordered array of three dimensions is not copied."""
-    total = count(X)
+    total = bag_count(X)
     if isinstance(X, np.ndarray) and X.ndim == 3 and _plain(X):
         _checked(X[0], 0, X.shape[2] if width is None else width)
         start = np.arange(total + 1) * X.shape[1]

@@ -1,11 +1,8 @@
-"""Kernel functions, and the rows of a kernel matrix: computed in blocks, kept as long as memory allows, always in float64.
+"""The rows of a kernel matrix: computed in blocks, kept as long as memory allows, always in float64.
 
-    linear  <x, z>                          rbf      exp(-gamma ||x - z||^2)
-    poly    (gamma <x, z> + coef0)^degree   sigmoid  tanh(gamma <x, z> + coef0)
-
-The built-in kernels are functions of an inner product and two squared norms. Inner products of dense rows are matrix products of
-small pieces, which are converted to float64 piece by piece: a float32 X is neither copied as a whole nor trusted with sums. Inner
-products of sparse rows go through the columns, so that only pairs of non-zeros cost anything.
+Inner products of dense rows are matrix products of small tiles, which are converted to float64 one by one: a float32 X is neither
+copied as a whole nor trusted with sums. Inner products of sparse rows go through the columns, so that only pairs of non-zeros
+cost anything.
 """
 
 from abc import ABC, abstractmethod
@@ -17,12 +14,13 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from ..jit import generic, kernel, vectors
+from ..jit import kernel, vectors
+from .kernel_functions import RBF, called, finish, squared_lengths
 from .matrices import SYMMETRIC, check_norms
 from .sources.options import MEGABYTE
 
 # Chosen for speed, sets not recorded, 2026-11-15:
-PIECE = 512  # columns of a piece: it stays in the cache of a core from the product to the last operation on it
+TILE = 512  # columns of a tile: it stays in the cache of a core from the product to the last operation on it
 STRIP = 32  # rows that are written at a time where columns are copied into them: each lies in a page of memory of its own
 BLOCK = 128  # rows computed at a time
 LISTED_BELOW = 0.15  # dense data with fewer non-zeros than this are cheaper through their columns
@@ -30,81 +28,6 @@ LISTED_BELOW = 0.15  # dense data with fewer non-zeros than this are cheaper thr
 AT_ONCE = 16  # samples that a user's function is asked for where only the diagonal is wanted
 LANCZOS = 20  # steps: vectors that are orthogonal to each other
 DEFINITE = 1e-10  # part of the largest eigenvalue by which rounding may push one below zero
-
-
-class Linear(NamedTuple):
-    """<x, z>"""
-
-    definite: bool = True
-
-
-class RBF(NamedTuple):
-    """exp(-gamma ||x - z||^2)"""
-
-    gamma: float
-    definite: bool = True
-
-
-class Poly(NamedTuple):
-    """(gamma <x, z> + coef0)^degree; `definite`: whether every matrix of it is positive semidefinite"""
-
-    gamma: float
-    degree: int
-    coef0: float
-    definite: bool
-
-
-class Sigmoid(NamedTuple):
-    """tanh(gamma <x, z> + coef0)"""
-
-    gamma: float
-    coef0: float
-    definite: bool = False
-
-
-@generic
-def apply(function, products, left, right):
-    """Turn inner products, a lane array, into values of the kernel; `left` and `right` hold the squared norms."""
-
-
-@apply.register(Linear)
-def _(function, products, left, right):
-    pass
-
-
-@apply.register(RBF)
-def _(function, products, left, right):
-    zero = vectors.zeros_like(products)
-    for i in range(products.shape[0]):
-        for b in range(products.shape[1]):
-            distance = vectors.shift(vectors.fma(vectors.load(right, 0, b), -2.0, vectors.load(products, i, b)), left[i])
-            exponent = vectors.fma(zero, -function.gamma, vectors.maximum(distance, zero))
-            vectors.store(products, i, b, vectors.exp(exponent))
-
-
-@apply.register(Poly)
-def _(function, products, left, right):
-    for i in range(products.shape[0]):
-        for b in range(products.shape[1]):
-            for k in range(products.shape[2]):
-                base = function.gamma * products[i, b, k] + function.coef0
-                power = 1.0
-                for _ in range(function.degree):
-                    power *= base
-                products[i, b, k] = power
-
-
-@apply.register(Sigmoid)
-def _(function, products, left, right):
-    for i in range(products.shape[0]):
-        for b in range(products.shape[1]):
-            for k in range(products.shape[2]):
-                products[i, b, k] = np.tanh(function.gamma * products[i, b, k] + function.coef0)
-
-
-@kernel
-def finish(function, products, left, right):
-    apply(function, products, left, right)
 
 
 @kernel
@@ -137,14 +60,6 @@ def listed(X: np.ndarray):
     return sp.csr_matrix((X[there.reshape(X.shape)], places % X.shape[1], starts), X.shape)
 
 
-def squared_norms(X) -> np.ndarray:
-    """In float64, without a copy of X."""
-    if sp.issparse(X):
-        squares = X.data.astype(np.float64) ** 2
-        return np.bincount(np.repeat(np.arange(X.shape[0]), np.diff(X.indptr)), squares, minlength=X.shape[0])
-    return np.einsum("ij,ij->i", X, X, dtype=np.float64)
-
-
 class Gram(ABC):
     """A kernel matrix whose parts can be asked for. `definite`: known to be positive semidefinite by its formula."""
 
@@ -171,7 +86,7 @@ class FunctionGram(Gram):
         if not sp.issparse(X):
             X = listed(X)
         self.function, self.X, self.n, self.definite = function, X, X.shape[0], function.definite
-        self.norms = check_norms(squared_norms(X))
+        self.norms = check_norms(squared_lengths(X))
 
     @cached_property
     def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -186,24 +101,24 @@ class FunctionGram(Gram):
 
     def block(self, wanted, others):
         width = vectors.width(np.float64)
-        room = vectors.aligned((wanted.size, -(-others.size // width) * width), np.float64)
+        values = vectors.aligned((wanted.size, -(-others.size // width) * width), np.float64)
         if sp.issparse(self.X):
             products = np.empty((wanted.size, self.n))
             sparse_products(unsigned(self.X), wanted, self.columns, products)
-            np.take(products, others, axis=1, out=room[:, : others.size], mode="clip")
+            np.take(products, others, axis=1, out=values[:, : others.size], mode="clip")
         else:
             left = self.X[wanted].astype(np.float64, copy=False)
-            for start in range(0, others.size, PIECE):
-                piece = others[start : start + PIECE]
-                right = self.X[piece].astype(np.float64, copy=False).T
-                np.matmul(left, right, out=room[:, start : start + piece.size])
+            for start in range(0, others.size, TILE):
+                tile = others[start : start + TILE]
+                right = self.X[tile].astype(np.float64, copy=False).T
+                np.matmul(left, right, out=values[:, start : start + tile.size])
         right = vectors.pack(self.norms[None, others], np.float64)
-        finish(self.function, room.reshape(wanted.size, -1, width), self.norms[wanted], right)
+        finish(self.function, values.reshape(wanted.size, -1, width), self.norms[wanted], right)
         if isinstance(self.function, RBF):  # the distance of a sample to itself is not left to rounding
             at = np.searchsorted(others, wanted)
             both = np.flatnonzero(others[np.minimum(at, others.size - 1)] == wanted)
-            room[both, at[both]] = 1.0
-        return room[:, : others.size]
+            values[both, at[both]] = 1.0
+        return values[:, : others.size]
 
 
 class PrecomputedGram(Gram):
@@ -241,48 +156,6 @@ class CallableGram(Gram):
         return called(self.function, self.X[wanted], right)
 
 
-def called(function: Callable, left, right) -> np.ndarray:
-    """What a user's kernel function returns for two sets of samples, checked."""
-    shape = left.shape[0], right.shape[0]
-    found = function(left, right)
-    found = found.toarray() if sp.issparse(found) else np.asarray(found)
-    if found.shape != shape:
-        raise ValueError(f"The kernel function returned shape {found.shape} for {shape[0]} and {shape[1]} samples, not {shape}.")
-    if found.dtype.kind not in "fiub" or not np.all(np.isfinite(found)):
-        raise ValueError("The kernel function returned values that are not finite numbers.")
-    return found.astype(np.float64, copy=False)
-
-
-def function_of(kernel, gamma: float, degree: int, coef0: float):
-    """The built-in kernel of this name with these parameters; a user's function and "precomputed" as they are."""
-    if callable(kernel) or kernel == "precomputed":
-        return kernel
-    powers = float(degree).is_integer() and coef0 >= 0.0
-    made = {
-        "linear": Linear(),
-        "rbf": RBF(float(gamma)),
-        "poly": Poly(float(gamma), int(degree), float(coef0), powers),
-        "sigmoid": Sigmoid(float(gamma), float(coef0)),
-    }
-    if kernel not in made:
-        raise ValueError(f"kernel must be 'precomputed', a function or one of {', '.join(map(repr, made))}; got {kernel!r}.")
-    return made[kernel]
-
-
-def gamma_of(gamma, X) -> float:
-    """gamma as in SVC: "scale" is 1 / (features * variance of X), "auto" is 1 / features."""
-    if isinstance(gamma, str) and gamma in ("scale", "auto"):
-        variance = 1.0
-        if gamma == "scale":
-            mean = X.mean(dtype=np.float64)
-            square = (X.multiply(X) if sp.issparse(X) else np.square(X)).mean(dtype=np.float64)
-            variance = square - mean**2 if sp.issparse(X) else X.var(dtype=np.float64)
-        return 1.0 / (X.shape[1] * variance) if variance > 0.0 else 1.0
-    if isinstance(gamma, str) or not np.isfinite(gamma) or gamma <= 0.0:
-        raise ValueError(f"gamma must be 'scale', 'auto' or a finite number > 0; got {gamma!r}.")
-    return float(gamma)
-
-
 def gram_of(function, X) -> Gram:
     """The kernel matrix of the samples X, or the matrix X itself where it is precomputed."""
     if isinstance(function, str):
@@ -307,8 +180,8 @@ def checked_square(K) -> np.ndarray:
     if K.ndim != 2 or K.shape[0] != K.shape[1]:
         raise ValueError(f"A precomputed kernel matrix must be square, one row and one column a sample; its shape is {K.shape}.")
     allowed = SYMMETRIC * (float(np.abs(K).max()) if K.size else 0.0) * (1.0 if K.dtype == np.float64 else 1e4)
-    for start in range(0, K.shape[0], PIECE):
-        rows, columns = K[start : start + PIECE], K[:, start : start + PIECE].T
+    for start in range(0, K.shape[0], TILE):
+        rows, columns = K[start : start + TILE], K[:, start : start + TILE].T
         apart = np.abs(rows - columns)
         if apart.max() > allowed:
             i, j = np.unravel_index(int(apart.argmax()), apart.shape)
@@ -319,20 +192,7 @@ def checked_square(K) -> np.ndarray:
     return K
 
 
-def cross(function, X, support, norms: np.ndarray) -> np.ndarray:
-    """Kernel values between new samples and support samples with these squared norms; a built-in or a user's function."""
-    if not isinstance(function, tuple):
-        return called(function, X, support)
-    width = vectors.width(np.float64)
-    room = vectors.aligned((X.shape[0], -(-support.shape[0] // width) * width), np.float64)
-    products = X.astype(np.float64) @ support.astype(np.float64, copy=False).T
-    room[:, : support.shape[0]] = products.toarray() if sp.issparse(products) else products
-    right = vectors.pack(norms[None], np.float64)
-    finish(function, room.reshape(X.shape[0], -1, width), squared_norms(X), right)
-    return room[:, : support.shape[0]]
-
-
-def indefinite(rows: "Rows") -> bool:
+def indefinite(rows: "KernelRows") -> bool:
     """Whether the kernel matrix between the rows in memory is shown to have a negative eigenvalue.
 
     A few steps of Lanczos' method: its values lie between the extreme eigenvalues, so a negative one proves that there is a
@@ -368,17 +228,17 @@ class ScaledRows(NamedTuple):
     shift: float
 
 
-class Rows:
+class KernelRows:
     """Rows of a kernel matrix within a number of bytes; to make room, those that were asked for longest ago go first."""
 
-    def __init__(self, gram: Gram, room: int, shift: float = 0.0):
-        """At most `room` bytes. A precomputed matrix takes none: its rows are read where they lie.
+    def __init__(self, gram: Gram, memory: int, shift: float = 0.0):
+        """At most `memory` bytes. A precomputed matrix takes none: its rows are read where they lie.
 
         Where all rows fit once and a half, `scaled_rows` holds them a second time."""
         self.gram = gram
         self.computed = 0  # entries of the matrix, for those who want to know
         self.whole = isinstance(gram, PrecomputedGram)
-        fitting = room // (8 * gram.n)
+        fitting = memory // (8 * gram.n)
         self.step = max(1, min(BLOCK, fitting // 16))  # rows at a time: while they are computed they take up room twice more
         self.capacity = gram.n if self.whole else min(gram.n, fitting - 2 * self.step)
         if self.capacity < 1:
@@ -392,7 +252,7 @@ class Rows:
         self.table = gram.matrix if isinstance(gram, PrecomputedGram) else np.empty((self.capacity, gram.n))
         self.used, self.now = np.zeros(self.capacity, np.int64), 0
         self.scaled_rows: ScaledRows | None = None
-        if not self.whole and self.capacity == gram.n and 12 * gram.n * (gram.n + 2 * self.step) <= room:
+        if not self.whole and self.capacity == gram.n and 12 * gram.n * (gram.n + 2 * self.step) <= memory:
             size = gram.diagonal() + shift
             scale = np.divide(1.0, np.sqrt(size), out=np.zeros(gram.n), where=size > 0.0)
             self.scaled_rows = ScaledRows(np.empty((gram.n, gram.n), np.float32), scale, shift)

@@ -45,7 +45,7 @@ GLYPHS = {
     "Y": "10001 10001 01010 00100 00100 00100 00100",
     "Z": "11111 00001 00010 00100 01000 10000 11111",
 }
-MARGIN = 1  # rows above and below the characters, which move by so much up or down
+BORDER = 1  # rows above and below the characters, which move by so much up or down
 
 
 def make_plates(n_samples=100, *, n_characters=7, alphabet=None, scale=1, noise=0.2, random_state=None):
@@ -88,7 +88,7 @@ def make_plates(n_samples=100, *, n_characters=7, alphabet=None, scale=1, noise=
     noise, characters = amount("noise", noise), _characters(alphabet)
     random = check_random_state(random_state)
     glyphs = {character: _glyph(GLYPHS[character], scale) for character in characters}
-    glyphs[GAP] = np.zeros(((7 + 2 * MARGIN) * scale, scale))
+    glyphs[GAP] = np.zeros(((7 + 2 * BORDER) * scale, scale))
     widths = {character: glyph.shape[1] for character, glyph in glyphs.items()}
     X, y = [], []
     for _ in range(count):
@@ -110,7 +110,7 @@ def _characters(alphabet) -> list[str]:
 
 def _glyph(text: str, scale: int) -> np.ndarray:
     pixels = np.array([[float(bit) for bit in row] for row in text.split()])
-    return np.pad(np.kron(pixels, np.ones((scale, scale))), ((MARGIN * scale, MARGIN * scale), (0, 0)))
+    return np.pad(np.kron(pixels, np.ones((scale, scale))), ((BORDER * scale, BORDER * scale), (0, 0)))
 
 
 def _spaced(characters, random) -> list[str]:
@@ -123,7 +123,7 @@ def _spaced(characters, random) -> list[str]:
 
 def _seen(plate: np.ndarray, scale: int, noise: float, random) -> np.ndarray:
     """The plate as a camera sees it."""
-    image = np.roll(plate, random.randint(-MARGIN * scale, MARGIN * scale + 1), axis=0)
+    image = np.roll(plate, random.randint(-BORDER * scale, BORDER * scale + 1), axis=0)
     blur = random.uniform(0.0, 0.25)
     image = (1.0 - 2.0 * blur) * image + blur * (_moved(image, 1) + _moved(image, -1))
     ends = random.uniform(0.6, 1.0, size=2)

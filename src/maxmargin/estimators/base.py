@@ -136,7 +136,7 @@ def checked_Cs(Cs) -> list[float]:  # noqa: N802 - as users call them
 # ---- checks of samples that are not the rows of a matrix -------------------------------------------------
 
 
-def count(name: str, given) -> int:
+def sample_count(name: str, given) -> int:
     """How many samples there are."""
     check_opened(given, READ)
     if hasattr(given, "shape"):
@@ -148,11 +148,11 @@ def count(name: str, given) -> int:
 
 def same_count(X, y) -> int:
     """How many samples there are, in both."""
-    if count("X", X) != count("y", y):
-        raise ValueError(f"X has {count('X', X)} samples, y has {count('y', y)}.")
-    if count("X", X) == 0:
+    if sample_count("X", X) != sample_count("y", y):
+        raise ValueError(f"X has {sample_count('X', X)} samples, y has {sample_count('y', y)}.")
+    if sample_count("X", X) == 0:
         raise ValueError("There are no samples: X is empty.")
-    return count("X", X)
+    return sample_count("X", X)
 
 
 def checked_weight(sample_weight, samples: int) -> np.ndarray:

@@ -83,7 +83,7 @@ def _labels(block: Block) -> np.ndarray:
     return block.y
 
 
-def check_finite(X, rows: np.ndarray) -> None:
+def check_finite_rows(X, rows: np.ndarray) -> None:
     """Refuse NaN and infinity in a block, naming the row."""
     values = X.data if sp.issparse(X) else X
     if np.isfinite(np.sum(values, dtype=np.float64)) or np.all(np.isfinite(values)):  # the sum says it for nearly all blocks
@@ -129,7 +129,7 @@ class SourceReader(Reader):
         y, rows = _labels(block), block.rows
         code = real_codes(y, rows) if self.classes is None else class_codes(self.classes, y, rows)
         X = block.X if self.dtype is None else block.X.astype(self.dtype, copy=False)
-        check_finite(X, rows)
+        check_finite_rows(X, rows)
         weight = np.ones(rows.size) if block.weight is None else np.asarray(block.weight, np.float64)
         return Examples(rows, self.prior.turned(X), code, weight)
 
@@ -137,7 +137,7 @@ class SourceReader(Reader):
         return self.posing.problem(table_of(X, *self.setting), target, weight, self.regularizer, self.half_spaces)
 
 
-class Kept(NamedTuple):
+class SupportSamples(NamedTuple):
     """What `partial_fit` goes on from: the support vectors so far with their duals, and what it could not keep.
 
     `frozen` is the sum of b_i x_i over support vectors that memory had no room for, `reward` theirs and C the one they belong
@@ -171,7 +171,7 @@ def reading_solver(given) -> Solver:
     return found
 
 
-def solver_of_pieces(given) -> tuple[Solver, float]:
+def partial_solver(given) -> tuple[Solver, float]:
     """The solver for `partial_fit`, from the parameter of an estimator, and how many megabytes of examples may be kept."""
     found = resolve(given)
     if isinstance(found, OnlineDual):
@@ -265,10 +265,10 @@ class Streaming(Certified):
         self
         """
         self._validate_params()
-        solver, cache_size = solver_of_pieces(self.solver)
-        kept: Kept | None = self.__dict__.get("_kept")
+        solver, cache_size = partial_solver(self.solver)
+        kept: SupportSamples | None = self.__dict__.get("_kept")
         factors = self._declared(classes, kept)
-        samples = self._piece(X, y, sample_weight, first=kept is None)
+        samples = self._new_samples(X, y, sample_weight, first=kept is None)
         posing = self._posing(factors)
         prior = self._prior(self.n_features_in_, posing.classes)
         duals = np.zeros((samples.rows.size, *(() if posing.classes is None else (posing.classes,))))
@@ -290,7 +290,7 @@ class Streaming(Certified):
         self._kept = self._remember(samples, result.duals, factors, kept, cache_size)
         return self
 
-    def _declared(self, classes, kept: Kept | None) -> np.ndarray | None:
+    def _declared(self, classes, kept: SupportSamples | None) -> np.ndarray | None:
         """The factors of the classes, which are those of the first call."""
         if kept is not None:
             if classes is not None and not np.array_equal(np.unique(classes), self.classes_ if self._classifies else []):
@@ -308,13 +308,15 @@ class Streaming(Certified):
             raise ValueError("class_weight='balanced' needs all data at once; give the factors as a dict for partial_fit.")
         return self._checked_target(np.unique(classes), None)[1]
 
-    def _piece(self, X, y, sample_weight, first: bool) -> Examples:
+    def _new_samples(self, X, y, sample_weight, first: bool) -> Examples:
         X, y = self._checked_data(X, y, reset=first)
         weight = np.ones(X.shape[0]) if sample_weight is None else self._checked_weight(sample_weight, X)
         rows = np.arange(X.shape[0])
         return Examples(rows, X, self._codes(y, rows), weight)
 
-    def _remember(self, samples: Examples, duals: np.ndarray, factors, before: Kept | None, cache_size: float) -> Kept:
+    def _remember(
+        self, samples: Examples, duals: np.ndarray, factors, before: SupportSamples | None, cache_size: float
+    ) -> SupportSamples:
         """The support vectors; the oldest of them leave their part of the weights only, where memory has no room for all."""
         support = np.asarray(duals != 0.0 if duals.ndim == 1 else duals.any(axis=1))
         dropped = (before is not None and before.dropped) or not support.all()
@@ -326,7 +328,7 @@ class Streaming(Certified):
             r, more = self._frozen_part(samples.chosen(old), duals[old], factors)
             held, reward = held + r if held.size else r, reward + more
             samples, duals, dropped = samples.chosen(~old), duals[~old], True
-        return Kept(samples, duals, factors, held, reward, self.C, dropped)
+        return SupportSamples(samples, duals, factors, held, reward, self.C, dropped)
 
     def _frozen_part(self, samples: Examples, duals: np.ndarray, factors) -> tuple[np.ndarray, float]:
         """sum_i b_i x_i of these samples, and their reward."""

@@ -212,7 +212,7 @@ class LatentSVMClassifier(ClassifierMixin, LatentModel):
     def _candidate_scores(self, X) -> tuple[np.ndarray, np.ndarray]:
         """The scores of all candidates, and where each bag starts."""
         check_is_fitted(self)
-        matrix, start = bags.stacked(X, None, self.n_features_in_)
+        matrix, start = bags.stacked_bags(X, None, self.n_features_in_)
         weights = self.coef_.T.astype(matrix.dtype)
         return safe_sparse_dot(matrix, weights, dense_output=True) + np.asarray(self.intercept_, matrix.dtype), start
 
@@ -233,7 +233,7 @@ class LatentSVMClassifier(ClassifierMixin, LatentModel):
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         dtype = checked_dtype(self.dtype)
-        bags.count(X)
+        bags.bag_count(X)
         weight = checked_weight(sample_weight, same_count(X, y))
         check_target(y, classes=True)
         check_classification_targets(y)
@@ -244,7 +244,7 @@ class LatentSVMClassifier(ClassifierMixin, LatentModel):
         positive = positive_of(self.positive_class, classes.tolist())
         cost = cost_matrix(self.cost, classes)
         factors = class_factors(self.class_weight, classes, y, label, sample_weight if sample_weight is None else weight)
-        matrix, start = bags.stacked(X, dtype)
+        matrix, start = bags.stacked_bags(X, dtype)
         bias = float(self.intercept_scaling) if self.fit_intercept else 0.0
         table = rows(matrix, bias, SPARSE_BELOW["scalar" if len(classes) == 2 else "row"])
         bags.check_sizes(table, start)

@@ -80,9 +80,9 @@ class LatentModel(Certified):
             last = None
         result = self._drive(solver, problem, self._keep_latent, way=procedure.solve, last=last)
         assert isinstance(result, LatentResult) and result.problem is not None
-        if not result.settled and result.certificate.converged:
+        if not result.at_rest and result.certificate.converged:
             warnings.warn(still_falling(result.stopped, self.max_cccp_iter), ConvergenceWarning, stacklevel=users_level())
-        if result.settled and 0.5 * float(np.vdot(result.w, result.w)) <= NOTHING * result.outer[-1]:
+        if result.at_rest and 0.5 * float(np.vdot(result.w, result.w)) <= NOTHING * result.outer[-1]:
             warnings.warn(
                 "The weights are zero: the hidden choices that were fixed first say nothing of the outputs, and the "
                 "procedure rests there. Try n_restarts, init='random', choices of your own as init, or a larger C.",

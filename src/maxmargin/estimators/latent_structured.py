@@ -11,10 +11,10 @@ from ..solvers.polytope.points import dual_coefficients
 from ..structures.base import fresh
 from ..structures.latent import LatentStructure
 from ..utils.threads import thread_count
-from .base import checked_dtype, checked_weight, count, same_count
+from .base import checked_dtype, checked_weight, same_count, sample_count
 from .latent_base import LatentModel
 
-INITS = ("zero", "random")
+HIDDEN_INITS = ("zero", "random")
 
 
 class LatentStructuredSVM(LatentModel):
@@ -114,7 +114,7 @@ class LatentStructuredSVM(LatentModel):
     def predict(self, X):
         """The best output of each sample."""
         check_is_fitted(self)
-        count("X", X)
+        sample_count("X", X)
         return self.structure_.as_predictions(self.structure_.decode_all(self.w_, X, thread_count(self.n_jobs)))
 
     def predict_latent(self, X, y=None) -> list:
@@ -147,10 +147,10 @@ class LatentStructuredSVM(LatentModel):
         return LatentStructuredProblem(structure, list(X), list(y), weight, int(size)), {"structure_": structure}
 
     def _checked_init(self, problem: LatentStructuredProblem):
-        if isinstance(self.init, str) and self.init in INITS:
+        if isinstance(self.init, str) and self.init in HIDDEN_INITS:
             return self.init
         if isinstance(self.init, str) or not hasattr(self.init, "__len__") or len(self.init) != len(problem.X):
-            raise ValueError(f"init must be one of {', '.join(INITS)}, or a list of {len(problem.X)} hidden parts.")
+            raise ValueError(f"init must be one of {', '.join(HIDDEN_INITS)}, or a list of {len(problem.X)} hidden parts.")
         return list(self.init)
 
     def _keep(self, result: LatentResult) -> None:

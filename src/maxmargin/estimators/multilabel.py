@@ -31,12 +31,12 @@ from .by_block import Scored, blockwise, check_source, keep_names, reading_solve
 from .frames import validate_data
 from .linear import LinearModel, Posed, Prepared
 from .multilabel_kernel import KERNELS, keep_kernel, kernel_function, kernel_problem
-from .multilabel_partial_fit import InPieces
+from .multilabel_partial_fit import PartialFit
 from .multilabel_stream import LabelReader, masses, stream
 from .posing import AllLabels
 
 
-class MultilabelSVMClassifier(Scored, ClassifierMixin, InPieces):
+class MultilabelSVMClassifier(Scored, ClassifierMixin, PartialFit):
     """Multi-label support vector machine with a prior on labels that go together (M3L), with a certificate.
 
     Minimises 1/2 tr(Z R^+ Z') + C sum_il s_i u_l loss(y_il z_l.x_i) over the weights z_l of the labels, y_il = +-1
@@ -225,8 +225,8 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, InPieces):
             return (self.decision_function(X) > 0).astype(dtype)
         X = self._read(X)
         starts = range(0, X.shape[0], PREDICTION.labels)
-        pieces = [sp.csr_array(self._scored(X[k : k + PREDICTION.labels]) > 0) for k in starts]
-        return sp.vstack(pieces, format="csr").astype(dtype)
+        parts = [sp.csr_array(self._scored(X[k : k + PREDICTION.labels]) > 0) for k in starts]
+        return sp.vstack(parts, format="csr").astype(dtype)
 
     def _scored(self, X):
         return self._kernel_model.scores(X) if hasattr(self, "_kernel_model") else super()._scored(X)

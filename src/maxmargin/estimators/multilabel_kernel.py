@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..data.gram import MEGABYTE, Gram, cross, function_of, gamma_of, squared_norms
+from ..data.gram import Gram
 from ..data.indicators import LabelColumns
+from ..data.kernel_functions import cross, function_of, gamma_of, squared_lengths
+from ..data.sources.options import MEGABYTE
 from ..problems.kernel import KernelMultilabelProblem
 from ..result import Result
 from ..solvers.tuning import PREDICTION
@@ -60,7 +62,7 @@ class KernelModel:
 
     @cached_property
     def norms(self) -> np.ndarray:
-        return squared_norms(self.support)
+        return squared_lengths(self.support)
 
     def scores(self, X) -> np.ndarray:
         """(samples, labels), in float64; a piece of the samples at a time."""

@@ -12,11 +12,11 @@ from ..data.indicators import Checked, LabelColumns
 from ..problems.blocked import stacked
 from ..result import Result
 from ..solvers.base import Start
-from .by_block import solver_of_pieces
+from .by_block import partial_solver
 from .linear import LinearModel
 
 
-class Kept(NamedTuple):
+class LabelledSupport(NamedTuple):
     """The samples that have a dual other than zero for any label, with all their labels and duals."""
 
     X: Any
@@ -26,7 +26,7 @@ class Kept(NamedTuple):
     dropped: bool  # whether any sample is not among them any more
 
 
-def joined(kept: Kept, new: Kept) -> Kept:
+def joined_support(kept: LabelledSupport, new: LabelledSupport) -> LabelledSupport:
     both = kept.labels, new.labels
     missing = None
     if any(labels.missing is not None for labels in both):
@@ -35,10 +35,10 @@ def joined(kept: Kept, new: Kept) -> Kept:
         missing = sp.vstack(parts, format="csc")
     labels = LabelColumns(sp.vstack([labels.present for labels in both], format="csc"), missing)
     duals = sp.vstack([kept.duals, new.duals], format="csr")
-    return Kept(stacked([kept.X, new.X]), labels, np.concatenate([kept.weight, new.weight]), duals, kept.dropped)
+    return LabelledSupport(stacked([kept.X, new.X]), labels, np.concatenate([kept.weight, new.weight]), duals, kept.dropped)
 
 
-def supported(all_of_them: Kept, duals: sp.csc_array) -> Kept:
+def supported(all_of_them: LabelledSupport, duals: sp.csc_array) -> LabelledSupport:
     """Those of the samples that are support vectors under these duals."""
     duals = sp.csr_array(duals)
     duals.eliminate_zeros()
@@ -46,10 +46,10 @@ def supported(all_of_them: Kept, duals: sp.csc_array) -> Kept:
     present, missing = all_of_them.labels.present, all_of_them.labels.missing
     labels = LabelColumns(*(None if part is None else sp.csc_array(sp.csr_array(part)[support]) for part in (present, missing)))
     dropped = all_of_them.dropped or not bool(support.all())
-    return Kept(all_of_them.X[support], labels, all_of_them.weight[support], duals[support], dropped)
+    return LabelledSupport(all_of_them.X[support], labels, all_of_them.weight[support], duals[support], dropped)
 
 
-class InPieces(LinearModel):
+class PartialFit(LinearModel):
     """What `MultilabelSVMClassifier` knows about pieces of data."""
 
     kernel: Any
@@ -83,12 +83,12 @@ class InPieces(LinearModel):
         self
         """
         self._validate_params()
-        solver, _ = solver_of_pieces(self.solver)
+        solver, _ = partial_solver(self.solver)
         if self.kernel != "linear":
             raise ValueError(f"partial_fit is for kernel='linear'; kernel={self.kernel!r} needs all samples at once.")
         if isinstance(self.label_weight, str):
             raise ValueError("label_weight='balanced' needs all data at once; give the factors for partial_fit.")
-        kept: Kept | None = self.__dict__.get("_kept")
+        kept: LabelledSupport | None = self.__dict__.get("_kept")
         X, labels = self._checked_pair(X, y, mask, reset=kept is None)
         count = labels.columns.shape[1]
         if kept is not None and kept.labels.shape[1] != count:
@@ -96,9 +96,9 @@ class InPieces(LinearModel):
         if classes is not None and not any(np.array_equal(np.unique(classes), known) for known in (np.arange(count), (0, 1))):
             raise ValueError(f"classes={classes!r} must be the numbers of the {count} labels of y, or be left out.")
         weight = np.ones(X.shape[0]) if sample_weight is None else self._checked_weight(sample_weight, X)
-        samples = Kept(X, labels.columns, weight, sp.csr_array((X.shape[0], count)), False)
+        samples = LabelledSupport(X, labels.columns, weight, sp.csr_array((X.shape[0], count)), False)
         if kept is not None:
-            samples = joined(kept, samples)
+            samples = joined_support(kept, samples)
         posed = self._problem(self._data(samples.X), labels._replace(columns=samples.labels), samples.weight)
         problem = posed.at(self.C)
         self.classes_, self._form = np.arange(count), (labels.dtype, labels.sparse)

@@ -12,7 +12,7 @@ from ..data.table import table_of
 from ..problems.base import PLAIN_TERM
 from ..problems.blocked import Examples, Reader, StreamProblem
 from ..regularizers.coupled import Coupling
-from .by_block import check_finite
+from .by_block import check_finite_rows
 from .posing import AllLabels
 
 
@@ -31,7 +31,7 @@ class LabelReader(Reader):
 
     def read(self, block: Block) -> Examples:
         X = block.X if self.dtype is None else block.X.astype(self.dtype, copy=False)
-        check_finite(X, block.rows)
+        check_finite_rows(X, block.rows)
         weight = np.ones(block.rows.size) if block.weight is None else np.asarray(block.weight, np.float64)
         return Examples(block.rows, X, packed(LabelColumns(sp.csc_array(block.y))), weight)
 

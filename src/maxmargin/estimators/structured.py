@@ -22,7 +22,7 @@ from ..structures.base import Structure, fresh
 from ..structures.encoded.python import Custom
 from ..structures.latent import LatentStructure
 from ..utils.threads import thread_count
-from .base import READ, Certified, checked_Cs, checked_dtype, checked_weight, count, same_count
+from .base import READ, Certified, checked_Cs, checked_dtype, checked_weight, same_count, sample_count
 from .by_block import check_source, reading_solver
 
 
@@ -34,8 +34,8 @@ class Packed(NamedTuple):
     W: np.ndarray
 
     def made_of(self, structure: Structure, w: np.ndarray) -> bool:
-        settled = w is self.w and not w.flags.writeable
-        return structure is self.structure and (settled or np.array_equal(w, self.w))
+        same_array = w is self.w and not w.flags.writeable
+        return structure is self.structure and (same_array or np.array_equal(w, self.w))
 
 
 class StructuredSVM(Certified):
@@ -203,7 +203,7 @@ class StructuredSVM(Certified):
         check_is_fitted(self)
         if is_source(X):
             return [output for block in X.blocks() for output in self.predict(block.X)]
-        count("X", X)
+        sample_count("X", X)
         return self.structure_.as_predictions(self.structure_.decode_packed(self._weights(), X, thread_count(self.n_jobs)))
 
     def score(self, X, y=None, sample_weight=None) -> float:

@@ -1,32 +1,45 @@
 """Rows of classes held in vector registers.
 
 Scores and duals of a multiclass example are rows over the classes. numba does not turn the short loop over classes into
-vector instructions (it cannot prove that two arrays do not overlap), so a *vector* is a value of its own here: 64
-bytes, one cache line, 16 float32 or 8 float64 classes. A lane array is three-dimensional and C-ordered with one vector
+vector instructions (it cannot prove that two arrays do not overlap), so a *vector* is a value of its own here: 32
+bytes, half a cache line, 8 float32 or 4 float64 classes. A lane array is three-dimensional and C-ordered with one vector
 along its last axis:
 
     weights  (features + 1, blocks, width)     duals  (examples, blocks, width)     scratch  (1, blocks, width)
 
-Uncompiled, a vector is a small NumPy array and every function below is what its body says; compiled, it is one or a few
-instructions.
+Uncompiled, a vector is a small NumPy array; compiled, an operation on it is one or a few instructions (`instructions`).
 """
 
-import math
-import platform
 from typing import NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic, models, overload, register_model
-from numpy.polynomial import Chebyshev, Polynomial
 
 from . import jitable
+from .instructions import (  # noqa: F401 - handed on: kernels write `vectors.load`
+    BYTES,
+    add,
+    clamp,
+    divide,
+    exp,
+    fma,
+    largest,
+    load,
+    log,
+    magnitude,
+    maximum,
+    minimum,
+    multiply,
+    prefetch,
+    shift,
+    store,
+    subtract,
+    total,
+    where_negative,
+    zeros_like,
+)
 
-BYTES = 32
 LINE = 64  # bytes of a cache line
-ARM = platform.machine().lower() in ("aarch64", "arm64")
-FARTHEST_EXPONENT = 708.0  # e to this power is still a normal number, and so is its inverse
+NEVER = -1e30  # what fills an unused lane of scores, costs or margins: no class or label is there
 
 
 def width(dtype) -> int:
@@ -42,7 +55,7 @@ def aligned(shape: tuple[int, ...], dtype) -> np.ndarray:
     return raw[skip : skip + size].reshape(shape)
 
 
-def zeros_lanes(first: int, second: int, dtype) -> np.ndarray:
+def zeros_vectors(first: int, second: int, dtype) -> np.ndarray:
     """A lane array of zeros."""
     return aligned((first, second, width(dtype)), dtype)
 
@@ -53,7 +66,7 @@ class VectorTable(NamedTuple):
     Both views are made once, in Python: inside a kernel a reshape costs as much as a dozen classes.
     """
 
-    lanes: np.ndarray
+    vectors: np.ndarray
     flat: np.ndarray
 
 
@@ -62,7 +75,7 @@ def table(array: np.ndarray) -> VectorTable:
 
 
 def zeros_table(rows: int, classes: int, dtype) -> VectorTable:
-    return table(zeros_lanes(rows, blocks(classes, dtype), dtype))
+    return table(zeros_vectors(rows, blocks(classes, dtype), dtype))
 
 
 def blocks(classes: int, dtype) -> int:
@@ -91,7 +104,7 @@ def to_classes(weights: np.ndarray, classes: int) -> np.ndarray:
 def pack(table: np.ndarray, dtype, fill: float = 0.0) -> np.ndarray:
     """A (rows, classes) table as a (rows, blocks, width) lane array, unused lanes set to `fill`."""
     rows, classes = table.shape
-    result = zeros_lanes(rows, blocks(classes, dtype), dtype)
+    result = zeros_vectors(rows, blocks(classes, dtype), dtype)
     flat = result.reshape(rows, -1)
     flat[:, :classes] = table
     flat[:, classes:] = fill
@@ -101,119 +114,6 @@ def pack(table: np.ndarray, dtype, fill: float = 0.0) -> np.ndarray:
 def unpack(packed: np.ndarray, classes: int) -> np.ndarray:
     """The (rows, classes) table of a (rows, blocks, width) lane array: a view."""
     return packed.reshape(packed.shape[0], -1)[:, :classes]
-
-
-class Vector(types.Type):
-    """numba's type of a vector value."""
-
-    def __init__(self, dtype):
-        self.dtype = dtype
-        self.count = BYTES * 8 // dtype.bitwidth
-        super().__init__(name=f"Vector({dtype})")
-
-
-@register_model(Vector)
-class VectorModel(models.PrimitiveModel):
-    def __init__(self, manager, vector):
-        element = ir.FloatType() if vector.dtype.bitwidth == 32 else ir.DoubleType()
-        super().__init__(manager, vector, ir.VectorType(element, vector.count))
-
-
-# ---- plain Python: what each function means --------------------------------------------------------------
-
-
-def zeros_like(array):
-    """A vector of zeros of the array's dtype."""
-    return np.zeros(array.shape[2], array.dtype)
-
-
-def load(array, i, j):
-    """The vector array[i, j, :]."""
-    return array[i, j].copy()
-
-
-def store(array, i, j, vector):
-    """array[i, j, :] = vector"""
-    array[i, j] = vector
-
-
-def fma(vector, x, other):
-    """vector + x * other, with a scalar x"""
-    return vector + vector.dtype.type(x) * other
-
-
-def add(vector, other):
-    """vector + other"""
-    return vector + other
-
-
-def subtract(vector, other):
-    """vector - other"""
-    return vector - other
-
-
-def multiply(vector, other):
-    """vector * other, lane by lane"""
-    return vector * other
-
-
-def divide(vector, other):
-    """vector / other, lane by lane"""
-    return vector / other
-
-
-def shift(vector, x):
-    """vector + x, with a scalar x"""
-    return vector + vector.dtype.type(x)
-
-
-def maximum(vector, other):
-    """the larger of the two, lane by lane"""
-    return np.maximum(vector, other)
-
-
-def clamp(vector, low, high):
-    """the nearest to the vector between low and high, lane by lane"""
-    return np.minimum(np.maximum(vector, low), high)
-
-
-def minimum(vector, other):
-    """the smaller of the two, lane by lane"""
-    return np.minimum(vector, other)
-
-
-def where_negative(vector, chosen):
-    """`chosen` in the lanes where the vector is negative, zero elsewhere"""
-    return np.where(vector < 0, chosen, vector.dtype.type(0))
-
-
-def total(vector):
-    """the sum over the lanes"""
-    return vector.sum()
-
-
-def largest(vector):
-    """the largest lane"""
-    return vector.max()
-
-
-def magnitude(vector):
-    """the largest absolute value over the lanes"""
-    return np.abs(vector).max()
-
-
-def exp(vector):
-    """e to the power of each lane; float64. Arguments are cut off at +-708, so that the result is never zero or infinite."""
-    return np.exp(np.clip(vector, -FARTHEST_EXPONENT, FARTHEST_EXPONENT))
-
-
-def log(vector):
-    """the natural logarithm of each lane to nine digits; float64, of normal numbers > 0"""
-    return np.log(vector)
-
-
-def prefetch(array, k):
-    """Ask for the k-th number in the array's memory ahead of its use. Uncompiled there is nothing to ask."""
 
 
 @jitable
@@ -229,264 +129,3 @@ def magnitude_row(array, i):
     for b in range(array.shape[1]):
         result = max(result, magnitude(load(array, i, b)))
     return result
-
-
-# ---- compiled: the same as instructions ------------------------------------------------------------------
-
-CONTRACT, REORDER = ("contract",), ("contract", "reassoc", "nsz")
-
-
-def _instruction(plain):
-    """Let `plain` mean, in compiled code, the instructions that the decorated function emits."""
-
-    def register(typer):
-        emit = intrinsic(typer)
-        implementation = {
-            1: lambda a: emit(a),
-            2: lambda a, b: emit(a, b),
-            3: lambda a, b, c: emit(a, b, c),
-            4: lambda a, b, c, d: emit(a, b, c, d),
-        }[plain.__code__.co_argcount]
-        overload(plain, strict=False)(lambda *args: implementation)
-        return typer
-
-    return register
-
-
-def _address(context, builder, array_type, index_types, array, i, j):
-    """A pointer to array[i, j, 0], read as a vector; indices are taken as non-negative."""
-    structure = context.make_array(array_type)(context, builder, array)
-    vector = Vector(array_type.dtype)
-    word = ir.IntType(64)
-
-    def widened(value, kind):
-        if value.type.width == 64:
-            return value
-        return builder.sext(value, word) if kind.signed else builder.zext(value, word)
-
-    row = builder.mul(widened(i, index_types[0]), builder.extract_value(structure.shape, 1))
-    offset = builder.mul(builder.add(row, widened(j, index_types[1])), ir.Constant(word, vector.count))
-    return builder.bitcast(builder.gep(structure.data, [offset]), context.get_value_type(vector).as_pointer())
-
-
-def _splat(context, builder, scalar, kind, vector):
-    """A scalar of numba type `kind`, converted and repeated in every lane."""
-    value = context.cast(builder, scalar, kind, vector.dtype)
-    undefined = ir.Constant(ir.VectorType(value.type, vector.count), ir.Undefined)
-    first = builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
-    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count))
-
-
-def _call(builder, name, vector, kind, arguments, fastmath=()):
-    """LLVM's intrinsic `name` on vectors of this type."""
-    function_type = ir.FunctionType(kind, [argument.type for argument in arguments])
-    function = builder.module.declare_intrinsic(f"{name}.v{vector.count}f{vector.dtype.bitwidth}", (), function_type)
-    return builder.call(function, arguments, fastmath=fastmath)
-
-
-@_instruction(zeros_like)
-def _(typing, array):
-    vector = Vector(array.dtype)
-
-    def emit(context, builder, signature, args):
-        return ir.Constant(context.get_value_type(vector), [0.0] * vector.count)
-
-    return vector(array), emit
-
-
-@_instruction(load)
-def _(typing, array, i, j):
-    def emit(context, builder, signature, args):
-        value = builder.load(_address(context, builder, signature.args[0], signature.args[1:], *args))
-        value.align = array.dtype.bitwidth // 8
-        return value
-
-    return Vector(array.dtype)(array, i, j), emit
-
-
-@_instruction(store)
-def _(typing, array, i, j, vector):
-    def emit(context, builder, signature, args):
-        pointer = _address(context, builder, signature.args[0], signature.args[1:3], *args[:3])
-        builder.store(args[3], pointer).align = array.dtype.bitwidth // 8
-        return context.get_dummy_value()
-
-    return types.void(array, i, j, vector), emit
-
-
-@_instruction(fma)
-def _(typing, vector, x, other):
-    def emit(context, builder, signature, args):
-        repeated = _splat(context, builder, args[1], signature.args[1], vector)
-        return builder.fadd(args[0], builder.fmul(repeated, args[2], flags=CONTRACT), flags=CONTRACT)
-
-    return vector(vector, x, other), emit
-
-
-@_instruction(shift)
-def _(typing, vector, x):
-    def emit(context, builder, signature, args):
-        return builder.fadd(args[0], _splat(context, builder, args[1], signature.args[1], vector), flags=CONTRACT)
-
-    return vector(vector, x), emit
-
-
-def _lanewise(name):
-    def typer(typing, vector, other):
-        def emit(context, builder, signature, args):
-            return getattr(builder, name)(args[0], args[1], flags=CONTRACT)
-
-        return vector(vector, other), emit
-
-    return typer
-
-
-_instruction(add)(_lanewise("fadd"))
-_instruction(subtract)(_lanewise("fsub"))
-_instruction(multiply)(_lanewise("fmul"))
-_instruction(divide)(_lanewise("fdiv"))
-
-
-def _chosen(comparison):
-    def typer(typing, vector, other):
-        def emit(context, builder, signature, args):
-            return builder.select(builder.fcmp_ordered(comparison, args[0], args[1]), args[0], args[1])
-
-        return vector(vector, other), emit
-
-    return typer
-
-
-_instruction(maximum)(_chosen(">"))
-_instruction(minimum)(_chosen("<"))
-
-
-@_instruction(clamp)
-def _(typing, vector, low, high):
-    def emit(context, builder, signature, args):
-        kind, (x, least, most) = args[0].type, args
-        if ARM:  # one instruction each there, where a comparison and a selection are two; elsewhere it is the other way round
-            x = _call(builder, "llvm.maxnum", vector, kind, [x, least])
-            return _call(builder, "llvm.minnum", vector, kind, [x, most])
-        x = builder.select(builder.fcmp_ordered(">", x, least), x, least)
-        return builder.select(builder.fcmp_ordered("<", x, most), x, most)
-
-    return vector(vector, low, high), emit
-
-
-@_instruction(where_negative)
-def _(typing, vector, chosen):
-    def emit(context, builder, signature, args):
-        zero = ir.Constant(args[0].type, [0.0] * vector.count)
-        return builder.select(builder.fcmp_ordered("<", args[0], zero), args[1], zero)
-
-    return vector(vector, chosen), emit
-
-
-@_instruction(total)
-def _(typing, vector):
-    def emit(context, builder, signature, args):
-        element = args[0].type.element
-        return _call(builder, "llvm.vector.reduce.fadd", vector, element, [ir.Constant(element, -0.0), args[0]], REORDER)
-
-    return vector.dtype(vector), emit
-
-
-@_instruction(largest)
-def _(typing, vector):
-    def emit(context, builder, signature, args):
-        return _call(builder, "llvm.vector.reduce.fmax", vector, args[0].type.element, [args[0]])
-
-    return vector.dtype(vector), emit
-
-
-@_instruction(magnitude)
-def _(typing, vector):
-    def emit(context, builder, signature, args):
-        absolute = _call(builder, "llvm.fabs", vector, args[0].type, [args[0]])
-        return _call(builder, "llvm.vector.reduce.fmax", vector, args[0].type.element, [absolute])
-
-    return vector.dtype(vector), emit
-
-
-@_instruction(prefetch)
-def _(typing, array, k):
-    def emit(context, builder, signature, args):
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        pointer = builder.bitcast(builder.gep(data, [args[1]]), ir.IntType(8).as_pointer())
-        flag = ir.IntType(32)
-        function_type = ir.FunctionType(ir.VoidType(), [pointer.type, flag, flag, flag])
-        function = builder.module.declare_intrinsic("llvm.prefetch.p0", (), function_type)
-        builder.call(function, [pointer, flag(0), flag(3), flag(1)])  # for reading, into every level, data
-        return context.get_dummy_value()
-
-    return types.void(array, k), emit
-
-
-# ---- exponential and logarithm, float64 ------------------------------------------------------------------
-# The libraries that numba can call on every platform take one number at a time; these take a vector. The relative error is
-# about 1e-15 for the exponential and 1e-9 for the logarithm, of which only the directions of partial linearization are made: a
-# direction need not be exact, as what is gained along it is measured. Every instruction names its liberties: numba would give one
-# without any leave to reorder, and the rounding trick would be optimised away.
-
-EXP_TERMS = [1.0 / math.factorial(k) for k in range(13)]
-LOG_RANGE = [math.sqrt(0.5) - 1.0, math.sqrt(2.0) - 1.0]
-LOG_TERMS = Chebyshev.interpolate(lambda f: np.log1p(f) / f, 10, LOG_RANGE).convert(domain=[-1, 1], kind=Polynomial).coef
-ROUNDING = 1.5 * 2.0**52  # added and taken away again, it leaves the nearest integer, and that integer in the last bits
-LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # their sum is ln 2 to 80 bits
-HALF_ROOT = 0x3FE6A09E667F3BCD  # the bits of sqrt(1/2)
-MANTISSA = 52
-
-
-def _constant(kind, number):
-    return ir.Constant(kind, [number] * kind.count)
-
-
-def _polynomial(builder, terms, x):
-    """By Estrin's scheme: pairs, pairs of pairs, ... A chain from the last term to the first would wait for each result."""
-    values = [_constant(x.type, term) for term in terms]
-    while len(values) > 1:
-        pairs = [
-            builder.fadd(builder.fmul(x, high, flags=CONTRACT), low, flags=CONTRACT)
-            for low, high in zip(values[::2], values[1::2], strict=False)
-        ]
-        values = pairs + values[2 * len(pairs) :]
-        x = builder.fmul(x, x, flags=CONTRACT)
-    return values[0]
-
-
-@_instruction(exp)
-def _(typing, vector):
-    def emit(context, builder, signature, args):
-        kind = args[0].type
-        integers = ir.VectorType(ir.IntType(64), vector.count)
-        far, near = _constant(kind, FARTHEST_EXPONENT), _constant(kind, -FARTHEST_EXPONENT)
-        x = builder.select(builder.fcmp_ordered("<", args[0], far), args[0], far)
-        x = builder.select(builder.fcmp_ordered(">", x, near), x, near)
-        scaled = builder.fmul(x, _constant(kind, 1.0 / math.log(2.0)), flags=CONTRACT)
-        rounded = builder.fadd(scaled, _constant(kind, ROUNDING), flags=CONTRACT)
-        power = builder.fsub(rounded, _constant(kind, ROUNDING), flags=CONTRACT)
-        rest = builder.fsub(x, builder.fmul(power, _constant(kind, LN2_HIGH), flags=CONTRACT), flags=CONTRACT)
-        rest = builder.fsub(rest, builder.fmul(power, _constant(kind, LN2_LOW), flags=CONTRACT), flags=CONTRACT)
-        value = _polynomial(builder, EXP_TERMS, rest)
-        exponent = builder.shl(builder.bitcast(rounded, integers), _constant(integers, MANTISSA))
-        return builder.bitcast(builder.add(builder.bitcast(value, integers), exponent), kind)
-
-    return (vector(vector), emit) if vector.dtype.bitwidth == 64 else None
-
-
-@_instruction(log)
-def _(typing, vector):
-    def emit(context, builder, signature, args):
-        kind = args[0].type
-        integers = ir.VectorType(ir.IntType(64), vector.count)
-        bits = builder.bitcast(args[0], integers)
-        power = builder.ashr(builder.sub(bits, _constant(integers, HALF_ROOT)), _constant(integers, MANTISSA))
-        m = builder.bitcast(builder.sub(bits, builder.shl(power, _constant(integers, MANTISSA))), kind)
-        f = builder.fsub(m, _constant(kind, 1.0), flags=CONTRACT)
-        value = builder.fmul(f, _polynomial(builder, LOG_TERMS, f), flags=CONTRACT)
-        e = builder.sitofp(power, kind)
-        value = builder.fadd(value, builder.fmul(e, _constant(kind, LN2_LOW), flags=CONTRACT), flags=CONTRACT)
-        return builder.fadd(value, builder.fmul(e, _constant(kind, LN2_HIGH), flags=CONTRACT), flags=CONTRACT)
-
-    return (vector(vector), emit) if vector.dtype.bitwidth == 64 else None

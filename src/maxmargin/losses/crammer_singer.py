@@ -17,8 +17,6 @@ import numpy as np
 from ..jit import jitable, vectors
 from .base import MulticlassLoss, row_extrapolate, row_prefetch, row_repair, row_slope, row_step, row_value
 
-NEVER = -1e30  # the cost of an unused lane: no class is there
-
 
 class CrammerSinger(NamedTuple):
     label: np.ndarray
@@ -30,7 +28,7 @@ class CrammerSinger(NamedTuple):
 
 def crammer_singer(label: np.ndarray, cap: np.ndarray, cost: np.ndarray, dtype) -> CrammerSinger:
     """The loss for iterations (or a certificate) in this dtype; `cost` is (classes, classes)."""
-    packed = vectors.table(vectors.pack(cost, dtype, fill=NEVER))
+    packed = vectors.table(vectors.pack(cost, dtype, fill=vectors.NEVER))
     return CrammerSinger(label.astype(np.int32), cap, packed, cost.shape[0], 1e4 * float(np.finfo(dtype).eps))
 
 
@@ -44,21 +42,21 @@ class CrammerSingerLoss(MulticlassLoss):
 @row_value.register(CrammerSinger)
 def _(loss, i, scores):
     y = loss.label[i]
-    top = vectors.add(vectors.load(scores.lanes, 0, 0), vectors.load(loss.cost.lanes, y, 0))
-    for b in range(1, scores.lanes.shape[1]):
-        top = vectors.maximum(top, vectors.add(vectors.load(scores.lanes, 0, b), vectors.load(loss.cost.lanes, y, b)))
+    top = vectors.add(vectors.load(scores.vectors, 0, 0), vectors.load(loss.cost.vectors, y, 0))
+    for b in range(1, scores.vectors.shape[1]):
+        top = vectors.maximum(top, vectors.add(vectors.load(scores.vectors, 0, b), vectors.load(loss.cost.vectors, y, b)))
     return loss.cap[i] * np.float64(vectors.largest(top) - scores.flat[0, y])
 
 
 @row_slope.register(CrammerSinger)
 def _(loss, i, scores, duals):
-    y, cap, zero = loss.label[i], loss.cap[i], vectors.zeros_like(duals.lanes)
+    y, cap, zero = loss.label[i], loss.cap[i], vectors.zeros_like(duals.vectors)
     top = vectors.shift(zero, scores.flat[0, y])
-    for b in range(scores.lanes.shape[1]):
-        h = vectors.add(vectors.load(scores.lanes, 0, b), vectors.load(loss.cost.lanes, y, b))
+    for b in range(scores.vectors.shape[1]):
+        h = vectors.add(vectors.load(scores.vectors, 0, b), vectors.load(loss.cost.vectors, y, b))
         top = vectors.maximum(top, h)
-        vectors.store(scores.lanes, 0, b, h)
-        vectors.store(duals.lanes, 0, b, zero)
+        vectors.store(scores.vectors, 0, b, h)
+        vectors.store(duals.vectors, 0, b, zero)
     best, truth = vectors.largest(top), scores.flat[0, y]
     if not best > truth or cap == 0.0:
         return 0.0, 0.0
@@ -77,8 +75,8 @@ def _(loss, i):
 
 @row_step.register(CrammerSinger)
 def _(loss, i, curvature, scores, duals, change, calm):
-    y, cap, cost = loss.label[i], loss.cap[i], loss.cost.lanes
-    blocks, zero = scores.lanes.shape[1], vectors.zeros_like(scores.lanes)
+    y, cap, cost = loss.label[i], loss.cap[i], loss.cost.vectors
+    blocks, zero = scores.vectors.shape[1], vectors.zeros_like(scores.vectors)
     truth, held = scores.flat[0, y], duals.flat[i, y]
     constant = curvature * held - truth
 
@@ -86,36 +84,36 @@ def _(loss, i, curvature, scores, duals, change, calm):
     top, linear, highest = vectors.shift(zero, truth), zero, zero
     one, support, mass = vectors.shift(zero, 1.0), zero, zero
     for b in range(blocks):
-        dual = vectors.load(duals.lanes, i, b)
-        h = vectors.add(vectors.load(scores.lanes, 0, b), vectors.load(cost, y, b))
+        dual = vectors.load(duals.vectors, i, b)
+        h = vectors.add(vectors.load(scores.vectors, 0, b), vectors.load(cost, y, b))
         top = vectors.maximum(top, h)
         linear = vectors.add(linear, vectors.multiply(h, dual))
         h = vectors.fma(vectors.shift(h, constant), -curvature, dual)
         highest = vectors.maximum(highest, h)
         support = vectors.add(support, vectors.where_negative(dual, one))
         mass = vectors.add(mass, vectors.where_negative(dual, h))
-        vectors.store(scores.lanes, 0, b, h)
+        vectors.store(scores.vectors, 0, b, h)
     share = cap * np.float64(vectors.largest(top) - truth) + np.float64(vectors.total(linear))
     if share <= calm:
         return share, False, 0.0
 
-    scores.flat[0, y] = NEVER
+    scores.flat[0, y] = vectors.NEVER
     best, room = np.float64(vectors.largest(highest)), curvature * cap
     short = room <= loss.shortest * best  # moving this example moves its scores by less than rounding does
     t = max(best, 0.0)
     if best > 0.0 and not short:
-        start = level(np.float64(vectors.total(support)), np.float64(vectors.total(mass)), room)
-        t = threshold(scores, room, max(level(1.0, best, room), start))
+        start = level_of(np.float64(vectors.total(support)), np.float64(vectors.total(mass)), room)
+        t = threshold(scores, room, max(level_of(1.0, best, room), start))
 
     mass, reward, scale = zero, zero, -1.0 / curvature if curvature > 0.0 else 0.0
     for b in range(blocks):
-        dual, B = vectors.load(duals.lanes, i, b), vectors.load(scores.lanes, 0, b)
+        dual, B = vectors.load(duals.vectors, i, b), vectors.load(scores.vectors, 0, b)
         new = vectors.fma(zero, scale, vectors.maximum(vectors.shift(B, -t), zero))
         difference = vectors.subtract(new, dual)
         mass = vectors.add(mass, new)
         reward = vectors.add(reward, vectors.multiply(difference, vectors.load(cost, y, b)))
-        vectors.store(duals.lanes, i, b, new)
-        vectors.store(change.lanes, 0, b, difference)
+        vectors.store(duals.vectors, i, b, new)
+        vectors.store(change.vectors, 0, b, difference)
     now, gain = -np.float64(vectors.total(mass)), -np.float64(vectors.total(reward))
     if short:  # all mass to a class of the largest violation
         for j in range(loss.classes):
@@ -130,7 +128,7 @@ def _(loss, i, curvature, scores, duals, change, calm):
 
 
 @jitable
-def level(count, total, room):
+def level_of(count, total, room):
     """t for a given set of `count` classes whose B sum to `total`."""
     return total / (count + 1.0) if total <= room * (count + 1.0) else (total - room) / count
 
@@ -138,16 +136,16 @@ def level(count, total, room):
 @jitable
 def threshold(scores, room, t):
     """The root t by Newton's method, from a point on its left."""
-    zero = vectors.zeros_like(scores.lanes)
+    zero = vectors.zeros_like(scores.vectors)
     one = vectors.shift(zero, 1.0)
     for _ in range(scores.flat.shape[1]):  # each leaves out a class at least, or is the last
         at, total, count = vectors.shift(zero, t), zero, zero
-        for b in range(scores.lanes.shape[1]):
-            B = vectors.load(scores.lanes, 0, b)
+        for b in range(scores.vectors.shape[1]):
+            B = vectors.load(scores.vectors, 0, b)
             below = vectors.subtract(at, B)
             total = vectors.add(total, vectors.where_negative(below, B))
             count = vectors.add(count, vectors.where_negative(below, one))
-        new = level(np.float64(vectors.total(count)), np.float64(vectors.total(total)), room)
+        new = level_of(np.float64(vectors.total(count)), np.float64(vectors.total(total)), room)
         if not new > t:
             break
         t = new
@@ -156,36 +154,36 @@ def threshold(scores, room, t):
 
 @row_extrapolate.register(CrammerSinger)
 def _(loss, i, duals, before, t, change):
-    y, cap, cost = loss.label[i], loss.cap[i], loss.cost.lanes
-    blocks, zero = duals.lanes.shape[1], vectors.zeros_like(cost)
+    y, cap, cost = loss.label[i], loss.cap[i], loss.cost.vectors
+    blocks, zero = duals.vectors.shape[1], vectors.zeros_like(cost)
     held = duals.flat[i, y]
     wanted = held + t * (held - before.flat[i, y])
 
     beyond, mass, slope = zero, zero, zero
     for b in range(blocks):
-        dual, old = vectors.load(duals.lanes, i, b), vectors.load(before.lanes, i, b)
+        dual, old = vectors.load(duals.vectors, i, b), vectors.load(before.vectors, i, b)
         difference = vectors.subtract(dual, old)
         target = vectors.fma(dual, t, difference)
         beyond = vectors.maximum(beyond, vectors.where_negative(old, target))  # only what was negative can become positive
         mass = vectors.add(mass, vectors.where_negative(target, target))
         slope = vectors.add(slope, vectors.multiply(difference, vectors.load(cost, y, b)))
-        vectors.store(change.lanes, 0, b, target)
+        vectors.store(change.vectors, 0, b, target)
     if vectors.largest(beyond) <= 0 and wanted <= cap:
         for b in range(blocks):
-            vectors.store(before.lanes, i, b, vectors.load(duals.lanes, i, b))
-            vectors.store(duals.lanes, i, b, vectors.load(change.lanes, 0, b))
+            vectors.store(before.vectors, i, b, vectors.load(duals.vectors, i, b))
+            vectors.store(duals.vectors, i, b, vectors.load(change.vectors, 0, b))
         return False, -t * np.float64(vectors.total(slope))
 
     # Duals that would change their sign stop at zero, then the row is scaled down to its cap.
     total = min(wanted, 0.0) - np.float64(vectors.total(mass))
     shrink, reward = cap / total if total > cap else 1.0, zero
     for b in range(blocks):
-        dual, target = vectors.load(duals.lanes, i, b), vectors.load(change.lanes, 0, b)
+        dual, target = vectors.load(duals.vectors, i, b), vectors.load(change.vectors, 0, b)
         new = vectors.fma(zero, shrink, vectors.where_negative(target, target))
         reward = vectors.add(reward, vectors.multiply(vectors.subtract(new, dual), vectors.load(cost, y, b)))
-        vectors.store(before.lanes, i, b, dual)
-        vectors.store(duals.lanes, i, b, new)
-        vectors.store(change.lanes, 0, b, vectors.subtract(new, target))
+        vectors.store(before.vectors, i, b, dual)
+        vectors.store(duals.vectors, i, b, new)
+        vectors.store(change.vectors, 0, b, vectors.subtract(new, target))
     duals.flat[i, y] = total * shrink
     change.flat[0, y] = total * shrink - wanted
     return True, -np.float64(vectors.total(reward))

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from ..jit import vectors
 from .base import MultilabelLoss
-from .multilabel_steps import FLAT, Labels, lane_best, lane_clip, lane_cost, lane_slope, lane_value, serve
+from .multilabel_steps import NO_CURVATURE, Labels, lane_best, lane_clip, lane_cost, lane_slope, lane_value, serve
 from .squared_hinge import SquaredHingeLoss
 
 
@@ -27,26 +27,26 @@ class MultilabelSquaredHingeLoss(MultilabelLoss):
 
 @lane_value.register(MultilabelSquaredHinge)
 def _(loss, slope, cap):
-    violation = vectors.maximum(slope, vectors.zeros_like(loss.labels.signs.lanes))
+    violation = vectors.maximum(slope, vectors.zeros_like(loss.labels.signs.vectors))
     return vectors.multiply(cap, vectors.multiply(violation, violation))
 
 
 @lane_cost.register(MultilabelSquaredHinge)
 def _(loss, a, cap):
-    zero = vectors.zeros_like(loss.labels.signs.lanes)
+    zero = vectors.zeros_like(loss.labels.signs.vectors)
     quarter = vectors.fma(zero, 4.0, cap)
-    return vectors.divide(vectors.multiply(a, a), vectors.maximum(quarter, vectors.shift(zero, FLAT)))
+    return vectors.divide(vectors.multiply(a, a), vectors.maximum(quarter, vectors.shift(zero, NO_CURVATURE)))
 
 
 @lane_slope.register(MultilabelSquaredHinge)
 def _(loss, slope, cap):
-    zero = vectors.zeros_like(loss.labels.signs.lanes)
+    zero = vectors.zeros_like(loss.labels.signs.vectors)
     return vectors.multiply(vectors.fma(zero, 2.0, cap), vectors.maximum(slope, zero))
 
 
 @lane_clip.register(MultilabelSquaredHinge)
 def _(loss, a, cap):
-    zero = vectors.zeros_like(loss.labels.signs.lanes)
+    zero = vectors.zeros_like(loss.labels.signs.vectors)
     none = vectors.subtract(zero, cap)  # negative where the label takes part
     return vectors.where_negative(none, vectors.maximum(a, zero))
 
@@ -54,7 +54,7 @@ def _(loss, a, cap):
 @lane_best.register(MultilabelSquaredHinge)
 def _(loss, a, slope, curvature, cap):
     # (slope + q a) / (q + 1 / (2 cap)), written so that a cap of zero gives zero
-    zero = vectors.zeros_like(loss.labels.signs.lanes)
+    zero = vectors.zeros_like(loss.labels.signs.vectors)
     twice = vectors.fma(zero, 2.0, cap)
     target = vectors.maximum(vectors.add(slope, vectors.multiply(curvature, a)), zero)
     return vectors.divide(vectors.multiply(twice, target), vectors.shift(vectors.multiply(twice, curvature), 1.0))

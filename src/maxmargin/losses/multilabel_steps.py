@@ -19,7 +19,7 @@ import numpy as np
 from ..jit import generic, jitable, vectors
 from .base import row_extrapolate, row_prefetch, row_repair, row_slope, row_step, row_value
 
-FLAT = 1e-30  # stands for a curvature of zero: the step then ends at a bound
+NO_CURVATURE = 1e-30  # stands for a curvature of zero: the step then ends at a bound
 
 
 class Labels(NamedTuple):
@@ -78,19 +78,19 @@ def lane_best(loss, a, slope, curvature, cap):
 @jitable
 def meant(table, b, sign):
     """Of the two rows the one that the signs ask for, as it was given: nothing is rounded."""
-    present, absent = vectors.load(table.lanes, 0, b), vectors.load(table.lanes, 1, b)
+    present, absent = vectors.load(table.vectors, 0, b), vectors.load(table.vectors, 1, b)
     return vectors.maximum(vectors.multiply(sign, present), vectors.multiply(sign, absent))
 
 
 @jitable
 def asked(part, i, byte, p):
     """Signs, caps and margins of the labels in block p of a byte."""
-    b = byte * part.signs.lanes.shape[1] + p
-    sign = vectors.load(part.signs.lanes, part.present[i, byte], p)
-    known = vectors.load(part.signs.lanes, part.known[i, byte], p)
+    b = byte * part.signs.vectors.shape[1] + p
+    sign = vectors.load(part.signs.vectors, part.present[i, byte], p)
+    known = vectors.load(part.signs.vectors, part.known[i, byte], p)
     weight = meant(part.weight, b, sign)
     margin = meant(part.margin, b, sign)
-    zero = vectors.zeros_like(part.signs.lanes)
+    zero = vectors.zeros_like(part.signs.vectors)
     half = vectors.fma(zero, 0.5 * part.cap[i], weight)
     return sign, vectors.add(half, vectors.multiply(half, known)), margin
 
@@ -98,35 +98,35 @@ def asked(part, i, byte, p):
 @jitable
 def curve(part, curvature, b):
     """How much each label's score moves with its own dual."""
-    return vectors.fma(vectors.zeros_like(part.scale.lanes), curvature, vectors.load(part.scale.lanes, 0, b))
+    return vectors.fma(vectors.zeros_like(part.scale.vectors), curvature, vectors.load(part.scale.vectors, 0, b))
 
 
 @jitable
-def value_of(loss, i, scores):
-    part, total = loss.labels, vectors.zeros_like(scores.lanes)
-    blocks = part.signs.lanes.shape[1]
+def value_of_labels(loss, i, scores):
+    part, total = loss.labels, vectors.zeros_like(scores.vectors)
+    blocks = part.signs.vectors.shape[1]
     for byte in range(part.present.shape[1]):
         for p in range(blocks):
             sign, cap, margin = asked(part, i, byte, p)
-            slope = vectors.subtract(margin, vectors.multiply(sign, vectors.load(scores.lanes, 0, byte * blocks + p)))
+            slope = vectors.subtract(margin, vectors.multiply(sign, vectors.load(scores.vectors, 0, byte * blocks + p)))
             total = vectors.add(total, lane_value(loss, slope, cap))
     return np.float64(vectors.total(total))
 
 
 @jitable
-def slope_of(loss, i, scores, duals):
+def slope_of_labels(loss, i, scores, duals):
     """`row_slope`: the duals of each label, the loss and their reward"""
-    part, zero = loss.labels, vectors.zeros_like(scores.lanes)
-    total, gain, blocks = zero, zero, part.signs.lanes.shape[1]
+    part, zero = loss.labels, vectors.zeros_like(scores.vectors)
+    total, gain, blocks = zero, zero, part.signs.vectors.shape[1]
     for byte in range(part.present.shape[1]):
         for p in range(blocks):
             b = byte * blocks + p
             sign, cap, margin = asked(part, i, byte, p)
-            slope = vectors.subtract(margin, vectors.multiply(sign, vectors.load(scores.lanes, 0, b)))
+            slope = vectors.subtract(margin, vectors.multiply(sign, vectors.load(scores.vectors, 0, b)))
             a = lane_slope(loss, slope, cap)
             total = vectors.add(total, lane_value(loss, slope, cap))
             gain = vectors.add(gain, vectors.subtract(vectors.multiply(margin, a), lane_cost(loss, a, cap)))
-            vectors.store(duals.lanes, 0, b, vectors.multiply(sign, a))
+            vectors.store(duals.vectors, 0, b, vectors.multiply(sign, a))
     return np.float64(vectors.total(total)), np.float64(vectors.total(gain))
 
 
@@ -140,14 +140,14 @@ def prefetch_of(loss, i):
 @jitable
 def share_of(loss, i, scores, duals):
     """The example's share of the duality gap."""
-    part, total = loss.labels, vectors.zeros_like(scores.lanes)
-    blocks = part.signs.lanes.shape[1]
+    part, total = loss.labels, vectors.zeros_like(scores.vectors)
+    blocks = part.signs.vectors.shape[1]
     for byte in range(part.present.shape[1]):
         for p in range(blocks):
             b = byte * blocks + p
             sign, cap, margin = asked(part, i, byte, p)
-            a = vectors.multiply(sign, vectors.load(duals.lanes, i, b))
-            slope = vectors.subtract(margin, vectors.multiply(sign, vectors.load(scores.lanes, 0, b)))
+            a = vectors.multiply(sign, vectors.load(duals.vectors, i, b))
+            slope = vectors.subtract(margin, vectors.multiply(sign, vectors.load(scores.vectors, 0, b)))
             total = vectors.add(total, vectors.add(lane_value(loss, slope, cap), lane_cost(loss, a, cap)))
             total = vectors.subtract(total, vectors.multiply(a, slope))
     return np.float64(vectors.total(total))
@@ -158,66 +158,66 @@ def step_of(loss, i, curvature, scores, duals, change, calm):
     share = share_of(loss, i, scores, duals)
     if share <= calm:
         return share, False, 0.0
-    part, gain = loss.labels, vectors.zeros_like(scores.lanes)
-    blocks = part.signs.lanes.shape[1]
+    part, gain = loss.labels, vectors.zeros_like(scores.vectors)
+    blocks = part.signs.vectors.shape[1]
     for byte in range(part.present.shape[1]):
         for p in range(blocks):
             b = byte * blocks + p
             sign, cap, margin = asked(part, i, byte, p)
-            held = vectors.load(duals.lanes, i, b)
+            held = vectors.load(duals.vectors, i, b)
             a = vectors.multiply(sign, held)
-            slope = vectors.subtract(margin, vectors.multiply(sign, vectors.load(scores.lanes, 0, b)))
+            slope = vectors.subtract(margin, vectors.multiply(sign, vectors.load(scores.vectors, 0, b)))
             new = lane_best(loss, a, slope, curve(part, curvature, b), cap)
             gain = vectors.add(gain, vectors.multiply(margin, vectors.subtract(new, a)))
             gain = vectors.subtract(gain, vectors.subtract(lane_cost(loss, new, cap), lane_cost(loss, a, cap)))
             signed = vectors.multiply(sign, new)
-            vectors.store(duals.lanes, i, b, signed)
-            vectors.store(change.lanes, 0, b, vectors.subtract(signed, held))
+            vectors.store(duals.vectors, i, b, signed)
+            vectors.store(change.vectors, 0, b, vectors.subtract(signed, held))
     return share, True, np.float64(vectors.total(gain))
 
 
 @jitable
 def extrapolate_of(loss, i, duals, before, t, change):
-    part, zero = loss.labels, vectors.zeros_like(duals.lanes)
-    gain, lack, blocks = zero, zero, part.signs.lanes.shape[1]
+    part, zero = loss.labels, vectors.zeros_like(duals.vectors)
+    gain, lack, blocks = zero, zero, part.signs.vectors.shape[1]
     for byte in range(part.present.shape[1]):
         for p in range(blocks):
             b = byte * blocks + p
             sign, cap, margin = asked(part, i, byte, p)
-            held = vectors.load(duals.lanes, i, b)
-            wanted = vectors.fma(held, t, vectors.subtract(held, vectors.load(before.lanes, i, b)))
+            held = vectors.load(duals.vectors, i, b)
+            wanted = vectors.fma(held, t, vectors.subtract(held, vectors.load(before.vectors, i, b)))
             a, new = vectors.multiply(sign, held), lane_clip(loss, vectors.multiply(sign, wanted), cap)
             gain = vectors.add(gain, vectors.multiply(margin, vectors.subtract(new, a)))
             gain = vectors.subtract(gain, vectors.subtract(lane_cost(loss, new, cap), lane_cost(loss, a, cap)))
             signed = vectors.multiply(sign, new)
             short = vectors.subtract(signed, wanted)
             lack = vectors.add(lack, vectors.multiply(short, short))
-            vectors.store(before.lanes, i, b, held)
-            vectors.store(duals.lanes, i, b, signed)
-            vectors.store(change.lanes, 0, b, short)
+            vectors.store(before.vectors, i, b, held)
+            vectors.store(duals.vectors, i, b, signed)
+            vectors.store(change.vectors, 0, b, short)
     return vectors.largest(lack) > 0, np.float64(vectors.total(gain))
 
 
 @jitable
 def repair_of(loss, i, duals, out):
-    part, total = loss.labels, vectors.zeros_like(out.lanes)
-    blocks = part.signs.lanes.shape[1]
+    part, total = loss.labels, vectors.zeros_like(out.vectors)
+    blocks = part.signs.vectors.shape[1]
     for j in range(out.flat.shape[1]):
         out.flat[0, j] = duals.flat[i, j]
     for byte in range(part.present.shape[1]):
         for p in range(blocks):
             b = byte * blocks + p
             sign, cap, margin = asked(part, i, byte, p)
-            a = lane_clip(loss, vectors.multiply(sign, vectors.load(out.lanes, 0, b)), cap)
+            a = lane_clip(loss, vectors.multiply(sign, vectors.load(out.vectors, 0, b)), cap)
             total = vectors.add(total, vectors.subtract(vectors.multiply(margin, a), lane_cost(loss, a, cap)))
-            vectors.store(out.lanes, 0, b, vectors.multiply(sign, a))
+            vectors.store(out.vectors, 0, b, vectors.multiply(sign, a))
     return np.float64(vectors.total(total))
 
 
 def serve(kind) -> None:
     """Let a loss that has the five lane functions be used as a loss of rows."""
-    row_value.register(kind)(value_of)
-    row_slope.register(kind)(slope_of)
+    row_value.register(kind)(value_of_labels)
+    row_slope.register(kind)(slope_of_labels)
     row_prefetch.register(kind)(prefetch_of)
     row_step.register(kind)(step_of)
     row_extrapolate.register(kind)(extrapolate_of)
@@ -238,12 +238,12 @@ class Coupled(NamedTuple):
 
 @row_value.register(Coupled)
 def _(loss, i, scores):
-    return value_of(loss.each, i, scores)
+    return value_of_labels(loss.each, i, scores)
 
 
 @row_slope.register(Coupled)
 def _(loss, i, scores, duals):
-    return slope_of(loss.each, i, scores, duals)
+    return slope_of_labels(loss.each, i, scores, duals)
 
 
 @row_prefetch.register(Coupled)
@@ -267,20 +267,20 @@ def _(loss, i, curvature, scores, duals, change, calm):
     share = share_of(each, i, scores, duals)
     if share <= calm:
         return share, False, 0.0
-    part, gain = each.labels, vectors.zeros_like(scores.lanes)
-    for b in range(change.lanes.shape[1]):
-        vectors.store(change.lanes, 0, b, vectors.load(duals.lanes, i, b))
-        vectors.store(change.lanes, 1, b, gain)
+    part, gain = each.labels, vectors.zeros_like(scores.vectors)
+    for b in range(change.vectors.shape[1]):
+        vectors.store(change.vectors, 0, b, vectors.load(duals.vectors, i, b))
+        vectors.store(change.vectors, 1, b, gain)
     sweeps = 0
-    while sweeps < loss.sweeps and sweep(loss, i, curvature, scores, duals, change):
+    while sweeps < loss.sweeps and label_sweep(loss, i, curvature, scores, duals, change):
         sweeps += 1
-    blocks = part.signs.lanes.shape[1]
+    blocks = part.signs.vectors.shape[1]
     for byte in range(part.present.shape[1]):
         for p in range(blocks):
             b = byte * blocks + p
             sign, cap, margin = asked(part, i, byte, p)
-            new, before = vectors.load(duals.lanes, i, b), vectors.load(change.lanes, 0, b)
-            vectors.store(change.lanes, 0, b, vectors.subtract(new, before))
+            new, before = vectors.load(duals.vectors, i, b), vectors.load(change.vectors, 0, b)
+            vectors.store(change.vectors, 0, b, vectors.subtract(new, before))
             a, was = vectors.multiply(sign, new), vectors.multiply(sign, before)
             gain = vectors.add(gain, vectors.multiply(margin, vectors.subtract(a, was)))
             gain = vectors.subtract(gain, vectors.subtract(lane_cost(each, a, cap), lane_cost(each, was, cap)))
@@ -288,32 +288,32 @@ def _(loss, i, curvature, scores, duals, change, calm):
 
 
 @jitable
-def sweep(loss, i, curvature, scores, duals, change):
+def label_sweep(loss, i, curvature, scores, duals, change):
     """One exact step for each label in turn; returns whether any of them moved."""
     each, R, step, _ = loss
     part, moved = each.labels, False
-    blocks, width = part.signs.lanes.shape[1], part.signs.lanes.shape[2]
+    blocks, width = part.signs.vectors.shape[1], part.signs.vectors.shape[2]
     for byte in range(part.present.shape[1]):
         for p in range(blocks):
             b, k = byte * blocks + p, 0
             sign, cap, margin = asked(part, i, byte, p)
             curvatures = curve(part, curvature, b)
             while k < width:
-                held = vectors.load(duals.lanes, i, b)
-                score = vectors.fma(vectors.load(scores.lanes, 0, b), curvature, vectors.load(change.lanes, 1, b))
+                held = vectors.load(duals.vectors, i, b)
+                score = vectors.fma(vectors.load(scores.vectors, 0, b), curvature, vectors.load(change.vectors, 1, b))
                 slope = vectors.subtract(margin, vectors.multiply(sign, score))
                 new = lane_best(each, vectors.multiply(sign, held), slope, curvatures, cap)
                 move = vectors.subtract(vectors.multiply(sign, new), held)
                 if vectors.magnitude(move) == 0:
                     break
-                vectors.store(step.lanes, 0, 0, move)
+                vectors.store(step.vectors, 0, 0, move)
                 while k < width and step.flat[0, k] == 0:  # a vector is good until one of its labels moves
                     k += 1
                 if k < width:
                     t, j, moved = step.flat[0, k], b * width + k, True
                     duals.flat[i, j] += t
-                    for c in range(change.lanes.shape[1]):
-                        held = vectors.load(change.lanes, 1, c)
-                        vectors.store(change.lanes, 1, c, vectors.fma(held, t, vectors.load(R.lanes, j, c)))
+                    for c in range(change.vectors.shape[1]):
+                        held = vectors.load(change.vectors, 1, c)
+                        vectors.store(change.vectors, 1, c, vectors.fma(held, t, vectors.load(R.vectors, j, c)))
                     k += 1
     return moved

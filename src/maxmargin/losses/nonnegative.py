@@ -42,12 +42,12 @@ def _(loss, i, score, dual, curvature):
 
 @row_step.register(NonNegativeRow)
 def _(loss, i, curvature, scores, duals, change, calm):
-    zero, linear = vectors.zeros_like(scores.lanes), vectors.zeros_like(scores.lanes)
-    for b in range(scores.lanes.shape[1]):
-        held, score = vectors.load(duals.lanes, i, b), vectors.load(scores.lanes, 0, b)
+    zero, linear = vectors.zeros_like(scores.vectors), vectors.zeros_like(scores.vectors)
+    for b in range(scores.vectors.shape[1]):
+        held, score = vectors.load(duals.vectors, i, b), vectors.load(scores.vectors, 0, b)
         linear = vectors.add(linear, vectors.multiply(held, score))
         new = vectors.maximum(vectors.fma(held, -1.0 / curvature, score), zero)
         difference = vectors.subtract(new, held)
-        vectors.store(duals.lanes, i, b, new)
-        vectors.store(change.lanes, 0, b, difference)
+        vectors.store(duals.vectors, i, b, new)
+        vectors.store(change.vectors, 0, b, difference)
     return np.float64(vectors.total(linear)), True, 0.0

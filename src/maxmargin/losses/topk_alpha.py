@@ -10,7 +10,7 @@ import numpy as np
 from ..jit import vectors
 from ..projections.newton import UNKNOWN, TopK, above, finite, level, top_sum
 from .topk_steps import (
-    BEYOND,
+    SAFER,
     SHORTLIST,
     Aside,
     Shortlist,
@@ -19,7 +19,7 @@ from .topk_steps import (
     excess,
     floor_of,
     parts,
-    register,
+    register_rows,
     shape_of,
     smoothed,
 )
@@ -57,7 +57,7 @@ def _(loss, radius, bias):
 
 @floor_of.register(TopKAlpha)
 def _(loss, many, total):
-    return 0.0 if many >= loss.k and loss.smoothing == 0.0 else -BEYOND * total
+    return 0.0 if many >= loss.k and loss.smoothing == 0.0 else -SAFER * total
 
 
 @excess.register(TopKAlpha)
@@ -94,4 +94,4 @@ def _(loss, values, count, cap):
     return c
 
 
-register(TopKAlpha)
+register_rows(TopKAlpha)

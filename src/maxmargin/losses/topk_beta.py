@@ -9,7 +9,7 @@ import numpy as np
 
 from ..jit import vectors
 from ..projections.newton import UNKNOWN, Box, above, level, top_sum
-from .topk_steps import SHORTLIST, Aside, Shortlist, TopKLoss, ceiling, excess, floor_of, parts, register, shape_of, smoothed
+from .topk_steps import SHORTLIST, Aside, Shortlist, TopKLoss, ceiling, excess, floor_of, parts, register_rows, shape_of, smoothed
 
 
 class TopKBeta(NamedTuple):
@@ -66,4 +66,4 @@ def _(loss, values, count, cap):
     return cap / loss.k
 
 
-register(TopKBeta)
+register_rows(TopKBeta)

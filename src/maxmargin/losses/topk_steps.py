@@ -19,9 +19,8 @@ from ..jit import generic_call, jitable, jitable_call, vectors
 from ..projections.newton import UNKNOWN, Level, above, finite, level, projected, top_sum
 from .base import MulticlassLoss, row_extrapolate, row_prefetch, row_repair, row_slope, row_step, row_value
 
-NEVER = -1e30  # the margin of an unused lane: no class is there
 SHORT = 1e-11  # a radius below this part of the largest entry is lost in rounding
-BEYOND = 1.0 + 1e-9  # keeps a bound on the safe side of rounding
+SAFER = 1.0 + 1e-9  # keeps a bound on the safe side of rounding
 FULL = 1.0 - 1e-6  # part of the cap from which on a row counts as full
 
 
@@ -44,7 +43,7 @@ class Aside(NamedTuple):
     plain: np.ndarray
 
 
-class Parts(NamedTuple):
+class TopKFields(NamedTuple):
     """What both losses are made of."""
 
     label: np.ndarray
@@ -76,11 +75,11 @@ def parts(
     joint: bool,
     dtype,
     shortlist: Shortlist = SHORTLIST,
-) -> Parts:
-    margin = vectors.table(vectors.pack(np.ones((1, classes)), dtype, fill=NEVER))
+) -> TopKFields:
+    margin = vectors.table(vectors.pack(np.ones((1, classes)), dtype, fill=vectors.NEVER))
     aside = Aside(np.zeros(classes, np.int64), np.zeros(classes), np.zeros(classes))
     loose = 8.0 * float(np.finfo(dtype).eps)
-    return Parts(label.astype(np.int32), cap, k, float(smoothing), classes, joint, loose, margin, aside, shortlist)
+    return TopKFields(label.astype(np.int32), cap, k, float(smoothing), classes, joint, loose, margin, aside, shortlist)
 
 
 @generic_call
@@ -117,11 +116,11 @@ def smoothed(loss, values, count, found):
 
 
 @jitable_call
-def value_of(loss, i, scores):
+def value_of_topk(loss, i, scores):
     """The loss of example i, weighted. Overwrites the scores: the h that matter are put first, and no other room is needed."""
     row, y = scores.flat[0], np.int64(loss.label[i])
     offset = 1.0 - np.float64(row[y])
-    many, total, row[y] = 0, 0.0, NEVER
+    many, total, row[y] = 0, 0.0, vectors.NEVER
     for j in range(loss.classes):
         h = np.float64(row.dtype.type(np.float64(row[j]) + offset))  # as it will be stored
         many += 1 if h > 0.0 else 0
@@ -137,7 +136,7 @@ def value_of(loss, i, scores):
 
 
 @jitable_call
-def slope_of(loss, i, scores, duals):
+def slope_of_topk(loss, i, scores, duals):
     """`row_slope` of both losses."""
     row, out, y, cap = scores.flat[0], duals.flat[0], np.int64(loss.label[i]), loss.cap[i]
     for j in range(out.size):
@@ -147,7 +146,7 @@ def slope_of(loss, i, scores, duals):
     offset = 1.0 - np.float64(row[y])
     if loss.smoothing > 0.0:
         return smoothed_slope_of(loss, y, cap, offset, row, out)
-    total, share, taken, row[y] = 0.0, cap / loss.k, 0, NEVER
+    total, share, taken, row[y] = 0.0, cap / loss.k, 0, vectors.NEVER
     for _ in range(loss.k):
         best = 0
         for j in range(1, loss.classes):
@@ -156,7 +155,7 @@ def slope_of(loss, i, scores, duals):
         if h <= 0.0 and not loss.joint:
             break
         total += h
-        out[best], row[best] = -share, NEVER
+        out[best], row[best] = -share, vectors.NEVER
         taken += 1
     if total <= 0.0:
         for j in range(loss.classes):
@@ -204,15 +203,15 @@ def put_support_aside(loss, i, curvature, scores, duals):
     y = np.int64(loss.label[i])
     truth, held = np.float64(scores.flat[0, y]), np.float64(duals.flat[i, y])
     count, linear, square = 0, 0.0, 0.0
-    blocks, width, zero = scores.lanes.shape[1], scores.lanes.shape[2], vectors.zeros_like(scores.lanes)
+    blocks, width, zero = scores.vectors.shape[1], scores.vectors.shape[2], vectors.zeros_like(scores.vectors)
     for b in range(0, blocks, 2):
         c = min(b + 1, blocks - 1)  # two at a time, the last one perhaps twice
-        one = vectors.add(vectors.load(scores.lanes, 0, b), vectors.load(loss.margin.lanes, 0, b))
-        two = vectors.add(vectors.load(scores.lanes, 0, c), vectors.load(loss.margin.lanes, 0, c))
-        vectors.store(scores.lanes, 0, b, one)
-        vectors.store(scores.lanes, 0, c, two)
-        one = vectors.subtract(zero, vectors.load(duals.lanes, i, b))
-        two = vectors.subtract(zero, vectors.load(duals.lanes, i, c))
+        one = vectors.add(vectors.load(scores.vectors, 0, b), vectors.load(loss.margin.vectors, 0, b))
+        two = vectors.add(vectors.load(scores.vectors, 0, c), vectors.load(loss.margin.vectors, 0, c))
+        vectors.store(scores.vectors, 0, b, one)
+        vectors.store(scores.vectors, 0, c, two)
+        one = vectors.subtract(zero, vectors.load(duals.vectors, i, b))
+        two = vectors.subtract(zero, vectors.load(duals.vectors, i, c))
         if vectors.largest(vectors.maximum(one, two)) > 0:
             for j in range(b * width, (c + 1) * width):
                 a = -np.float64(duals.flat[i, j])
@@ -222,7 +221,7 @@ def put_support_aside(loss, i, curvature, scores, duals):
                     linear += h * a
                     square += a * a
                     count += 1
-    scores.flat[0, y] = NEVER
+    scores.flat[0, y] = vectors.NEVER
     return count, linear, square
 
 
@@ -231,10 +230,10 @@ def put_more_aside(loss, i, scores, duals, visit):
     """Behind the first `count`, put those classes without a dual aside that have h > floor; returns how many there are then."""
     count, floor, truth, push = visit
     index, entry, plain = loss.aside
-    bound, blocks, width = scores.flat.dtype.type(truth + floor), scores.lanes.shape[1], scores.lanes.shape[2]
+    bound, blocks, width = scores.flat.dtype.type(truth + floor), scores.vectors.shape[1], scores.vectors.shape[2]
     for b in range(0, blocks, 2):
         c = min(b + 1, blocks - 1)
-        if vectors.largest(vectors.maximum(vectors.load(scores.lanes, 0, b), vectors.load(scores.lanes, 0, c))) >= bound:
+        if vectors.largest(vectors.maximum(vectors.load(scores.vectors, 0, b), vectors.load(scores.vectors, 0, c))) >= bound:
             for j in range(b * width, min((c + 1) * width, loss.classes)):
                 if scores.flat[0, j] >= bound and duals.flat[i, j] >= 0:
                     h = np.float64(scores.flat[0, j]) - truth
@@ -267,7 +266,7 @@ def corner(loss, count, cap):
                 best = r
         if (worth if loss.joint else entry[best]) <= 0.0:
             break
-        mass[best], entry[best] = cap / loss.k, NEVER
+        mass[best], entry[best] = cap / loss.k, vectors.NEVER
     for r in range(count):
         entry[r] = mass[r]
 
@@ -295,12 +294,12 @@ def best_row(loss, i, curvature, scores, duals, change, calm):
     for attempt in range(loss.shortlist.lower + 2):
         if attempt > loss.shortlist.lower or not finite(floor):  # all classes
             floor = -np.inf
-        count = put_more_aside(loss, i, scores, duals, (first, max(floor, 0.5 * NEVER - truth), truth, push))
+        count = put_more_aside(loss, i, scores, duals, (first, max(floor, 0.5 * vectors.NEVER - truth), truth, push))
         total, top = 0.0, 0.0
         for r in range(count):
             total += max(plain[r], 0.0)
             top = max(top, entry[r])
-        lower = -BEYOND * total if attempt == 0 and first == 0 else floor - 2.0 * max(top - push - floor, 1e-3 * top)
+        lower = -SAFER * total if attempt == 0 and first == 0 else floor - 2.0 * max(top - push - floor, 1e-3 * top)
         share = cap * excess(loss, plain, count, floor) - linear + 0.5 * start
         if np.isnan(share):
             floor = min(lower, floor)
@@ -329,9 +328,9 @@ def best_row(loss, i, curvature, scores, duals, change, calm):
 def put_row(loss, i, count, duals, change):
     """Put what is aside in place of the duals and the difference into `change`; returns the sum and ||a||^2."""
     which, entry, _ = loss.aside
-    y, zero = np.int64(loss.label[i]), vectors.zeros_like(change.lanes)
-    for b in range(change.lanes.shape[1]):
-        vectors.store(change.lanes, 0, b, zero)
+    y, zero = np.int64(loss.label[i]), vectors.zeros_like(change.vectors)
+    for b in range(change.vectors.shape[1]):
+        vectors.store(change.vectors, 0, b, zero)
     mass, square = 0.0, 0.0
     for r in range(count):
         a, j = entry[r], which[r]
@@ -366,15 +365,15 @@ def extrapolated(loss, i, duals, before, t, change):
     y, cap = np.int64(loss.label[i]), loss.cap[i]
     held, past = np.float64(duals.flat[i, y]), np.float64(before.flat[i, y])
     wanted, soft = held + t * (held - past), loss.smoothing / cap if cap > 0.0 else 0.0
-    blocks, width, zero = duals.lanes.shape[1], duals.lanes.shape[2], vectors.zeros_like(change.lanes)
+    blocks, width, zero = duals.vectors.shape[1], duals.vectors.shape[2], vectors.zeros_like(change.vectors)
 
     count, feasible, start, most = 0, wanted <= cap * (1.0 + loss.loose), 0.0, 0.0
     for b in range(blocks):
-        dual, old = vectors.load(duals.lanes, i, b), vectors.load(before.lanes, i, b)
+        dual, old = vectors.load(duals.vectors, i, b), vectors.load(before.vectors, i, b)
         target = vectors.fma(dual, t, vectors.subtract(dual, old))
-        vectors.store(before.lanes, i, b, dual)
-        vectors.store(duals.lanes, i, b, target)
-        vectors.store(change.lanes, 0, b, zero)
+        vectors.store(before.vectors, i, b, dual)
+        vectors.store(duals.vectors, i, b, target)
+        vectors.store(change.vectors, 0, b, zero)
         if vectors.magnitude(target) > 0 or vectors.magnitude(dual) > 0:
             for j in range(b * width, (b + 1) * width):
                 if j != y:
@@ -409,11 +408,11 @@ def repaired(loss, i, duals, out):
     """`row_repair` of both losses, by the same rule."""
     index, entry, _ = loss.aside
     y, cap = np.int64(loss.label[i]), loss.cap[i]
-    count, width = 0, duals.lanes.shape[2]
+    count, width = 0, duals.vectors.shape[2]
     for j in range(out.flat.shape[1]):
         out.flat[0, j] = 0.0
-    for b in range(duals.lanes.shape[1]):
-        if vectors.magnitude(vectors.load(duals.lanes, i, b)) > 0:
+    for b in range(duals.vectors.shape[1]):
+        if vectors.magnitude(vectors.load(duals.vectors, i, b)) > 0:
             for j in range(b * width, min((b + 1) * width, loss.classes)):
                 if j != y and duals.flat[i, j] < 0:
                     index[count], entry[count] = j, -np.float64(duals.flat[i, j])
@@ -440,10 +439,10 @@ def ask_for(loss, i):
     vectors.prefetch(loss.cap, i)
 
 
-def register(kind: type) -> None:
-    """Make a class with the fields of `Parts` a loss of rows; what is its own are the four generic functions above."""
-    row_value.register(kind)(value_of)
-    row_slope.register(kind)(slope_of)
+def register_rows(kind: type) -> None:
+    """Make a class with the fields of `TopKFields` a loss of rows; what is its own are the four generic functions above."""
+    row_value.register(kind)(value_of_topk)
+    row_slope.register(kind)(slope_of_topk)
     row_step.register(kind)(best_row)
     row_prefetch.register(kind)(ask_for)
     row_extrapolate.register(kind)(extrapolated)

@@ -164,10 +164,10 @@ class GroupedProblem(Problem):
         return w if self.half_spaces is None else self.half_spaces.feasible(w)
 
     def primal(self, w: np.ndarray, n_jobs: int = 1) -> float:
-        def piece(start: int, stop: int) -> float:
+        def part(start: int, stop: int) -> float:
             return grouped_risk(self.X, self.margin, self.layout, self.cap, w, start, stop)
 
-        return self.regularizer.penalty(w) + piecewise(piece, self.cap.size, n_jobs)
+        return self.regularizer.penalty(w) + piecewise(part, self.cap.size, n_jobs)
 
     def repaired(self, duals: np.ndarray) -> np.ndarray:
         """Feasible duals: negative ones at zero, and scaled down where an example is over its budget."""

@@ -19,9 +19,9 @@ from ..structures.encoded.bags import Bags, impute_all
 from ..structures.encoded.binary_bags import BinaryBags
 from ..structures.encoded.contract import new_scratch, weight_shape
 from ..structures.latent import LatentStructure, Pairs, completed
-from ..utils.threads import in_threads, pieces
+from ..utils.threads import in_threads, spans
 from .base import Problem
-from .structured import PIECES, StructuredProblem
+from .structured import SPANS, StructuredProblem
 
 Solve = Callable[[StructuredProblem], np.ndarray]  # weights that are good enough to start from
 
@@ -98,7 +98,7 @@ class BagProblem(LatentProblem):
         def work(part: tuple[int, int]) -> None:
             impute_all(self.data, W, new_scratch(self.data), choice, *part)
 
-        in_threads(work, pieces(choice.size, PIECES), n_jobs)
+        in_threads(work, spans(choice.size, SPANS), n_jobs)
         return choice
 
     def completed(self, choice, before=None):

@@ -27,14 +27,14 @@ from ..regularizers.spaces import Free, move, move_row
 from ..utils.threads import in_threads
 from .base import PLAIN_TERM, Evaluated, Problem
 
-# Examples a piece: sums are formed piece by piece, so they do not depend on the number of threads. Set not recorded, 2026-11-15.
+# Examples a part: sums are formed part by part, so they do not depend on the number of threads. Set not recorded, 2026-11-15.
 CHUNK = 4096
 
 
 def piecewise(function: Callable[[int, int], float], n: int, n_jobs: int) -> float:
-    """sum of function(start, stop) over fixed pieces of range(n), on `n_jobs` threads"""
-    pieces = [(start, min(start + CHUNK, n)) for start in range(0, n, CHUNK)]
-    return float(sum(in_threads(lambda piece: function(*piece), pieces, n_jobs)))
+    """sum of function(start, stop) over fixed parts of range(n), on `n_jobs` threads"""
+    parts = [(start, min(start + CHUNK, n)) for start in range(0, n, CHUNK)]
+    return float(sum(in_threads(lambda part: function(*part), parts, n_jobs)))
 
 
 @kernel
@@ -66,7 +66,7 @@ def scalar_clip(loss, duals):
 def row_risk(X, loss, W, out, start, stop):
     total = 0.0
     for i in range(start, stop):
-        rows.scores(X, i, W, out.lanes)
+        rows.scores(X, i, W, out.vectors)
         total += row_value(loss, i, out)
     return total
 
@@ -75,20 +75,20 @@ def row_risk(X, loss, W, out, start, stop):
 def row_combine(X, loss, duals, space, out):
     """V += sum_i x_i duals_i with the duals made exactly feasible; returns the reward"""
     total = 0.0
-    for i in range(duals.lanes.shape[0]):
-        if vectors.magnitude_row(duals.lanes, i) > 0:
+    for i in range(duals.vectors.shape[0]):
+        if vectors.magnitude_row(duals.vectors, i) > 0:
             total += row_repair(loss, i, duals, out)
-            move_row(space, X, i, out.lanes)
+            move_row(space, X, i, out.vectors)
     return total
 
 
 @kernel
 def wall_combine(X, duals, space, out):
     """V += sum_k x_k duals_k"""
-    for k in range(duals.lanes.shape[0]):
+    for k in range(duals.vectors.shape[0]):
         for j in range(out.flat.shape[1]):
             out.flat[0, j] = duals.flat[k, j]
-        move_row(space, X, k, out.lanes)
+        move_row(space, X, k, out.vectors)
 
 
 @kernel
@@ -257,10 +257,10 @@ class RowProblem(LinearProblem):
     def risk(self, W: np.ndarray, n_jobs: int = 1) -> float:
         Z = self.regularizer.scoring(W)
 
-        def piece(start: int, stop: int) -> float:
+        def part(start: int, stop: int) -> float:
             return row_risk(self.X, self.exact_loss, Z, vectors.zeros_table(1, self.n_classes, np.float64), start, stop)
 
-        return piecewise(piece, self.n_examples, n_jobs)
+        return piecewise(part, self.n_examples, n_jobs)
 
     @property
     def dual_shape(self) -> tuple[int, ...]:

@@ -26,7 +26,7 @@ from .linear import RowProblem, ScalarProblem
 from .multilabel import LabelGroup, MultilabelProblem
 from .structured import StructuredProblem
 
-# Groups are evaluated in pieces, this many in all at least, so that sums do not depend on the number of threads. Set not
+# Groups are evaluated in spans, this many in all at least, so that sums do not depend on the number of threads. Set not
 # recorded, 2026-11-15.
 CUT_PIECES = 16
 
@@ -90,10 +90,10 @@ def row_cut(X, loss, W, out, span, scores, duals):
     start, stop, step = span
     total, offset = 0.0, 0.0
     for i in range(start, stop, step):
-        rows.scores(X, i, W, scores.lanes)
+        rows.scores(X, i, W, scores.vectors)
         share, gain = row_slope(loss, i, scores, duals)
         if share != 0.0:
-            update(X, i, duals.lanes, 0, out)
+            update(X, i, duals.vectors, 0, out)
             total += share
             offset += gain
     return total, offset
@@ -182,9 +182,9 @@ class ScalarRisk(ProblemRisk):
 class RowRisk(ProblemRisk):
     def part(self, W, out, span):
         K = self.problem.n_classes
-        room = vectors.zeros_table(1, K, np.float64), vectors.zeros_table(1, K, np.float64)
+        scratch = vectors.zeros_table(1, K, np.float64), vectors.zeros_table(1, K, np.float64)
         prior = self.problem.regularizer
-        return row_cut(self.problem.X, self.problem.exact_loss, prior.scoring(W), prior.moved(out), span, *room)
+        return row_cut(self.problem.X, self.problem.exact_loss, prior.scoring(W), prior.moved(out), span, *scratch)
 
 
 class GroupedRisk(ProblemRisk):

@@ -19,11 +19,11 @@ from ..data.rows import column_sizes
 from ..jit import Interpreted, vectors
 from ..structures.encoded.contract import kind_of, n_samples, new_scratch, nonnegative, same_shapes, weight_shape
 from ..structures.encoded.sweeps import combine, risk
-from ..utils.threads import in_threads, pieces
+from ..utils.threads import in_threads, spans
 from .base import Evaluated, Problem
 
-# Samples are evaluated in this many pieces, so that sums do not depend on the number of threads. Set not recorded, 2026-11-15.
-PIECES = 64
+# Samples are evaluated in this many spans, so that sums do not depend on the number of threads. Set not recorded, 2026-11-15.
+SPANS = 64
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class StructuredProblem(Problem):
         def work(part: tuple[int, int]) -> float:
             return risk(self.data, self.cap, W, new_scratch(self.data), *part)
 
-        return 0.5 * float(np.vdot(W, W)) + float(sum(in_threads(work, pieces(self.n_examples, PIECES), self.jobs(n_jobs))))
+        return 0.5 * float(np.vdot(W, W)) + float(sum(in_threads(work, spans(self.n_examples, SPANS), self.jobs(n_jobs))))
 
     def jobs(self, n_jobs: int) -> int:
         """How many threads can work on these samples at once: plain Python uses one."""

@@ -19,7 +19,7 @@ import numpy as np
 from ..jit import kernel, vectors
 from .newton import UNKNOWN, Box, Cone, Knapsack, Level, TopK, least, level, projected
 
-LINE = 16  # entries looked at together
+GROUP = 16  # entries looked at together
 # Chosen for speed, sets not recorded, 2026-11-15 (LONG with `python -m benchmarks topk`):
 SAMPLE = 1024  # lines in a sample at the most
 PART = 8  # and one line in so many at the most
@@ -29,7 +29,7 @@ FEW = 16  # a set whose projection has more than one entry in so many of the sam
 AT_FIRST = 512  # entries put aside before their level is taken
 # And not:
 TRIES = 3
-NOT_FINITE = "a must be finite; it holds NaN or infinity."
+NAN_MESSAGE = "a must be finite; it holds NaN or infinity."
 
 __all__ = ["capped_simplex", "simplex", "topk_box", "topk_cone", "topk_simplex"]
 
@@ -102,16 +102,16 @@ def write_some(values, index, count, found, out):
 
 
 @kernel
-def gather(a, lines, bound, aside, visit):
-    """Put the entries >= bound aside, from line `start` on, behind `count` others, until there are more than `room`.
+def set_aside(a, lines, bound, aside, visit):
+    """Put the entries >= bound aside, from line `start` on, behind `count` others, until there are more than `most`.
 
     `lines` is `a` as a lane array, up to a remainder shorter than a line. Returns the line reached and the new count, which is
     negative if some number is not finite.
     """
     values, index = aside
-    start, count, room = visit
+    start, count, most = visit
     i, end, broken, rest = start, lines.shape[0], vectors.zeros_like(lines), 0.0
-    while i < end and count <= room:
+    while i < end and count <= most:
         top = vectors.load(lines, i, 0)
         broken = vectors.fma(broken, 0.0, top)
         for b in range(1, lines.shape[1]):
@@ -119,13 +119,13 @@ def gather(a, lines, bound, aside, visit):
             broken = vectors.fma(broken, 0.0, vector)
             top = vectors.maximum(top, vector)
         if vectors.largest(top) >= bound:
-            for j in range(i * LINE, (i + 1) * LINE):
+            for j in range(i * GROUP, (i + 1) * GROUP):
                 if a[j] >= bound:
                     values[count], index[count] = a[j], j
                     count += 1
         i += 1
     if i == end:
-        for j in range(end * LINE, a.size):
+        for j in range(end * GROUP, a.size):
             rest += 0.0 * np.float64(a[j])
             if a[j] >= bound:
                 values[count], index[count] = a[j], j
@@ -146,7 +146,7 @@ def drop(aside, count, bound):
 
 def put_aside(shape, a: np.ndarray):
     """(values, index), how many, and their level: all entries of a long vector that matter. None where those are too many."""
-    lines = a[: a.size - a.size % LINE].reshape(-1, LINE // vectors.width(a.dtype), vectors.width(a.dtype))
+    lines = a[: a.size - a.size % GROUP].reshape(-1, GROUP // vectors.width(a.dtype), vectors.width(a.dtype))
     sample = lines[:: max(PART, len(lines) // SAMPLE)].astype(np.float64).ravel()
     if least(shape) * FEW > sample.size:
         return None
@@ -158,18 +158,18 @@ def put_aside(shape, a: np.ndarray):
         return None
     aside = np.empty(a.size), np.empty(a.size, np.int64)  # what is never written never takes up memory
     for _ in range(TRIES):
-        line, count, room = 0, 0, max(AT_FIRST, 2 * least(shape))
+        line, count, most = 0, 0, max(AT_FIRST, 2 * least(shape))
         while line < len(lines):
-            line, count = gather(a, lines, bound, aside, (line, count, room))
+            line, count = set_aside(a, lines, bound, aside, (line, count, most))
             if count < least(shape):
                 if count < 0:
-                    raise ValueError(NOT_FINITE)
+                    raise ValueError(NAN_MESSAGE)
                 break
             found = Level(*find(shape, aside[0], count, found))
             if line < len(lines):  # what was put aside so far has a level too, a better one
                 bound = max(bound, found.shift + found.t)
                 count = drop(aside, count, bound)
-                room = 2 * count + AT_FIRST
+                most = 2 * count + AT_FIRST
         if count < least(shape):
             return None
         t = found.shift + found.t
@@ -202,7 +202,7 @@ def solved(shape, a: np.ndarray, out: np.ndarray | None = None) -> tuple[np.ndar
         return out, level_found.steps
     values = a.astype(np.float64, copy=False)
     if not np.all(np.isfinite(values)):
-        raise ValueError(NOT_FINITE)
+        raise ValueError(NAN_MESSAGE)
     level_found = Level(*find(shape, values, a.size, UNKNOWN))
     out = np.empty(a.size, a.dtype) if out is None else out
     write(values, level_found, out)

@@ -24,7 +24,7 @@ import numpy as np
 from ..jit import generic_call, jitable, jitable_call
 from ..result import TINY
 
-ROUNDING = 4.0 * float(np.finfo(np.float64).eps)
+LEAST_EXCESS = 4.0 * float(np.finfo(np.float64).eps)
 OFTEN = 16  # after every so many steps the bracket is halved, whatever Newton says: there may be many pieces
 PATIENCE = 64  # steps after which it is only halved
 HALVINGS = 80  # close any bracket: 1 finds its sign, 12 its size (of 2,100 powers of two), 54 its digits
@@ -238,7 +238,7 @@ def filled(values, count, cap, radius, last):
         total, many, beyond = clipped(values, count, top, t, cap)
         excess, slope = total - radius, many - beyond
         new = t + excess / slope if slope > 0.0 else np.inf
-        if (newton and many == lately and beyond == lately_beyond) or abs(excess) <= ROUNDING * radius:
+        if (newton and many == lately and beyond == lately_beyond) or abs(excess) <= LEAST_EXCESS * radius:
             return Level(new if slope > 0.0 else lifted(values, count, top, t + cap) - cap, cap, top, steps, True)
         if excess >= 0.0:
             low = t
@@ -280,7 +280,7 @@ def cone(values, count, k, bias, last):
     high = max(top, positive * factor / k)
     if bias > 0.0:  # t never exceeds the largest entry
         high = min(high, max(top * factor / (bias * k), top))
-    low, high = smallest - top, high * (1.0 + ROUNDING)
+    low, high = smallest - top, high * (1.0 + LEAST_EXCESS)
     if not low < u < high:
         u = top
     lately, lately_beyond, t = -1.0, -1.0, u
@@ -290,7 +290,7 @@ def cone(values, count, k, bias, last):
         many, total = above(values, count, 0.0, t)
         excess, slope = total - rest - k * (u - t), k - beyond + rate * (many - k)
         new = u + excess / slope if slope > 0.0 else np.inf
-        if (newton and many == lately and beyond == lately_beyond) or abs(excess) <= ROUNDING * total:
+        if (newton and many == lately and beyond == lately_beyond) or abs(excess) <= LEAST_EXCESS * total:
             new = new if slope > 0.0 else u
             t += rate * (new - u)
             if many == beyond:
@@ -328,7 +328,7 @@ def boxed(values, count, cap, radius, bias, last):
             total, many, beyond = clipped(values, count, 0.0, t, cap)
         excess = bias * total - t
         new = t + excess / (1.0 + bias * (many - beyond))
-        if (newton and many == lately and beyond == lately_beyond) or abs(excess) <= ROUNDING * t:
+        if (newton and many == lately and beyond == lately_beyond) or abs(excess) <= LEAST_EXCESS * t:
             return Level(new, cap, 0.0, steps, False)
         if excess >= 0.0:
             low = t

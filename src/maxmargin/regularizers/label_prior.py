@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import connected_components
 from ..data.indicators import checked_labels
 from ..data.matrices import SYMMETRIC, numbers
 
-ROUNDING = 1e-10  # part of the largest eigenvalue that counts as zero
+ZERO_EIGENVALUE = 1e-10  # part of the largest eigenvalue that counts as zero
 
 
 def label_correlation(Y, ridge: float = 0.0) -> np.ndarray:
@@ -78,7 +78,7 @@ def checked_prior(R, count: int) -> np.ndarray:
         raise ValueError(f"label_prior must be symmetric; entry ({i}, {j}) is {R[i, j]:g} and entry ({j}, {i}) is {R[j, i]:g}.")
     R = 0.5 * (R + R.T)
     lowest, highest = extremes(R)
-    if lowest < -ROUNDING * max(highest, -lowest):
+    if lowest < -ZERO_EIGENVALUE * max(highest, -lowest):
         raise ValueError(
             f"label_prior must be positive semidefinite; its smallest eigenvalue is {lowest:.3g}. "
             f"Adding a ridge of {-1.01 * lowest:.3g} to its diagonal would mend it."

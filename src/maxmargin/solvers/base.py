@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sklearn.base import BaseEstimator
-
 from ..problems.base import Problem
 from ..result import Result
+from ..utils.parameters import Parameters
 from ..utils.state import RunState, put_together, taken_apart
 from .pace import never
 
@@ -119,15 +118,19 @@ class Run(ABC):
         return result
 
 
-class Solver(BaseEstimator, ABC):
-    """Parameters of a method. A new solver is one file with a subclass, and a line in `NAMES` if it gets a short name."""
+class Solver(Parameters, ABC):
+    """Parameters of a method. A new solver is one file with a subclass, and a line in `NAMES` if it gets a short name.
+
+    What each of its parameters may be stands in `_parameter_constraints`.
+    """
 
     keeps_duals = True  # whether runs leave duals of examples; else planes, which are good for the same losses only
     by_groups = True  # whether a problem that is a sum of others is solved one of them at a time
     reads = False  # whether data on disk are served
 
     def check(self) -> None:
-        """Refuse parameters that make no sense, in a sentence."""
+        """Refuse parameters that make no sense, in a sentence. A solver adds to it what concerns several of them at once."""
+        self._validate_params()
 
     @abstractmethod
     def serves(self, problem: Problem) -> str | None:

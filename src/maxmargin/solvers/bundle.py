@@ -9,9 +9,9 @@ falls by at least gamma, such that T steps like it would reach the target; other
 """
 
 from functools import singledispatch
-from numbers import Integral, Real
 
 import numpy as np
+from sklearn.utils._param_validation import StrOptions
 
 from ..problems.base import Problem
 from ..problems.blocked import StreamProblem
@@ -19,6 +19,7 @@ from ..problems.kernel import KernelMultilabelProblem
 from ..problems.multilabel import MultilabelProblem
 from ..problems.risk import Layout, layout_of, risk_of
 from ..problems.structured import SampleStream
+from ..utils.parameters import POSITIVE, at_least
 from .base import Setting, Solver
 from .planes.collected import most_planes
 from .planes.descent import descended, serves
@@ -58,6 +59,17 @@ class Bundle(Solver):
     passes : int, default=10
         Passes of stochastic gradient descent.
     """
+
+    _parameter_constraints = {
+        "prox": ["boolean"],
+        "n_models": [StrOptions({"auto"}), at_least(1)],
+        "init": [StrOptions({"auto", "sgd", "zero"}), "array-like"],
+        "max_step": [POSITIVE],
+        "patience": [at_least(1)],
+        "idle": [at_least(1)],
+        "memory": [POSITIVE],
+        "passes": [at_least(0)],
+    }
 
     keeps_duals = False
 
@@ -104,32 +116,14 @@ class Bundle(Solver):
         warm = self._descended(problem, layout, setting)
         return BundleRun(problem, risk, layout, warm, left, options, setting.stop)
 
-    def check(self) -> None:
-        for name, least in (("patience", 1), ("idle", 1), ("passes", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-                raise ValueError(f"{name} must be an integer >= {least}; got {value!r}.")
-        for name in ("max_step", "memory"):
-            value = getattr(self, name)
-            if not isinstance(value, Real) or isinstance(value, bool) or not 0.0 < float(value) < np.inf:
-                raise ValueError(f"{name} must be a finite number > 0; got {value!r}.")
-        if not isinstance(self.prox, bool | np.bool_):
-            raise ValueError(f"prox must be True or False; got {self.prox!r}.")
-        if isinstance(self.init, str) and self.init not in ("auto", "sgd", "zero"):
-            raise ValueError(f"init must be 'auto', 'sgd', 'zero' or an array of weights; got {self.init!r}.")
-        if self.n_models != "auto" and (
-            not isinstance(self.n_models, Integral) or isinstance(self.n_models, bool) or self.n_models < 1
-        ):
-            raise ValueError(f"n_models must be 'auto' or an integer >= 1; got {self.n_models!r}.")
-
     def _groups(self, problem: Problem, dim: int) -> int:
         """How many models there are; 0 where the risk itself decides."""
         count = problem.n_parts
         if count is None:
             return 0 if self.n_models == "auto" else int(self.n_models)
         if self.n_models == "auto":
-            room = most_planes(dim, float(self.memory) * 2**20) // 64
-            return max(1, min(BUNDLE.models, count, room))
+            fitting = most_planes(dim, float(self.memory) * 2**20) // 64
+            return max(1, min(BUNDLE.models, count, fitting))
         if self.n_models > count:
             raise ValueError(f"n_models={self.n_models} exceeds the {count} examples: a model needs one at least.")
         return int(self.n_models)

@@ -30,7 +30,7 @@ class LatentResult(Result):
 
     choice : the best hidden choices at w
     outer : F after each step
-    settled : whether the procedure ended by itself
+    at_rest : whether the procedure ended by itself
     problem : the last convex problem, which the certificate and the duals belong to
     values : the F that each start led to
     stopped : why it did not end by itself, in a sentence; nothing where the number of convex problems was the limit
@@ -38,7 +38,7 @@ class LatentResult(Result):
 
     choice: Any = None
     outer: tuple[float, ...] = ()
-    settled: bool = False
+    at_rest: bool = False
     problem: StructuredProblem | None = None
     values: tuple[float, ...] = ()
     stopped: str = ""
@@ -172,14 +172,14 @@ class Descent:
         self.kept_problem = problem
         self.choice: Any = None
         self.outer: list[float] = []
-        self.settled = False
+        self.at_rest = False
 
     def run(self, steps: int) -> LatentResult:
         for step in range(steps):
             if step == steps - 1:
                 self.gap = self.tol  # what comes last is certified
-            self.settled = self.step() and not self.inner.stopped
-            if self.settled or self.inner.stopped:
+            self.at_rest = self.step() and not self.inner.stopped
+            if self.at_rest or self.inner.stopped:
                 break
         assert self.kept is not None
         kept = self.kept
@@ -199,7 +199,7 @@ class Descent:
             kept.statistics,
             self.choice,
             tuple(self.outer),
-            self.settled,
+            self.at_rest,
             self.kept_problem,
         )
 

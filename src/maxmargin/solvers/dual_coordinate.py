@@ -33,6 +33,8 @@ class DualCoordinate(Solver):
         always.
     """
 
+    _parameter_constraints = {"momentum": ["boolean"], "average": ["boolean"], "double": ["boolean"]}
+
     def __init__(self, momentum: bool = True, average: bool = True, double: bool = False):
         self.momentum = momentum
         self.average = average

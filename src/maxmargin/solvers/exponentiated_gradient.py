@@ -1,13 +1,13 @@
 """Exponentiated gradient as users name it (Collins et al. 2008)."""
 
-import sys
-
 import numpy as np
+from sklearn.utils._param_validation import StrOptions
 
 from ..jit import kernel
 from ..structures.encoded.contract import diameter
+from ..utils.parameters import POSITIVE
 from .polytope.linearization import Batch, Linearization
-from .polytope.solver import StructuredSolver, number_in
+from .polytope.solver import StructuredSolver
 
 COLDEST = 1e-100  # of samples whose features are all zero: a loss divided by it is still a number
 
@@ -34,6 +34,8 @@ class ExponentiatedGradient(StructuredSolver):
         See PartialLinearization.
     """
 
+    _parameter_constraints = {**StructuredSolver._parameter_constraints, "temperature": [StrOptions({"auto"}), POSITIVE]}
+
     step = 1.0
 
     def __init__(self, temperature="auto", block=True, *, sampling="permutation", average=True):
@@ -41,11 +43,6 @@ class ExponentiatedGradient(StructuredSolver):
         self.block = block
         self.sampling = sampling
         self.average = average
-
-    def check(self):
-        super().check()
-        if self.temperature != "auto" and not number_in(self.temperature, 0.0, sys.float_info.max):
-            raise ValueError(f"temperature must be 'auto' or a finite number > 0; got {self.temperature!r}.")
 
     def run_on(self, problem, points, options):
         if self.temperature == "auto":

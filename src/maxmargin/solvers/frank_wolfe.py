@@ -1,9 +1,13 @@
 """Frank-Wolfe as users name it (Lacoste-Julien et al. 2013)."""
 
-import numpy as np
+from numbers import Real
 
+import numpy as np
+from sklearn.utils._param_validation import StrOptions
+
+from ..utils.parameters import Number
 from .polytope.linearization import Batch, Linearization
-from .polytope.solver import StructuredSolver, number_in
+from .polytope.solver import StructuredSolver
 from .polytope.steps import Away, Pairwise
 from .polytope.working_set import WorkingSets
 
@@ -34,6 +38,12 @@ class FrankWolfe(StructuredSolver):
         Offer an average of the weights for the certificate.
     """
 
+    _parameter_constraints = {
+        **StructuredSolver._parameter_constraints,
+        "steps": [StrOptions({"plain", *METHODS})],
+        "cache": [Number(Real, 0.0, 1.0, closed="both")],
+    }
+
     def __init__(self, block=True, steps="pairwise", step="optimal", *, cache=0.5, sampling="gap", average=True):
         self.block = block
         self.steps = steps
@@ -44,10 +54,6 @@ class FrankWolfe(StructuredSolver):
 
     def check(self):
         super().check()
-        if self.steps not in ("plain", *METHODS):
-            raise ValueError(f"steps must be 'pairwise', 'away' or 'plain'; got {self.steps!r}.")
-        if self.cache != 0 and not number_in(self.cache, 0.0, 1.0):
-            raise ValueError(f"cache must be a number in [0, 1]; got {self.cache!r}.")
         if self.step != "optimal" and self.block and self.steps != "plain":
             raise ValueError("A fixed step goes with steps='plain'; pairwise and away steps are always the best on their line.")
 

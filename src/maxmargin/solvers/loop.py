@@ -126,7 +126,7 @@ class Best:
         self.history.append(Record(run.passes, budget.seconds(), self.primal, self.dual, self.primal - self.dual))
 
 
-def solve(run: Run, budget: Budget, history: History) -> Result:
+def drive(run: Run, budget: Budget, history: History) -> Result:
     """Drive `run` until the relative gap is certified, the budget is spent or somebody stops it."""
     best = Best(history)
     ratio, visits_then, message, tuning = budget.tuning.promise, 0.0, "", budget.tuning
@@ -203,6 +203,6 @@ def carry_out(
         held = replace(budget, halt=lambda: interrupt.pressed or budget.halt())
         run = solver.begin(problem, start, Setting(budget.tol, seed, budget.n_jobs, average, lambda: bool(held.why(False))))
         try:
-            return solve(run, held, history)
+            return drive(run, held, history)
         finally:
             run.close()

@@ -1,13 +1,14 @@
 """The online solver as users name it."""
 
 from functools import singledispatch
-from numbers import Real
 
-from ..data.sources.options import truth
+from sklearn.utils._param_validation import StrOptions
+
 from ..problems.blocked import StreamProblem, streamed
 from ..problems.linear import LinearProblem
 from ..problems.multilabel import MultilabelProblem
 from ..problems.structured import SampleStream, StructuredProblem
+from ..utils.parameters import NOT_NEGATIVE, POSITIVE
 from .base import Run, Setting, Solver, Start
 from .polytope.run import StructuredOptions
 from .streams.cache import PRUNING
@@ -43,6 +44,13 @@ class OnlineDual(Solver):
         verified weights (each pass verifies those at its beginning).
     """
 
+    _parameter_constraints = {
+        "cache_size": [POSITIVE],
+        "prune": [StrOptions(set(PRUNING))],
+        "effort": [NOT_NEGATIVE],
+        "verify": ["boolean"],
+    }
+
     by_groups = False
     reads = True
 
@@ -62,15 +70,6 @@ class OnlineDual(Solver):
 
     def begin(self, problem, start, setting):
         return run_of(problem, self, start, setting)
-
-    def check(self) -> None:
-        if not _number(self.cache_size) or self.cache_size <= 0:
-            raise ValueError(f"cache_size must be a finite number of megabytes > 0; got {self.cache_size!r}.")
-        if not _number(self.effort) or self.effort < 0:
-            raise ValueError(f"effort must be a finite number >= 0; got {self.effort!r}.")
-        truth("verify", self.verify)
-        if self.prune not in PRUNING:
-            raise ValueError(f"prune must be one of {', '.join(PRUNING)}; got {self.prune!r}.")
 
 
 @singledispatch
@@ -111,7 +110,3 @@ def _(problem: SampleStream, solver, start, setting):
 
 def structured_options(setting: Setting) -> StructuredOptions:
     return StructuredOptions(setting.tol, setting.seed, average=setting.average, n_jobs=setting.n_jobs)
-
-
-def _number(value) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and float("-inf") < float(value) < float("inf")

@@ -19,7 +19,7 @@ def examples_between(work: float, most: int, tuning: PaceTuning = PACE) -> int:
 class Pace:
     """How many samples to visit between two looks, learned on the way: the cost of an oracle is not known beforehand.
 
-    It must not show in the result, so sums are carried on from piece to piece. Where that is not all, the count is `fixed`.
+    It must not show in the result, so sums are carried on from stretch to stretch. Where that is not all, the count is `fixed`.
     """
 
     def __init__(self, fixed: int | None = None, tuning: PaceTuning = PACE) -> None:
@@ -28,7 +28,7 @@ class Pace:
     def visit(
         self, start: int, end: int, visit: Callable[[int, int, float], float], stop: Callable[[], bool]
     ) -> tuple[float, int]:
-        """visit(first, last, sum so far) over pieces of start ... end - 1; returns the sum, and where it was stopped."""
+        """visit(first, last, sum so far) over stretches of start ... end - 1; returns the sum, and where it was stopped."""
         total = 0.0
         while start < end and not stop():
             last, began = min(start + self.count, end), clock()

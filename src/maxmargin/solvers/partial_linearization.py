@@ -1,11 +1,12 @@
 """Partial linearization as users name it (Mohapatra et al. 2016)."""
 
-import sys
+from numbers import Real
 
 import numpy as np
 
+from ..utils.parameters import POSITIVE, Number
 from .polytope.linearization import Batch, Linearization
-from .polytope.solver import StructuredSolver, number_in
+from .polytope.solver import StructuredSolver
 
 INTERIOR = 1.0 - 1e-10  # the longest step of partial linearization: no marginal becomes zero
 
@@ -32,6 +33,12 @@ class PartialLinearization(StructuredSolver):
         Offer an average of the weights for the certificate.
     """
 
+    _parameter_constraints = {
+        **StructuredSolver._parameter_constraints,
+        "temperature": [POSITIVE],
+        "cooling": [Number(Real, 0.0, 1.0, closed="right")],
+    }
+
     def __init__(self, temperature=0.01, block=True, step="optimal", *, cooling=1.0, sampling="rest", average=True):
         self.temperature = temperature
         self.block = block
@@ -39,13 +46,6 @@ class PartialLinearization(StructuredSolver):
         self.cooling = cooling
         self.sampling = sampling
         self.average = average
-
-    def check(self):
-        super().check()
-        if not number_in(self.temperature, 0.0, sys.float_info.max):
-            raise ValueError(f"temperature must be a finite number > 0 (FrankWolfe is the limit at 0); got {self.temperature!r}.")
-        if not number_in(self.cooling, 0.0, 1.0):
-            raise ValueError(f"cooling must be a number in (0, 1]; got {self.cooling!r}.")
 
     def run_on(self, problem, points, options):
         kind = Linearization if self.block else Batch

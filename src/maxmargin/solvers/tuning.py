@@ -11,15 +11,15 @@ may as well have been a guess.
 Rooms below this one cannot import it, so that these stand where they are used, with set and date beside them:
 
     data/rows.py                  SPARSE_BELOW, SPARE: which dense rows are read by an index of their non-zeros
-    data/gram.py                  PIECE, STRIP, BLOCK, LISTED_BELOW: how rows of a kernel matrix are computed
+    data/gram.py                  TILE, STRIP, BLOCK, LISTED_BELOW: how rows of a kernel matrix are computed
     data/table.py                 BLOCK_SIZE: rows of a block of a table
     data/sources/memory.py        BLOCK_ROWS: rows of a block of arrays in memory
     projections/__init__.py       LONG, SAMPLE, PART, MANY, FEW, AT_FIRST: when and how a long vector is read once
     losses/topk_steps.py          SHORTLIST, a field of the losses: which classes a visit puts aside
     losses/multilabel_steps.py    Coupled.sweeps, a field of the loss: sweeps of a visit over coupled labels
-    problems/linear.py            CHUNK: examples of a piece of a sum
-    problems/structured.py        PIECES: of a sum over samples
-    problems/risk.py              CUT_PIECES: of a sum of subgradients
+    problems/linear.py            CHUNK: examples of a part of a sum
+    problems/structured.py        SPANS: of a sum over samples
+    problems/risk.py              CUT_SPANS: of a sum of subgradients
     problems/multilabel.py        TOGETHER: labels of a group
     structures/encoded/python.py  KEPT_BELOW: which joint features are kept without their zeros
 
@@ -140,9 +140,9 @@ class PolytopeTuning(NamedTuple):
     visits: VisitTuning = VISITS
     pace: PaceTuning = PACE
     # Outputs a sample has room for at first. Set not recorded, 2026-11-15.
-    room: int = 4
+    outputs: int = 4
     # Samples whose rises are added up before they are added to the dual value. Set not recorded, 2026-11-15.
-    piece: int = 256
+    stretch: int = 256
     # Part of the visits of a gap-driven pass that go to samples regardless of their gap. Set not recorded, 2026-11-15.
     anyway: float = 0.05
     # The marginal of a wrong label at the start. Set not recorded, 2026-11-15.
@@ -166,11 +166,11 @@ class StreamTuning(NamedTuple):
 
     visits: VisitTuning = VISITS
     pace: PaceTuning = PACE
-    # Examples: pieces below are merged with their like, so that there are few.
+    # Examples: parts of the cache below are merged with their like, so that there are few.
     large: int = 1 << 15
     # Part of the limit that is left used where something had to leave.
-    room: float = 0.8
-    # Part of a piece that must be prunable before it is copied without.
+    filled: float = 0.8
+    # Share of a part that must be prunable before it is copied without.
     stale: float = 0.2
     # Passes an example rests after it was calm twice in a row: then it may be pruned.
     patient: int = 3

@@ -8,12 +8,12 @@ from copy import deepcopy
 from typing import Any, TypeVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
+from ..utils.parameters import Parameters
 from .encoded.python import STRAYED, Custom, check_output, strayed
 
 
-class Structure(BaseEstimator):
+class Structure(Parameters):
     """Base class of structured models. Subclass it, and define at least the first five methods.
 
     Constructor parameters are those of scikit-learn estimators: stored as given, so that grids can reach them as

@@ -3,7 +3,7 @@
 import numpy as np
 import scipy.sparse as sp
 
-from ..utils.threads import in_threads, pieces
+from ..utils.threads import in_threads, spans
 from .base import Structure
 from .encoded import contract
 from .encoded.statistics import starts
@@ -38,7 +38,7 @@ class Compiled(Structure):
             first, last = part
             worst_all(data, W, contract.new_scratch(data), codes[start[first] : start[last]], first, last)
 
-        in_threads(work, pieces(start.size - 1, n_jobs), n_jobs)
+        in_threads(work, spans(start.size - 1, n_jobs), n_jobs)
         return self._decoded(data, codes, start)
 
     def _decodable(self, X, y):

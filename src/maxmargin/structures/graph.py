@@ -6,12 +6,12 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
+from ..utils.parameters import at_least
 from .edges import Edged
 from .encoded.elimination import Plan, eliminated, junction, plan_of, separators
 from .encoded.forest import PARENT
 from .encoded.graphs import GraphLayout
 from .encoded.rooted import rooted
-from .reading import is_count
 
 FILL_UP_TO = 600  # nodes; beyond, the ordering by fill is not tried: it takes seconds
 
@@ -45,16 +45,13 @@ class Graph(Edged):
         Divide the loss by the number of nodes. By default it is the number of wrong nodes.
     """
 
+    _parameter_constraints = {**Edged._parameter_constraints, "max_table": [at_least(1)]}
+
     def __init__(
         self, n_labels=None, edges=None, *, edge_types=None, max_table=100_000, bias=True, cost=None, normalize_loss=False
     ):
         super().__init__(n_labels, edges, edge_types=edge_types, bias=bias, cost=cost, normalize_loss=normalize_loss)
         self.max_table = max_table
-
-    def size(self, X, y):
-        if not is_count(self.max_table):
-            raise ValueError(f"max_table must be an integer of at least 1; got {self.max_table!r}.")
-        return super().size(X, y)
 
     def _arrange(self, size, edges, kinds, which):
         if is_forest(size, edges):

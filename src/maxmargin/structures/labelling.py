@@ -8,27 +8,33 @@ from typing import Any
 import numpy as np
 
 from ..data.rows import SPARSE_BELOW, rows, shape, squared_norms
-from ..data.sources.options import truth
 from ..jit import vectors
+from ..utils.parameters import at_least
 from .compiled import Compiled
-from .encoded.graphs import NEVER, GraphLayout, Graphs, node_grams
+from .encoded.graphs import GraphLayout, Graphs, node_grams
 from .encoded.statistics import starts
 from .reading import (
     check_finite,
     check_lists,
     checked_cost,
     distinct_labels,
-    is_count,
     label_array,
     numeric,
     ordered_labels,
     shown_labels,
-    stacked,
+    stacked_nodes,
 )
 
 
 class Labelling(Compiled):
     """A structure that gives a label to each node of a graph."""
+
+    _parameter_constraints: dict[str, Any] = {
+        "n_labels": [at_least(2), None],
+        "bias": ["boolean"],
+        "first_last_bias": ["boolean"],
+        "normalize_loss": ["boolean"],
+    }
 
     bias = True
     first_last_bias = False
@@ -57,8 +63,7 @@ class Labelling(Compiled):
     # ---- what is learned before the weights ---------------------------------------------------------------
 
     def size(self, X, y) -> int:
-        for name in ("bias", "first_last_bias", "normalize_loss"):
-            truth(name, getattr(self, name))
+        self._validate_params()
         self.check(X, y)
         if y is None:
             raise ValueError("y is needed: the true labels of each sample.")
@@ -78,8 +83,6 @@ class Labelling(Compiled):
     def _learn_labels(self, y) -> None:
         given = getattr(self, self.count_name)
         if given is not None:
-            if not is_count(given, 2):
-                raise ValueError(f"{self.count_name} must be an integer of at least 2; got {given!r}.")
             self.labels_ = np.arange(int(given))
         else:
             self.labels_ = label_array(ordered_labels(self._distinct_labels(y)))
@@ -144,7 +147,7 @@ class Labelling(Compiled):
         label = self._coded(y, start)
         order = np.concatenate([layout.order for layout in layouts])
         taken = order + np.repeat(start[:-1], np.diff(start))  # node p of the layouts is row taken[p] of the user's
-        matrix = stacked(features, taken, start)
+        matrix = stacked_nodes(features, taken, start)
         check_finite(matrix, lambda row: _node_spot(start, order, row))
         return self._assemble(self._graphs(matrix, start, order, layouts, label[taken], products), layouts)
 
@@ -185,7 +188,7 @@ class Labelling(Compiled):
         matrix = matrix if self.dtype_ is None else matrix.astype(self.dtype_, copy=False)
         table = rows(matrix, float(self.bias), SPARSE_BELOW["row"])
         gram, gram_start = inner_products(table, start, place) if products else no_products(table, start)
-        cost = vectors.table(vectors.pack(np.vstack([self.cost_, np.zeros((1, K))]), np.float64, fill=NEVER))
+        cost = vectors.table(vectors.pack(np.vstack([self.cost_, np.zeros((1, K))]), np.float64, fill=vectors.NEVER))
         scale = 1.0 / sizes if self.normalize_loss else np.ones(sizes.size)
         counts = (K, self.n_kinds_, self.n_features_ + 1 + 2 * int(self.first_last_bias))
         sample = np.stack([start, edges, gram_start], axis=1)

@@ -4,6 +4,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..data.matrices import checked_matrix
+from ..utils.parameters import at_least
 from .encoded.rooted import alone
 from .labelling import Labelling
 from .reading import check_finite, distinct_labels, floating, label_array, numeric
@@ -23,6 +24,8 @@ class Multiclass(Labelling):
         cost[a, b]: what it costs to say b where a is true, in the order of the labels; or by name,
         cost[a][b]. 1 for every wrong one by default, and for every pair that a dict leaves out.
     """
+
+    _parameter_constraints = {**Labelling._parameter_constraints, "n_classes": [at_least(2), None]}
 
     count_name = "n_classes"
 

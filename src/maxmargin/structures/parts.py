@@ -1,7 +1,7 @@
 """Landmarks on an image grid: a tree of parts with templates and springs between them."""
 
 from itertools import product
-from numbers import Integral, Real
+from numbers import Integral
 
 import numpy as np
 import scipy.sparse as sp
@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from ..data.matrices import checked_matrix
 from ..data.rows import SPARSE_BELOW, rows
 from ..jit import vectors
+from ..utils.parameters import POSITIVE
 from .compiled import Compiled
 from .edges import check_edges, edge_arrays
 from .encoded.grids import BENDS, Grids
@@ -44,6 +45,8 @@ class Parts(Compiled):
         the size of what is seen. By default the loss is in cells.
     """
 
+    _parameter_constraints = {"edges": ["array-like"], "unit": [POSITIVE, None]}
+
     dtype_: np.dtype | None = None
 
     def __init__(self, edges, window=5, *, unit=None, reference=None):
@@ -55,6 +58,7 @@ class Parts(Compiled):
     # ---- what is learned before the weights ---------------------------------------------------------------
 
     def size(self, X, y) -> int:
+        self._validate_params()
         check_lists(X, y)
         if y is None:
             raise ValueError("y is needed: the true places of the parts of each sample.")
@@ -64,7 +68,7 @@ class Parts(Compiled):
         self.__dict__.pop("n_features_", None)
         self.n_features_ = self._grid(X[0], 0)[0].shape[1]
         found = [self._places(given, i, self._grid(x, i)[1]) for i, (x, given) in enumerate(zip(X, y, strict=True))]
-        self.unit_ = self._checked_unit(np.array(found))
+        self.unit_ = self._unit_of(np.array(found))
         return self._count()
 
     def _count(self) -> int:
@@ -77,18 +81,16 @@ class Parts(Compiled):
     def _read_tree(self) -> None:
         """Parts in an order with parents first, and the parent of each."""
         given = self.edges
-        if isinstance(given, str) or not hasattr(given, "__len__"):
-            raise ValueError(f"edges must be a list of pairs of parts; got {given!r}.")
         self.n_parts_ = count = len(given) + 1
         pairs, _ = edge_arrays(given, None, "The structure")
         check_edges(count, pairs, "The structure")
-        beside: list[list[int]] = [[] for _ in range(count)]
+        neighbours: list[list[int]] = [[] for _ in range(count)]
         for a, b in pairs.tolist():
-            beside[a].append(b)
-            beside[b].append(a)
+            neighbours[a].append(b)
+            neighbours[b].append(a)
         order, parent = [0], np.full(count, -1)
         for part in order:  # grows while it is read
-            for other in beside[part]:
+            for other in neighbours[part]:
                 if other != parent[part]:
                     if parent[other] >= 0 or other == 0:
                         raise ValueError(f"edges must form a tree; there is a cycle through part {other}.")
@@ -115,14 +117,12 @@ class Parts(Compiled):
         if not fine or not all(is_count(part, 0) and part < self.n_parts_ for part in given):
             raise ValueError(f"reference must be a pair of parts, numbers from 0 to {self.n_parts_ - 1}; got {given!r}.")
 
-    def _checked_unit(self, places: np.ndarray) -> float:
+    def _unit_of(self, places: np.ndarray) -> float:
         if self.unit is None:
             children = np.flatnonzero(self._tree[:, 1] >= 0)
             moves = places[:, children] - places[:, self._tree[children, 1]]
             longest = float(np.linalg.norm(moves, axis=2).max(initial=0.0))  # not a mean: repeated samples change nothing
             return longest if longest > 0 else 1.0
-        if not isinstance(self.unit, Real) or isinstance(self.unit, bool) or not 0.0 < float(self.unit) < np.inf:
-            raise ValueError(f"unit must be a finite number > 0; got {self.unit!r}.")
         return float(self.unit)
 
     def nonnegative(self) -> np.ndarray:

@@ -73,7 +73,7 @@ def floating(dtype) -> np.dtype:
     return np.dtype(np.float32 if dtype == np.float32 else np.float64)
 
 
-def stacked(features: list, taken: np.ndarray, start: np.ndarray):
+def stacked_nodes(features: list, taken: np.ndarray, start: np.ndarray):
     """The rows of all samples below each other, row p being the taken[p]-th."""
     dtype = floating(np.result_type(*{part.dtype for part in features}))
     if not any(sp.issparse(part) for part in features):

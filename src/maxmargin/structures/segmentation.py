@@ -7,12 +7,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..data.rows import SPARSE_BELOW, rows
-from ..data.sources.options import truth
 from ..jit import vectors
 from .compiled import Compiled
 from .encoded.segment_marginals import Segments  # with its marginals
 from .encoded.statistics import starts
-from .reading import check_finite, check_lists, checked_cost, is_count, label_array, numeric, shown_labels, stacked
+from .reading import check_finite, check_lists, checked_cost, is_count, label_array, numeric, shown_labels, stacked_nodes
 
 
 class Segmentation(Compiled):
@@ -46,6 +45,13 @@ class Segmentation(Compiled):
         Divide the loss by the length of the line.
     """
 
+    _parameter_constraints = {
+        "widths": [Mapping, "array-like"],
+        "transitions": ["boolean"],
+        "bias": ["boolean"],
+        "normalize_loss": ["boolean"],
+    }
+
     dtype_: np.dtype | None = None
 
     def __init__(self, widths, *, columns=None, transitions=False, bias=True, cost=None, normalize_loss=False):
@@ -59,8 +65,7 @@ class Segmentation(Compiled):
     # ---- what is learned before the weights ---------------------------------------------------------------
 
     def size(self, X, y) -> int:
-        for name in ("transitions", "bias", "normalize_loss"):
-            truth(name, getattr(self, name))
+        self._validate_params()
         check_lists(X, y)
         if y is None:
             raise ValueError("y is needed: the true segments of each sample.")
@@ -79,8 +84,6 @@ class Segmentation(Compiled):
 
     def _read_widths(self) -> None:
         given = self.widths
-        if isinstance(given, str) or not (isinstance(given, Mapping) or hasattr(given, "__len__")):
-            raise ValueError(f"widths must be a dictionary or a sequence, with the width of each label; got {given!r}.")
         named = dict(given) if isinstance(given, Mapping) else dict(enumerate(given))
         if len(named) < 2:
             raise ValueError(f"widths must name at least two labels; got {len(named)}.")
@@ -194,7 +197,7 @@ class Segmentation(Compiled):
             cuts = [self._segments(cut, i, int(size)) for i, (cut, size) in enumerate(zip(y, sizes))]
             place[:, 0] = np.concatenate([self._code(cut) for cut in cuts])
             place[:, 1] = np.concatenate([self._named(cut) for cut in cuts])
-        matrix = stacked(lines, np.arange(start[-1]), start)
+        matrix = stacked_nodes(lines, np.arange(start[-1]), start)
         check_finite(matrix, lambda row: _position_spot(start, row))
         matrix = matrix if self.dtype_ is None else matrix.astype(self.dtype_, copy=False)
         _check_norms(matrix, start)

@@ -1,4 +1,4 @@
-"""Independent pieces of work on several threads, and reading ahead in one; kernels let go of the interpreter lock."""
+"""Independent parts of work on several threads, and reading ahead in one; kernels let go of the interpreter lock."""
 
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +18,7 @@ def thread_count(n_jobs: int | None) -> int:
         return effective_n_jobs(n_jobs)
 
 
-def pieces(n: int, count: int) -> list[tuple[int, int]]:
+def spans(n: int, count: int) -> list[tuple[int, int]]:
     """range(n) cut into at most `count` runs of nearly the same length."""
     bounds = np.linspace(0, n, min(n, count) + 1).astype(int).tolist()
     return list(pairwise(bounds))

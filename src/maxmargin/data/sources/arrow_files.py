@@ -134,11 +134,13 @@ class TableSource(FileSource):
         """Rows in a block, by the bytes that all of them take when decoded."""
         return max(1, int(self.options.block_bytes // max(size / max(rows, 1), 1)))
 
-    def _piece(self, table, first_row: int) -> RawBlock:
+    def _raw_block(self, table, first_row: int) -> RawBlock:
         """Of a record batch."""
         by_name = {name: self._whole(table, name, first_row) for name in self.columns}
         X = self._sparse(by_name) if self.sparse else self._dense(by_name, table.num_rows)
-        weight = np.asarray(numbers(self.path, self.weights[0], by_name[self.weights[0]]), np.float64) if self.weights else None
+        weight = (
+            np.asarray(column_numbers(self.path, self.weights[0], by_name[self.weights[0]]), np.float64) if self.weights else None
+        )
         return RawBlock(X, self._labels(by_name), weight)
 
     def _whole(self, table, name: str, first_row: int):
@@ -154,7 +156,7 @@ class TableSource(FileSource):
         return column
 
     def _dense(self, by_name: dict[str, Any], rows: int) -> np.ndarray:
-        widths = [width(self.path, name, by_name[name]) for name in self.features]
+        widths = [column_width(self.path, name, by_name[name]) for name in self.features]
         if self.widths is not None and widths != self.widths:
             k = next(k for k, (now, before) in enumerate(zip(widths, self.widths)) if now != before)
             raise ValueError(
@@ -191,7 +193,7 @@ class TableSource(FileSource):
             return None
         pa = arrow()
         if not self.one_label:
-            return sp.csr_matrix(np.column_stack([numbers(self.path, name, by_name[name]) for name in self.labels]))
+            return sp.csr_matrix(np.column_stack([column_numbers(self.path, name, by_name[name]) for name in self.labels]))
         column = by_name[self.labels[0]]
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
@@ -200,7 +202,7 @@ class TableSource(FileSource):
             return LabelLists(values.astype(np.float64), indptr.astype(np.int32))
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
             return np.array(column.to_pylist(), dtype=str)
-        return numbers(self.path, self.labels[0], column)
+        return column_numbers(self.path, self.labels[0], column)
 
 
 class ParquetSource(TableSource):
@@ -229,7 +231,7 @@ class ParquetSource(TableSource):
     def _cuts(self) -> Iterable[int]:
         return self.starts
 
-    def _pieces(self, first: int, stop: int | None) -> Generator[RawBlock]:
+    def _raw_blocks(self, first: int, stop: int | None) -> Generator[RawBlock]:
         import pyarrow.parquet as pq
 
         if stop is None:
@@ -240,7 +242,7 @@ class ParquetSource(TableSource):
                 start = count
                 for batch in file.iter_batches(self.step, row_groups=groups, columns=self.columns, use_threads=False):
                     if batch.num_rows:
-                        yield self._piece(batch, row)
+                        yield self._raw_block(batch, row)
                         count, row = count + 1, row + batch.num_rows
                     del batch
                 if stop is None and count > start:
@@ -282,19 +284,19 @@ class ArrowSource(TableSource):
     def _cuts(self) -> Iterable[int]:
         return [block for block, (_, row, _, mapped) in enumerate(self.cuts) if mapped or row == 0]
 
-    def _pieces(self, first: int, stop: int | None) -> Generator[RawBlock]:
+    def _raw_blocks(self, first: int, stop: int | None) -> Generator[RawBlock]:
         batch: Any = None
         row, held = self._first_rows[first], None
         with readable(self.path):
             for k, start, end, mapped in self._cut() if stop is None else self.cuts[first:stop]:
                 if mapped or held != k:
                     (batch, _), held = self._batch(k), k
-                piece = self._piece(batch.slice(start, end - start), row)
+                raw = self._raw_block(batch.slice(start, end - start), row)
                 if mapped:
                     batch = None
                 row += end - start
-                yield piece
-                del piece
+                yield raw
+                del raw
 
 
 def is_list(kind) -> bool:
@@ -316,7 +318,7 @@ def is_number(kind) -> bool:
     return types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
 
 
-def numbers(path: Path, name: str, column) -> np.ndarray:
+def column_numbers(path: Path, name: str, column) -> np.ndarray:
     """A column of numbers, as an array of ours: Arrow's own memory may go away with the file."""
     if is_list(column.type):
         raise ValueError(f"{path}: column {name!r} must hold numbers, not {column.type}.")
@@ -335,7 +337,7 @@ def lists(path: Path, name: str, column) -> tuple[np.ndarray, np.ndarray]:
     return indptr, np.array(values.to_numpy(zero_copy_only=False))
 
 
-def width(path: Path, name: str, column) -> int:
+def column_width(path: Path, name: str, column) -> int:
     """How many features a column holds: one, or the length of its lists, if they have one length."""
     if not is_list(column.type):
         return 1

@@ -3,7 +3,7 @@
 A *source* is read in passes. The first one, `scan`, finds out what the format does not say (rows, features, labels), checks
 everything once and keeps a checksum of every block, 12 bytes or so; later passes compare what they read with it, so that a
 file that changes while it is in use is an error and never a wrong answer. A format is one file beside this one: it derives
-`FileSource`, tells where reading can begin (`_cuts`) and yields what it reads (`_pieces`).
+`FileSource`, tells where reading can begin (`_cuts`) and yields what it reads (`_raw_blocks`).
 """
 
 import os
@@ -140,13 +140,13 @@ class Source(ABC):
 class FileSource(Source):
     """A source that is one file, or one Python object: what formats derive.
 
-    `files` are watched for changes. `beside` holds arrays that lie beside the file, with an entry for each row: "y", "weight".
+    `files` are watched for changes. `side_files` holds arrays in files of their own, with an entry for each row: "y", "weight".
     """
 
-    def __init__(self, name: str, files: Sequence[Path], options: SourceOptions, beside: dict[str, Any] | None = None):
+    def __init__(self, name: str, files: Sequence[Path], options: SourceOptions, side_files: dict[str, Any] | None = None):
         super().__init__()
-        self.name, self.options, self._beside = name, options, beside or {}
-        watched = [*files, *(array.path for array in self._beside.values())]
+        self.name, self.options, self._side_files = name, options, side_files or {}
+        watched = [*files, *(array.path for array in self._side_files.values())]
         self._stamps = [(path, stamp(path)) for path in watched]
         self._first_rows = [0]  # of each block and one beyond
         self._sums: list[int] = []
@@ -185,7 +185,7 @@ class FileSource(Source):
                 )
 
     @abstractmethod
-    def _pieces(self, first: int, stop: int | None) -> Generator[RawBlock]:
+    def _raw_blocks(self, first: int, stop: int | None) -> Generator[RawBlock]:
         """Blocks first ... stop - 1 of the file; in the scan all, (0, None). The cuts are the same every time."""
 
     def _cuts(self) -> Iterable[int]:
@@ -198,14 +198,14 @@ class FileSource(Source):
 
     def _scan(self) -> Scan:
         self._first_rows, self._sums, self._tally = [0], [], Scanner(self.name, self.options, self._place)
-        with closing(read_ahead(self._pieces(0, None))) as pieces:
-            for piece in pieces:
-                piece = self._with_beside(piece)
-                self._tally.add(len(self._sums), piece)
-                self._first_rows.append(self._first_rows[-1] + piece.X.shape[0])
-                self._sums.append(checksum(piece))
-                del piece
-        for array in self._beside.values():
+        with closing(read_ahead(self._raw_blocks(0, None))) as raw_blocks:
+            for raw in raw_blocks:
+                raw = self._with_side_files(raw)
+                self._tally.add(len(self._sums), raw)
+                self._first_rows.append(self._first_rows[-1] + raw.X.shape[0])
+                self._sums.append(checksum(raw))
+                del raw
+        for array in self._side_files.values():
             array.check_length(self._first_rows[-1])
         return self._tally.finish(self._first_rows[-1])
 
@@ -215,15 +215,15 @@ class FileSource(Source):
     def _run(self, first: int, stop: int) -> Generator[Block]:
         k = first
         try:
-            for piece in self._pieces(first, stop):
+            for raw in self._raw_blocks(first, stop):
                 if k == stop:
                     raise self._differs(k)
-                piece = self._with_beside(piece, k)
-                if not self._same(k, piece):
+                raw = self._with_side_files(raw, k)
+                if not self._same(k, raw):
                     raise self._differs(k)
-                yield self._block(k, piece)
+                yield self._block(k, raw)
                 k += 1
-                del piece
+                del raw
         except SourceChangedError:
             raise
         except OSError:
@@ -235,31 +235,31 @@ class FileSource(Source):
         if k < stop:
             raise self._differs(k)
 
-    def _same(self, k: int, piece: RawBlock) -> bool:
+    def _same(self, k: int, raw: RawBlock) -> bool:
         """Whether block k is what it was in the scan."""
-        return checksum(piece) == self._sums[k]
+        return checksum(raw) == self._sums[k]
 
     def _differs(self, k: int) -> SourceChangedError:
         return SourceChangedError(
             f"{self} gives other data than in its first pass, from row {self._first_rows[k]} on; open the source again."
         )
 
-    def _with_beside(self, piece: RawBlock, block: int | None = None) -> RawBlock:
-        """A piece with the labels and weights that lie in files of their own."""
-        if not self._beside:
-            return piece
+    def _with_side_files(self, raw: RawBlock, block: int | None = None) -> RawBlock:
+        """A raw with the labels and weights that lie in files of their own."""
+        if not self._side_files:
+            return raw
         first = self._first_rows[-1 if block is None else block]
-        last = first + piece.X.shape[0]
-        return piece._replace(**{field: array.part(first, last) for field, array in self._beside.items()})
+        last = first + raw.X.shape[0]
+        return raw._replace(**{field: array.part(first, last) for field, array in self._side_files.items()})
 
-    def _block(self, k: int, piece: RawBlock) -> Block:
-        y = piece.y
+    def _block(self, k: int, raw: RawBlock) -> Block:
+        y = raw.y
         if self._tally.multilabel:
             y = indicator(y, self._tally.n_labels)
         elif isinstance(y, LabelLists):
             y = y.values
         rows = np.arange(self._first_rows[k], self._first_rows[k + 1])
-        return Block(rows, widened(piece.X, self.n_features), y, piece.weight)
+        return Block(rows, widened(raw.X, self.n_features), y, raw.weight)
 
 
 def stamp(path: Path) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""What is read from a source: pieces as a format gives them, blocks as they are used."""
+"""What is read from a source: raw blocks as a format gives them, blocks as they are used."""
 
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -63,10 +63,10 @@ def arrays_of(part) -> list[np.ndarray]:
     return [part.data, part.indices, part.indptr] if sp.issparse(part) else [part]
 
 
-def checksum(piece: RawBlock) -> int:
-    """Of everything in a piece. At 2 GB/s it costs less than any parser, and it reads the block ahead of its use."""
-    result = crc32(repr([None if part is None else part.shape for part in (piece.X, piece.weight)]).encode())
-    for part in piece:
+def checksum(raw: RawBlock) -> int:
+    """Of everything in a raw block. At 2 GB/s it costs less than any parser, and it reads the block ahead of its use."""
+    result = crc32(repr([None if part is None else part.shape for part in (raw.X, raw.weight)]).encode())
+    for part in raw:
         for array in arrays_of(part):
             if array.size:
                 result = crc32(np.ascontiguousarray(array).view(np.uint8).data, result)

@@ -54,23 +54,23 @@ class IterableSource(FileSource):
     def _cuts(self) -> Iterable[int]:
         return super()._cuts() if isinstance(self._given, Sequence) else [0]
 
-    def _pieces(self, first: int, stop: int | None) -> Generator[RawBlock]:
+    def _raw_blocks(self, first: int, stop: int | None) -> Generator[RawBlock]:
         if stop is None:
             self._numbers = []
         for k, item in self._items(first, stop):
-            piece = self._piece(k, item)
-            if piece.X.shape[0]:
+            raw = self._raw_block(k, item)
+            if raw.X.shape[0]:
                 if stop is None:
                     self._numbers.append(k)
-                yield piece
-            del piece, item
+                yield raw
+            del raw, item
 
     def _items(self, first: int, stop: int | None) -> Iterator[tuple[int, Any]]:
         if stop is None or not isinstance(self._given, Sequence):
             return enumerate(self._given)
         return ((k, self._given[k]) for k in self._numbers[first:stop])
 
-    def _piece(self, k: int, item) -> RawBlock:
+    def _raw_block(self, k: int, item) -> RawBlock:
         if not isinstance(item, (tuple, list)) or len(item) not in (2, 3):
             raise ValueError(
                 f"{self}: block {k} must be (X, y) or (X, y, weight), it is {type(item).__name__}; a single block is given as "

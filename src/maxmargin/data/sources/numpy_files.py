@@ -16,7 +16,7 @@ from .base import FileSource
 from .blocks import RawBlock, SourceChangedError
 from .iterables import canonical
 from .options import SourceOptions
-from .side_files import beside, is_beside, mapped
+from .side_files import is_side_file, mapped, side_files_of
 
 WHOLE = "the whole file has one kind of rows"
 
@@ -31,14 +31,14 @@ class NpySource(FileSource):
 
     def __init__(self, path: Path, options: SourceOptions):
         given = {"y": options.label, "weight": options.weight}
-        super().__init__(str(path), [path], options, beside(path, **{k: v for k, v in given.items() if is_beside(v)}))
+        super().__init__(str(path), [path], options, side_files_of(path, **{k: v for k, v in given.items() if is_side_file(v)}))
         self.path = path
         matrix = mapped(path)
         self.shape, self.stored = matrix.shape, matrix.dtype
         names = matrix.dtype.names
         if matrix.ndim != (1 if names else 2):
             raise ValueError(f"{path} must be a matrix or a structured array with one dimension, its shape is {matrix.shape}.")
-        own = {k: v for k, v in given.items() if v is not None and not is_beside(v)}
+        own = {k: v for k, v in given.items() if v is not None and not is_side_file(v)}
         self.own = {field: self._column("label" if field == "y" else field, v) for field, v in own.items()}
         columns = list(names) if names else list(range(matrix.shape[1]))
         if options.features is None:
@@ -80,16 +80,16 @@ class NpySource(FileSource):
             f"{name}={given!r} is no column of {self.path}: a number below {self.shape[1]} or a path of a .npy file."
         )
 
-    def _pieces(self, first: int, stop: int | None) -> Generator[RawBlock]:
+    def _raw_blocks(self, first: int, stop: int | None) -> Generator[RawBlock]:
         last = -(-self.shape[0] // self.step)
         for k in range(first, last if stop is None else stop):
             matrix = mapped(self.path)
             if (matrix.shape, matrix.dtype) != (self.shape, self.stored):
                 raise SourceChangedError(f"{self.path} has changed since it was opened; open the source again.")
-            yield self._piece(matrix[k * self.step : (k + 1) * self.step])
+            yield self._raw_block(matrix[k * self.step : (k + 1) * self.step])
             del matrix
 
-    def _piece(self, part: np.ndarray) -> RawBlock:
+    def _raw_block(self, part: np.ndarray) -> RawBlock:
         if self.stored.names:
             X = np.empty((part.shape[0], len(self.columns)), self.dtype)
             for j, name in enumerate(self.columns):
@@ -108,7 +108,7 @@ class NpzSource(FileSource):
 
     def __init__(self, path: Path, options: SourceOptions):
         options.refuse(path, features=WHOLE)
-        super().__init__(str(path), [path], options, beside(path, y=options.label, weight=options.weight))
+        super().__init__(str(path), [path], options, side_files_of(path, y=options.label, weight=options.weight))
         self.path = path
         with opened(path) as archive:
             names = set(archive.namelist())
@@ -142,7 +142,7 @@ class NpzSource(FileSource):
     def _cuts(self) -> Iterable[int]:
         return super()._cuts() if self.mapped else [0]
 
-    def _pieces(self, first: int, stop: int | None) -> Generator[RawBlock]:
+    def _raw_blocks(self, first: int, stop: int | None) -> Generator[RawBlock]:
         last = -(-self.n // self.step) if stop is None else stop
         with ExitStack() as stack:
             data, indices, indptr = (stack.enter_context(member.reading()) for member in self.members.values())

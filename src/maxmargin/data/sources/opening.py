@@ -7,7 +7,7 @@ from typing import Any
 
 from .base import FileSource, Several, Source
 from .iterables import IterableSource
-from .options import SourceOptions, block_bytes, is_path, positive_integer, real_dtype, truth
+from .options import SourceOptions, block_bytes, boolean, is_path, positive_integer, real_dtype
 
 FORMATS = {  # suffix -> the module of this package that opens it
     ".svm": "text",
@@ -80,8 +80,8 @@ def open_source(
         features=features,
         n_features=positive_integer("n_features", n_features),
         n_labels=positive_integer("n_labels", n_labels),
-        zero_based=truth("zero_based", zero_based),
-        multilabel=None if multilabel is None else truth("multilabel", multilabel),
+        zero_based=boolean("zero_based", zero_based),
+        multilabel=None if multilabel is None else boolean("multilabel", multilabel),
         dtype=real_dtype(dtype),
         cache=cache,
         block_bytes=block_bytes(block_size),
@@ -114,12 +114,12 @@ def several(paths: list[Path], options: SourceOptions) -> Source:
     each = [dict[str, Any]() for _ in paths]
     for name in ("label", "weight"):
         given = getattr(options, name)
-        beside = isinstance(given, (list, tuple)) and all(is_path(one) and str(one).endswith(".npy") for one in given)
-        if beside and len(given) != len(paths):
+        in_files = isinstance(given, (list, tuple)) and all(is_path(one) and str(one).endswith(".npy") for one in given)
+        if in_files and len(given) != len(paths):
             raise ValueError(f"{name} names {len(given)} files for {len(paths)} files of X.")
         if is_path(given) and str(given).endswith(".npy") and len(paths) > 1:
             raise ValueError(f"{name} must be a list with one file for each of the {len(paths)} files of X.")
         for k, changes in enumerate(each):
-            changes[name] = given[k] if beside else given
+            changes[name] = given[k] if in_files else given
     sources = [open_file(path, replace(options, **changes)) for path, changes in zip(paths, each)]
     return sources[0] if len(sources) == 1 else Several(sources)

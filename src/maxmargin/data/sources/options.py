@@ -47,7 +47,7 @@ def positive_integer(name: str, given) -> int | None:
     return int(given)
 
 
-def truth(name: str, given) -> bool:
+def boolean(name: str, given) -> bool:
     if not isinstance(given, (bool, np.bool_)):
         raise ValueError(f"{name} must be True or False, got {given!r}.")
     return bool(given)

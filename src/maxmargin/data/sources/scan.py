@@ -14,7 +14,7 @@ FOUND = ("width", "sparse", "columns", "many", "low", "high", "kind", "none", "s
 
 
 class Scanner:
-    """Checks the pieces of a scan and counts what they hold."""
+    """Checks the blocks of a scan and counts what they hold."""
 
     def __init__(self, source: str, options: SourceOptions, place: Callable[[int, int], str]):
         self.source, self.options, self.place = source, options, place
@@ -45,21 +45,21 @@ class Scanner:
     def n_labels(self) -> int:
         return self.options.n_labels or self.columns
 
-    def add(self, k: int, piece: RawBlock) -> None:
-        self.add_matrix(k, piece.X)
-        if piece.y is None:
+    def add(self, k: int, raw: RawBlock) -> None:
+        self.add_matrix(k, raw.X)
+        if raw.y is None:
             self.same_kind(k, "none")
-        elif isinstance(piece.y, LabelLists):
+        elif isinstance(raw.y, LabelLists):
             self.same_kind(k, "lists")
-            self.add_lists(k, piece.y)
-        elif piece.y.ndim == 2:
+            self.add_lists(k, raw.y)
+        elif raw.y.ndim == 2:
             self.same_kind(k, "indicator")
-            self.add_indicator(k, piece)
+            self.add_indicator(k, raw)
         else:
-            self.same_kind(k, "strings" if piece.y.dtype.kind in "US" else "numbers")
-            self.add_labels(k, piece)
-        if piece.weight is not None:
-            self.add_weight(k, piece)
+            self.same_kind(k, "strings" if raw.y.dtype.kind in "US" else "numbers")
+            self.add_labels(k, raw)
+        if raw.weight is not None:
+            self.add_weight(k, raw)
 
     def refuse(self, k: int, row: int, reason: str) -> NoReturn:
         raise ValueError(f"{self.source}, {self.place(k, row)}: {reason}.")
@@ -104,24 +104,24 @@ class Scanner:
                     self.refuse(k, int(of[at]), f"the label {values[at]:g} is given twice")
         self.count(values)
 
-    def add_indicator(self, k: int, piece: RawBlock) -> None:
-        y = piece.y
+    def add_indicator(self, k: int, raw: RawBlock) -> None:
+        y = raw.y
         bad = ~np.isin(y.data if sp.issparse(y) else y, (0, 1))
         if bad.any():
             self.refuse(k, 0, "an indicator matrix of labels holds 0 and 1 only, here are other numbers")
         if self.columns not in (0, y.shape[1]):
             self.refuse(k, 0, f"the matrix of labels has {y.shape[1]} columns from here on, {self.columns} before")
-        if y.shape[0] != piece.X.shape[0]:
-            self.refuse(k, 0, f"{y.shape[0]} rows of labels for {piece.X.shape[0]} rows")
+        if y.shape[0] != raw.X.shape[0]:
+            self.refuse(k, 0, f"{y.shape[0]} rows of labels for {raw.X.shape[0]} rows")
         if self.options.n_labels not in (None, y.shape[1]):
             self.refuse(k, 0, f"the matrix of labels has {y.shape[1]} columns, but n_labels={self.options.n_labels}")
         self.columns = y.shape[1]
         self.count((sp.csc_matrix(y).getnnz(axis=0)).nonzero()[0])
 
-    def add_labels(self, k: int, piece: RawBlock) -> None:
-        y = piece.y
-        if y.ndim != 1 or y.size != piece.X.shape[0]:
-            self.refuse(k, 0, f"labels of shape {y.shape} for {piece.X.shape[0]} rows")
+    def add_labels(self, k: int, raw: RawBlock) -> None:
+        y = raw.y
+        if y.ndim != 1 or y.size != raw.X.shape[0]:
+            self.refuse(k, 0, f"labels of shape {y.shape} for {raw.X.shape[0]} rows")
         if y.dtype.kind == "f":
             bad = np.flatnonzero(~np.isfinite(y))
             if bad.size:
@@ -130,11 +130,11 @@ class Scanner:
             self.refuse(k, 0, f"labels must be numbers or strings, these are {y.dtype}")
         self.count(y)
 
-    def add_weight(self, k: int, piece: RawBlock) -> None:
-        weight = piece.weight
+    def add_weight(self, k: int, raw: RawBlock) -> None:
+        weight = raw.weight
         assert weight is not None
-        if weight.shape != (piece.X.shape[0],):
-            self.refuse(k, 0, f"weights of shape {weight.shape} for {piece.X.shape[0]} rows")
+        if weight.shape != (raw.X.shape[0],):
+            self.refuse(k, 0, f"weights of shape {weight.shape} for {raw.X.shape[0]} rows")
         bad = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
         if bad.size:
             self.refuse(k, int(bad[0]), f"a weight must be finite and not negative, this one is {weight[bad[0]]:g}")
@@ -156,13 +156,13 @@ class Scanner:
         return {name: getattr(self, name) for name in FOUND} | {"distinct": distinct}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """As if the same pieces of text had been added here, with these options."""
+        """As if the same blocks of text had been added here, with these options."""
         for name in FOUND:
             setattr(self, name, state[name])
         self.distinct = None if state["distinct"] is None else np.array(state["distinct"], np.float64)
 
     def finish(self, n_rows: int) -> Scan:
-        """What was found, when all pieces have been seen; some of it is only now known to be wrong."""
+        """What was found, when all blocks have been seen; some of it is only now known to be wrong."""
         if self.options.multilabel is False and self.multilabel:
             self.refuse(*(self.several or (0, 0)), "several labels, but multilabel=False")
         if self.options.multilabel and not self.multilabel:

@@ -17,7 +17,7 @@ def mapped(path: Path) -> np.ndarray:
         raise ValueError(f"{path} is not a complete .npy file of numbers: {error}.") from None
 
 
-class Beside:
+class SideFile:
     """The entries of a `.npy` file, part by part."""
 
     def __init__(self, path: Path, dimensions: tuple[int, ...]):
@@ -40,18 +40,18 @@ class Beside:
             raise ValueError(f"{self.path} has {self.shape[0]} entries, but there are {n_rows} rows.")
 
 
-def is_beside(given: Any) -> bool:
+def is_side_file(given: Any) -> bool:
     return isinstance(given, os.PathLike) or (isinstance(given, str) and given.endswith(".npy"))
 
 
-def beside(path: Path, **given: Any) -> dict[str, Beside]:
+def side_files_of(path: Path, **given: Any) -> dict[str, SideFile]:
     """The files that hold "y" and "weight" for the rows of `path`, where they are given."""
     result = {}
     for field, other in given.items():
         if other is None:
             continue
-        if not is_beside(other):
+        if not is_side_file(other):
             name = "label" if field == "y" else field
             raise ValueError(f"{name} must be the path of a .npy file for {path}, got {other!r}.")
-        result[field] = Beside(Path(other), (1, 2) if field == "y" else (1,))
+        result[field] = SideFile(Path(other), (1, 2) if field == "y" else (1,))
     return result

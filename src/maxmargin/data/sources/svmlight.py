@@ -34,7 +34,7 @@ REASONS = {
 }
 
 ONE, TEN, LOW, HALF = np.uint64(1), np.uint64(10), np.uint64(0xFFFFFFFF), np.uint64(32)
-FULL = np.uint64(10**18)  # below it another digit fits
+DIGITS_FULL = np.uint64(10**18)  # below it another digit fits
 EXACT = np.uint64(2**53)  # so far integers are doubles
 LARGE = 280  # decimal exponents up to which no double is subnormal or infinite
 NEWLINE, HASH, COMMA, COLON, PLUS, MINUS, DOT, Q = (ord(c) for c in "\n#,:+-.q")
@@ -48,7 +48,7 @@ class Tables(NamedTuple):
     tens: np.ndarray
 
 
-class Rows(NamedTuple):
+class ParsedRows(NamedTuple):
     """Room for what a text holds: CSR, lists of labels, where each row starts, and the numbers left to `float`, each with its
     place in `values` (in `labels` if negative: -1 - place), its first byte and one beyond its last."""
 
@@ -157,7 +157,7 @@ def number(text, at, tables):
         c = byte(text, at)
     mantissa, exponent, digits, long = np.uint64(0), 0, 0, False
     while digit(c):
-        if mantissa < FULL:
+        if mantissa < DIGITS_FULL:
             mantissa = mantissa * TEN + np.uint64(c - 48)
         else:
             long = True
@@ -168,7 +168,7 @@ def number(text, at, tables):
         at += ONE
         c = byte(text, at)
         while digit(c):
-            if mantissa < FULL:
+            if mantissa < DIGITS_FULL:
                 mantissa = mantissa * TEN + np.uint64(c - 48)
                 exponent -= 1
             else:
@@ -215,7 +215,7 @@ def parse(text, first_index, limit, largest, tables, out):
     Returns FINE or what is wrong, the byte at which it is, and how many rows, entries, labels and hard numbers there are.
     """
     at, size = np.uint64(0), np.uint64(text.size)
-    rows, entries, labels, hard, room = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(out.hard.shape[0])
+    rows, entries, labels, hard, capacity = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(out.hard.shape[0])
     status = FINE
     out.indptr[0] = 0
     out.label_indptr[0] = 0
@@ -240,7 +240,7 @@ def parse(text, first_index, limit, largest, tables, out):
                 at = start
                 break
             if status == HARD:
-                if hard == room:
+                if hard == capacity:
                     return NO_ROOM, at, rows, entries, labels, hard
                 out.hard[hard, 0], out.hard[hard, 1], out.hard[hard, 2] = -1 - np.int64(labels), start, at
                 hard += ONE
@@ -302,7 +302,7 @@ def parse(text, first_index, limit, largest, tables, out):
             start = at
             value, at, status = number(text, start, tables)
             if status == HARD:
-                if hard == room:
+                if hard == capacity:
                     return NO_ROOM, at, rows, entries, labels, hard
                 out.hard[hard, 0], out.hard[hard, 1], out.hard[hard, 2] = entries, start, at
                 hard += ONE
@@ -323,24 +323,24 @@ def parse(text, first_index, limit, largest, tables, out):
 # ---- text ----------------------------------------------------------------------------------------------------
 
 
-def parsed(text: np.ndarray, zero_based: bool, limit: int, dtype: np.dtype) -> tuple[Rows, int]:
+def parsed(text: np.ndarray, zero_based: bool, limit: int, dtype: np.dtype) -> tuple[ParsedRows, int]:
     """The rows of a text that ends with a line end, and its lines; TextError names the byte where it is wrong."""
     lines, colons, commas = (int(n) for n in counts(text))
-    room, largest = (colons + lines + commas) // 64 + 64, float(np.finfo(dtype).max)
+    capacity, largest = (colons + lines + commas) // 64 + 64, float(np.finfo(dtype).max)
     status = NO_ROOM
     while status == NO_ROOM:
-        out = Rows(
+        out = ParsedRows(
             np.empty(colons, dtype),
             np.empty(colons, np.int32),
             np.empty(lines + 1, np.int32),
             np.empty(lines + commas, np.float64),
             np.empty(lines + 1, np.int32),
             np.empty(lines, np.int32),
-            np.empty((room, 3), np.int64),
+            np.empty((capacity, 3), np.int64),
         )
         found = parse(text, int(not zero_based), limit, largest, tables(), out)
         status, at, rows, entries, labels, hard = (int(n) for n in found)
-        room = colons + lines + commas
+        capacity = colons + lines + commas
     for slot, start, stop in out.hard[:hard].tolist():
         into, slot = (out.values, slot) if slot >= 0 else (out.labels, -1 - slot)
         value = float(text[start:stop].tobytes())
@@ -351,7 +351,7 @@ def parsed(text: np.ndarray, zero_based: bool, limit: int, dtype: np.dtype) -> t
         beyond = f"; there are {limit} features" if status == BEYOND and limit < WIDEST else ""
         raise TextError(at, REASONS[status] + beyond)
     used = (entries, entries, rows + 1, labels, rows + 1, rows, hard)
-    return Rows(*(array[:n] if n > array.shape[0] // 2 else array[:n].copy() for array, n in zip(out, used))), lines
+    return ParsedRows(*(array[:n] if n > array.shape[0] // 2 else array[:n].copy() for array, n in zip(out, used))), lines
 
 
 def line_and_column(text: np.ndarray, at: int) -> tuple[int, int]:

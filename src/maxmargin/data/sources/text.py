@@ -17,8 +17,8 @@ from .base import FileSource
 from .blocks import WIDEST, LabelLists, RawBlock, Scan, SourceChangedError
 from .options import SourceOptions
 from .scan import Scanner
-from .side_files import beside
-from .svmlight import NEWLINE, Rows, TextError, line_and_column, parsed
+from .side_files import side_files_of
+from .svmlight import NEWLINE, ParsedRows, TextError, line_and_column, parsed
 from .text_cache import BlockCache, CacheError, CacheFile, CacheWriter
 
 LONGEST = 2**31 - 2  # bytes of a line: positions fit into 32 bits
@@ -83,7 +83,7 @@ class TextSource(FileSource):
     beginning, so its blocks come in the order of the file unless there is a cache of them."""
 
     def __init__(self, path: Path, options: SourceOptions):
-        super().__init__(str(path), [path], options, beside(path, weight=options.weight))
+        super().__init__(str(path), [path], options, side_files_of(path, weight=options.weight))
         self.path = path
         self.packed = path.suffix.lower() in (".gz", ".xz")
         self._ranges: list[tuple[int, int, int]] = []  # offset, length and lines before, of each block
@@ -102,7 +102,7 @@ class TextSource(FileSource):
         if self._stored is not None:
             try:
                 if self.options.n_features is None or self._stored.found["width"] <= self.options.n_features:
-                    return self._remembered() if not self._beside else super()._scan()
+                    return self._remembered() if not self._side_files else super()._scan()
             except CacheError as error:
                 warnings.warn(f"{error} It is written anew.", stacklevel=4)
             self._stored = None  # the text itself tells where it is wrong
@@ -129,13 +129,13 @@ class TextSource(FileSource):
     def _cuts(self) -> Iterable[int]:
         return [0] if self.packed and self._stored is None else super()._cuts()
 
-    def _pieces(self, first: int, stop: int | None) -> Generator[RawBlock]:
+    def _raw_blocks(self, first: int, stop: int | None) -> Generator[RawBlock]:
         if self._stored is not None:
             try:
-                for piece in self._stored.pieces(first, stop):
-                    yield piece
+                for raw in self._stored.raw_blocks(first, stop):
+                    yield raw
                     first += 1
-                    del piece
+                    del raw
                 return
             except CacheError as error:
                 if stop is None:  # the scan knows what to do
@@ -146,11 +146,11 @@ class TextSource(FileSource):
             self._ranges = []
         for text, _, rows in self._parsed(first, stop):
             del text
-            piece = as_piece(rows)
+            raw = as_raw_block(rows)
             if stop is None and self._writer is not None:
-                self._writer.add(piece)
-            yield piece
-            del piece, rows
+                self._writer.add(raw)
+            yield raw
+            del raw, rows
 
     def _forget_cache(self) -> None:
         assert self._stored is not None
@@ -158,11 +158,11 @@ class TextSource(FileSource):
             self._stored.path.unlink()
         self._stored = None
 
-    def _same(self, k: int, piece: RawBlock) -> bool:
+    def _same(self, k: int, raw: RawBlock) -> bool:
         """A block of the cache was compared with its checksum when it was read."""
-        return (self._stored is not None and not self._beside) or super()._same(k, piece)
+        return (self._stored is not None and not self._side_files) or super()._same(k, raw)
 
-    def _parsed(self, first: int, stop: int | None) -> Generator[tuple[np.ndarray, int, Rows]]:
+    def _parsed(self, first: int, stop: int | None) -> Generator[tuple[np.ndarray, int, ParsedRows]]:
         """Runs of text with the lines before them and their rows; those without rows are left out."""
         known = None if stop is None else self._ranges[first:stop]
         limit = self.options.n_features or WIDEST
@@ -206,7 +206,7 @@ class TextSource(FileSource):
         raise SourceChangedError(f"{self.path} has changed while it was read; open the source again.")
 
 
-def as_piece(rows: Rows) -> RawBlock:
+def as_raw_block(rows: ParsedRows) -> RawBlock:
     width = int(rows.indices.max()) + 1 if rows.indices.size else 0
     X = sp.csr_matrix((rows.values, rows.indices, rows.indptr), shape=(rows.starts.size, width))
     X.has_sorted_indices = X.has_canonical_format = True

@@ -111,12 +111,12 @@ class CacheWriter:
                 stacklevel=2,
             )
 
-    def add(self, piece: RawBlock) -> None:
+    def add(self, raw: RawBlock) -> None:
         if self.file is None:
             return
         with self.forgiven():
-            self.blocks.append((self.file.tell(), checksum(piece), piece.X.shape[0], piece.X.nnz, piece.y.values.size))
-            for array in (piece.X.data, piece.X.indices, piece.X.indptr, *piece.y):
+            self.blocks.append((self.file.tell(), checksum(raw), raw.X.shape[0], raw.X.nnz, raw.y.values.size))
+            for array in (raw.X.data, raw.X.indices, raw.X.indptr, *raw.y):
                 self.file.write(memoryview(array).cast("B") if array.size else b"")
 
     def finish(self, ranges: list[tuple[int, int, int]], found: dict[str, Any]) -> "CacheFile | None":
@@ -168,15 +168,15 @@ class CacheFile:
         self.blocks: list[tuple[int, ...]] = index["blocks"]
         self.ranges = [(offset, length, before) for offset, length, before in index["ranges"]]
 
-    def pieces(self, first: int, stop: int | None) -> Generator[RawBlock]:
+    def raw_blocks(self, first: int, stop: int | None) -> Generator[RawBlock]:
         try:
             with open(self.path, "rb") as file:
                 for block in self.blocks[first:stop]:
-                    yield self.piece(file, *block)
+                    yield self.raw_block(file, *block)
         except OSError as error:
             raise CacheError(f"The cache {self.path} cannot be read ({error.strerror or error}).") from None
 
-    def piece(self, file: BinaryIO, place: int, expected: int, rows: int, entries: int, n_labels: int) -> RawBlock:
+    def raw_block(self, file: BinaryIO, place: int, expected: int, rows: int, entries: int, n_labels: int) -> RawBlock:
         file.seek(place)
         ends = ("int32", rows + 1)
         kinds = (self.made_of["dtype"], entries), ("int32", entries), ends, ("float64", n_labels), ends
@@ -185,8 +185,8 @@ class CacheFile:
             X = sp.csr_matrix((data, indices, indptr), shape=(rows, int(indices.max(initial=-1)) + 1))
         except ValueError as error:
             raise CacheError(f"The cache {self.path} is damaged ({error}).") from None
-        piece = RawBlock(X, LabelLists(labels, label_indptr))
-        if checksum(piece) != expected:
+        raw = RawBlock(X, LabelLists(labels, label_indptr))
+        if checksum(raw) != expected:
             raise CacheError(f"The cache {self.path} is damaged (a block is not what was written).")
         X.has_sorted_indices = X.has_canonical_format = True
-        return piece
+        return raw

@@ -16,7 +16,7 @@ from ...losses.nonnegative import NonNegative
 from ...problems.explicit import GroupedProblem
 from ...regularizers.spaces import move, spread
 from .linear import Ascent, scalar_pass
-from .schedule import draw, settle
+from .schedule import draw, reschedule
 
 
 @jitable
@@ -76,7 +76,7 @@ def grouped_pass(X, constraints, space, duals, curvature, plan, visit, scratch):
                 gain += change * margin[r]
                 duals[r] = max(duals[r] + change, 0.0)
                 mass[i] += change
-        settle(plan, r, now, change * slope <= level)
+        reschedule(plan, r, now, change * slope <= level)
     return linear, gain
 
 
@@ -86,7 +86,7 @@ class ExplicitAscent(Ascent):
     problem: GroupedProblem
 
     @property
-    def piece(self):
+    def stretch(self):
         return self.options.tuning.pace.constraints
 
     def take(self, duals):

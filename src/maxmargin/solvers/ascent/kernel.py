@@ -16,7 +16,7 @@ from queue import SimpleQueue
 
 import numpy as np
 
-from ...data.gram import BLOCK, Rows, indefinite
+from ...data.gram import BLOCK, KernelRows, indefinite
 from ...losses.hinge import Hinge
 from ...problems.kernel import KernelMultilabelProblem, Point
 from ...result import TINY
@@ -64,7 +64,7 @@ class KernelAscent(Run):
         self.warm = duals is not None
         self.passes = self.visits = self.steps = 0
         n, labels = problem.n_examples, problem.n_labels
-        self.rows = Rows(problem.gram, int((1.0 - options.tuning.copy) * problem.memory), problem.bias**2)
+        self.rows = KernelRows(problem.gram, int((1.0 - options.tuning.copy) * problem.memory), problem.bias**2)
         self.batches = batches(problem.correlation)
         diagonal = problem.gram.diagonal() + problem.bias**2
         curvature = np.maximum(np.diag(problem.correlation)[:, None] * diagonal, 0.0)
@@ -91,8 +91,8 @@ class KernelAscent(Run):
     @cached_property
     def most(self) -> int:
         """The number of samples that a copy can hold."""
-        room = self.options.tuning.copy * self.problem.memory / 4 / self.n_jobs
-        return max(1, min(self.problem.n_examples, int(np.sqrt(room)) - MARGIN))
+        entries = self.options.tuning.copy * self.problem.memory / 4 / self.n_jobs
+        return max(1, min(self.problem.n_examples, int(np.sqrt(entries)) - MARGIN))
 
     @property
     def rest(self) -> np.ndarray:

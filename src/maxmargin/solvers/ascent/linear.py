@@ -32,7 +32,7 @@ from ...regularizers.spaces import averaged, extrapolate, like, move, move_row, 
 from ..base import Run
 from ..pace import examples_between
 from ..tuning import ASCENT, AscentTuning
-from .schedule import gather, prefetch, resting, schedule, settle, visited
+from .schedule import gather, prefetch_plan, reschedule, resting, schedule, visited
 
 
 @kernel
@@ -41,7 +41,7 @@ def dual_part(space):
 
 
 @kernel
-def push(space, before, t, result):
+def push_weights(space, before, t, result):
     """The extrapolated weights, in `result`."""
     extrapolate(space, before, t, result)
 
@@ -70,7 +70,7 @@ def scalar_pass(X, loss, space, duals, curvature, plan, visit, level):
             rows.prefetch(X, ahead)
             vectors.prefetch(duals, ahead)
             vectors.prefetch(curvature, ahead)
-            prefetch(plan, ahead)
+            prefetch_plan(plan, ahead)
         score = np.float64(dot(X, i, space.w))
         old = duals[i]
         held = reward(loss, i, old)
@@ -81,7 +81,7 @@ def scalar_pass(X, loss, space, duals, curvature, plan, visit, level):
             gain += reward(loss, i, new) - held
             duals[i] = new
         gap += share
-        settle(plan, i, now, share <= level)
+        reschedule(plan, i, now, share <= level)
     return gap, gain
 
 
@@ -126,19 +126,19 @@ def row_pass(X, loss, space, duals, curvature, plan, visit, scratch):
         if k + plan.ahead < stop:
             ahead = plan.order[k + plan.ahead]
             rows.prefetch(X, ahead)
-            rows.prefetch_row(duals.lanes, ahead)
+            rows.prefetch_row(duals.vectors, ahead)
             vectors.prefetch(curvature, ahead)
             row_prefetch(loss, ahead)
-            prefetch(plan, ahead)
+            prefetch_plan(plan, ahead)
             if space.w.size > plan.cached:
                 rows.prefetch_weights(X, plan.order[k + 1], space.w)
-        rows.scores(X, i, space.w, scores.lanes)
+        rows.scores(X, i, space.w, scores.vectors)
         share, stepped, reward_change = row_step(loss, i, curvature[i], scores, duals, change, level)
         if stepped:
-            move_row(space, X, i, change.lanes)
+            move_row(space, X, i, change.vectors)
             gain += reward_change
         gap += share
-        settle(plan, i, now, share <= level)
+        reschedule(plan, i, now, share <= level)
     return gap, gain
 
 
@@ -146,30 +146,30 @@ def row_pass(X, loss, space, duals, curvature, plan, visit, scratch):
 def row_reach(X, loss, space, duals, before, plan, now, scratch):
     """As `scalar_reach`, for rows; scratch holds a row and the step."""
     change, t = scratch
-    gain, zero = 0.0, vectors.zeros_like(change.lanes)
-    for i in range(duals.lanes.shape[0]):
+    gain, zero = 0.0, vectors.zeros_like(change.vectors)
+    for i in range(duals.vectors.shape[0]):
         if visited(plan, i, now):
             if resting(plan, i):
-                for b in range(duals.lanes.shape[1]):
-                    dual = vectors.load(duals.lanes, i, b)
-                    difference = vectors.subtract(dual, vectors.load(before.lanes, i, b))
-                    vectors.store(before.lanes, i, b, dual)
-                    vectors.store(change.lanes, 0, b, vectors.fma(zero, -t, difference))
-                move_row(space, X, i, change.lanes)
+                for b in range(duals.vectors.shape[1]):
+                    dual = vectors.load(duals.vectors, i, b)
+                    difference = vectors.subtract(dual, vectors.load(before.vectors, i, b))
+                    vectors.store(before.vectors, i, b, dual)
+                    vectors.store(change.vectors, 0, b, vectors.fma(zero, -t, difference))
+                move_row(space, X, i, change.vectors)
             else:
                 short, reward_change = row_extrapolate(loss, i, duals, before, t, change)
                 if short:
-                    move_row(space, X, i, change.lanes)
+                    move_row(space, X, i, change.vectors)
                 gain += reward_change
     return gain
 
 
 @kernel
 def row_return(duals, before, plan, now):
-    for i in range(duals.lanes.shape[0]):
+    for i in range(duals.vectors.shape[0]):
         if visited(plan, i, now):
-            for b in range(duals.lanes.shape[1]):
-                vectors.store(duals.lanes, i, b, vectors.load(before.lanes, i, b))
+            for b in range(duals.vectors.shape[1]):
+                vectors.store(duals.vectors, i, b, vectors.load(before.vectors, i, b))
 
 
 # ---- the run ---------------------------------------------------------------------------------------------
@@ -251,13 +251,13 @@ class Ascent(Run, ABC):
         self.floor = self.dual
         count, tuning = gather(self.plan, self.passes), self.options.tuning
         level = tuning.visits.calm * self.options.tol * abs(self.dual) / max(self.problem.n_examples, 1)
-        gap, piece = 0.0, examples_between(self.visit_work(), self.piece, tuning.pace)
+        gap, stretch = 0.0, examples_between(self.visit_work(), self.stretch, tuning.pace)
         if self.problem.half_spaces is not None:  # side_duals answer to examples at once, or the two sides zigzag
-            piece = min(piece, max(self.problem.half_spaces.count, count // tuning.walks))
-        for start in range(0, count, piece):
+            stretch = min(stretch, max(self.problem.half_spaces.count, count // tuning.walks))
+        for start in range(0, count, stretch):
             if stop():
                 break
-            end = min(start + piece, count)
+            end = min(start + stretch, count)
             share, gain = self.visit((self.passes, start, end), level)
             gap += share
             self.reward += gain
@@ -317,7 +317,7 @@ class Ascent(Run, ABC):
 
     @property
     @abstractmethod
-    def piece(self) -> int:
+    def stretch(self) -> int:
         """Examples between two looks at the clock, at the most."""
 
     @abstractmethod
@@ -364,7 +364,7 @@ class Accelerated(Ascent):
             return
         self.memory += 1
         t = min(self.memory / (self.memory + 3.0), self.options.tuning.farthest)
-        push(self.space, self.before_v, t, self.other)
+        push_weights(self.space, self.before_v, t, self.other)
         gain = self.reach(t)
         dual = self.reward + gain + dual_part(self.other)
         self.before_v[...] = unclipped(self.space)
@@ -393,7 +393,7 @@ class ScalarAscent(Accelerated):
     problem: ScalarProblem
 
     @property
-    def piece(self):
+    def stretch(self):
         return self.options.tuning.pace.scalars
 
     def take(self, duals):
@@ -429,7 +429,7 @@ class BlockAscent(Accelerated):
     problem: RowProblem
 
     @property
-    def piece(self):
+    def stretch(self):
         return self.options.tuning.pace.rows
 
     def take(self, duals):
@@ -461,7 +461,7 @@ class BlockAscent(Accelerated):
         return row_pass(self.problem.X, self.loss, self.space, self.duals, self.curvature, self.plan, visit, scratch)
 
     def remember(self):
-        self.before.lanes[...] = self.duals.lanes
+        self.before.vectors[...] = self.duals.vectors
 
     def reach(self, t):
         scratch, regularizer = (self.change, t), self.problem.regularizer

@@ -62,14 +62,14 @@ def gather(plan, now):
 
 
 @jitable
-def prefetch(plan, i):
-    """Ask for what `settle` reads and writes of example i, ahead of the visit."""
+def prefetch_plan(plan, i):
+    """Ask for what `reschedule` reads and writes of example i, ahead of the visit."""
     vectors.prefetch(plan.due, i)
     vectors.prefetch(plan.wait, i)
 
 
 @jitable
-def settle(plan, i, now, calm):
+def reschedule(plan, i, now, calm):
     """Set when example i is visited next; `calm` says that this visit found little to do."""
     wait = min(2 * int(plan.wait[i]) + 1, plan.longest) if calm else 0
     plan.wait[i] = wait

@@ -17,8 +17,8 @@ from ...losses.squared_hinge import SquaredHinge
 
 AWAY, SOON, NEAR = 0, 1, 2  # what View.near says of a sample
 BOUNDLESS = 1e30  # stands for infinity where a product with zero must be zero
-FLAT = 1e-3  # the smallest curvature of a pair
-ROUNDING = 1e-12  # part of the first gain in a copy that float32 cannot tell from nothing
+LEAST_CURVATURE = 1e-3  # the smallest curvature of a pair
+NO_GAIN = 1e-12  # part of the first gain in a copy that float32 cannot tell from nothing
 HALVES = 2  # of the samples of a copy, vectors in turn: of each the best sample moves
 
 
@@ -295,7 +295,7 @@ def optimise(part, source, rest, tuning):
             return step
         if most < 0.0:
             most = max(first, second)
-        if max(first, second) <= ROUNDING * most:
+        if max(first, second) <= NO_GAIN * most:
             return step
         if first > second:  # j is the one that gains more
             even, odd = odd, even
@@ -319,7 +319,7 @@ def pair(gi, gj, k, box_i, box_j, both):
     """The best moves of two duals with unit curvatures and the off-diagonal k; of the second alone unless `both`."""
     alone = min(max(gj, box_j[0]), box_j[1])
     if both:
-        t = min(max((gj - k * gi) / max(1.0 - k * k, FLAT), box_j[0]), box_j[1])
+        t = min(max((gj - k * gi) / max(1.0 - k * k, LEAST_CURVATURE), box_j[0]), box_j[1])
         s = min(max(gi - k * t, box_i[0]), box_i[1])
         t = min(max(gj - k * s, box_j[0]), box_j[1])
         if s * gi + t * gj - 0.5 * (s * s + t * t) - k * s * t >= alone * (gj - 0.5 * alone):

@@ -23,7 +23,7 @@ from .coordinates import Coordinates
 NUMBER = 8  # bytes
 NEWTON = 60  # steps at the most where there is a box
 BISECTIONS = 60
-ROUNDING = 4.0 * float(np.finfo(float).eps)  # part of the terms of a bound by which it is lowered
+BOUND_ROUNDING = 4.0 * float(np.finfo(float).eps)  # part of the terms of a bound by which it is lowered
 OF_EACH = ("offsets", "here", "model", "born", "idle", "masses", "bound", "slopes")  # what there is of each plane
 AGGREGATE = -1  # stands for the iteration that a plane stems from
 
@@ -146,7 +146,7 @@ class Planes:
     def lower_bound(self, masses: np.ndarray, v: np.ndarray, frame: Coordinates) -> float:
         """Less what rounding may have added to it: offsets and the quadratic term may be large and nearly cancel."""
         terms, least = masses[: self.size] * self.offsets[: self.size], frame.least(v)
-        return float(terms.sum()) + least - ROUNDING * (float(np.abs(terms).sum()) + abs(least))
+        return float(terms.sum()) + least - BOUND_ROUNDING * (float(np.abs(terms).sum()) + abs(least))
 
     def reduce(
         self,
@@ -164,7 +164,7 @@ class Planes:
         else:
             linear = stiff * self.offsets[:n] + (2.0 * alpha) * self.here[:n]
             program = self.gram[:n, :n], linear, self.model[:n]
-            masses[:n] = simplex_qp.solve(*program, masses[:n], stiff * precision, stop, self.tuning.simplex)
+            masses[:n] = simplex_qp.solve_program(*program, masses[:n], stiff * precision, stop, self.tuning.simplex)
 
     def point(self, masses: np.ndarray, alpha: float, centre: np.ndarray, frame: Coordinates) -> tuple[np.ndarray, np.ndarray]:
         """v, and the point that these masses stand for."""
@@ -188,7 +188,7 @@ class Planes:
         n, stiff = self.size, 1.0 + 2.0 * alpha
         A, b, model = self.slopes[:n], self.offsets[:n], self.model[:n]
         beta = simplex_qp.normalised(masses[:n], model)
-        parts = simplex_qp.blocks(model, self.n_models)
+        parts = simplex_qp.blocks_of(model, self.n_models)
         v = self.pull(beta)
         for _ in range(NEWTON):
             free_point = (v + 2.0 * alpha * centre) / stiff
@@ -203,7 +203,7 @@ class Planes:
                 gram = A[:, free] @ A[:, free].T
             linear = stiff * (b + A[:, fixed] @ u[fixed]) + 2.0 * alpha * (A[:, free] @ centre[free])
             program = np.ascontiguousarray(gram), linear, model
-            target = simplex_qp.solve(*program, beta, 0.5 * stiff * precision, stop, self.tuning.simplex)
+            target = simplex_qp.solve_program(*program, beta, 0.5 * stiff * precision, stop, self.tuning.simplex)
             change = target - beta
             ahead = self.pull(change)
             t = self.step(v, ahead, float(b @ change), alpha, centre, frame)

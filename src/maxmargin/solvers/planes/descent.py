@@ -49,7 +49,7 @@ def row_descent(X, loss, W, order, when, scores, duals):
     factor, (first, n), flat = 1.0, when, W.reshape(-1)
     for k in range(order.size):
         i, t = order[k], first + k
-        rows.scores(X, i, W, scores.lanes)
+        rows.scores(X, i, W, scores.vectors)
         for j in range(scores.flat.shape[1]):
             scores.flat[0, j] *= factor
         row_slope(loss, i, scores, duals)
@@ -59,7 +59,7 @@ def row_descent(X, loss, W, order, when, scores, duals):
             factor = 1.0
         for j in range(duals.flat.shape[1]):
             duals.flat[0, j] *= n / (t * factor)
-        update(X, i, duals.lanes, 0, W)
+        update(X, i, duals.vectors, 0, W)
         if factor < SMALL or k == order.size - 1:
             for j in range(flat.size):
                 flat[j] *= factor
@@ -97,8 +97,8 @@ def _(problem: ScalarProblem, W, order, when):
 
 @walk.register
 def _(problem: RowProblem, W, order, when):
-    room = vectors.zeros_table(1, problem.n_classes, np.float64), vectors.zeros_table(1, problem.n_classes, np.float64)
-    row_descent(problem.X, problem.exact_loss, W, order, when, *room)
+    scratch = vectors.zeros_table(1, problem.n_classes, np.float64), vectors.zeros_table(1, problem.n_classes, np.float64)
+    row_descent(problem.X, problem.exact_loss, W, order, when, *scratch)
 
 
 @walk.register
@@ -125,7 +125,7 @@ def pace_of(problem) -> Pace:
 
 @pace_of.register
 def _(problem: ScalarProblem) -> Pace:
-    """Where a piece ends, the factor of the weights is multiplied out: it must not depend on the clock."""
+    """Where a stretch ends, the factor of the weights is multiplied out: it must not depend on the clock."""
     return Pace(examples_between(2.0 * rows.mean_length(problem.X), problem.n_examples))
 
 

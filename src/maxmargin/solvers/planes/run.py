@@ -50,7 +50,9 @@ class PlaneStart:
         return n_models == self.n_models and len(self.planes["planes.slopes"]) <= limit
 
 
-def above(offsets: np.ndarray, products: np.ndarray, values: np.ndarray, objective: float, terms: np.ndarray) -> int | None:
+def farthest_above(
+    offsets: np.ndarray, products: np.ndarray, values: np.ndarray, objective: float, terms: np.ndarray
+) -> int | None:
     """The plane that lies farthest above the function, beyond what rounding explains; None if there is none.
 
     `terms`: how large those are that add up to products, here and where offsets were computed; they may cancel.
@@ -60,7 +62,7 @@ def above(offsets: np.ndarray, products: np.ndarray, values: np.ndarray, objecti
     return int(np.argmax(over)) if np.any(over > 0.0) else None
 
 
-def finite(u: np.ndarray, values: np.ndarray, slopes: np.ndarray, offsets: np.ndarray) -> bool:
+def computable(u: np.ndarray, values: np.ndarray, slopes: np.ndarray, offsets: np.ndarray) -> bool:
     """Whether the objective and the inner products of planes can be computed at u."""
     squares = np.einsum("pj,pj->p", slopes, slopes)
     return bool(np.isfinite(u @ u + values.sum() + np.abs(offsets).sum() + squares.sum()))
@@ -110,7 +112,7 @@ class BundleRun(Run):
         if left is not None:
             self.take_up(left, stop)
         if start is not None:
-            self.next = self.point = self.settled(self.coordinates.nearest(self.coordinates.inside(start)))
+            self.next = self.point = self.rounded(self.coordinates.nearest(self.coordinates.inside(start)))
             self.value, self.reach = np.inf, 0.0
 
     def take_up(self, left: PlaneStart, stop: Callable[[], bool]) -> None:
@@ -121,7 +123,7 @@ class BundleRun(Run):
         planes.resume(left.planes)
         planes.rescale(C)
         planes.idle[: planes.size] = 0
-        self.arrive(self.settled(self.coordinates.inside(left.w)), C * left.values)
+        self.arrive(self.rounded(self.coordinates.inside(left.w)), C * left.values)
         planes.here[: planes.size] = planes.slopes[: planes.size] @ self.point
         self.improve_bound(stop)
         planes.masses[: planes.size] = planes.bound[: planes.size]
@@ -142,7 +144,7 @@ class BundleRun(Run):
         self.passes += 1
         self.visits += self.problem.n_examples
         self.calls = self.visits  # of the max-oracle, one an example
-        if not finite(u, cut.values, slopes, offsets):
+        if not computable(u, cut.values, slopes, offsets):
             self.next = self.retreat(u)
             return np.inf
         if self.planes is None:
@@ -168,9 +170,9 @@ class BundleRun(Run):
         """Where to ask instead of u, where the risk overflows: nearer to the best point, or at the start of all coordinates."""
         near = self.coordinates.inside(self.best_w) if self.best_call else self.coordinates.nearest(np.zeros_like(u))
         ahead = near + BACK * (u - near) if self.best_call else near
-        if np.array_equal(self.settled(ahead), self.settled(u)):
+        if np.array_equal(self.rounded(ahead), self.rounded(u)):
             raise ValueError(f"The risk overflows: its value or its subgradient is too large for float64. {SMALLER}")
-        return self.settled(ahead)
+        return self.rounded(ahead)
 
     def new_planes(self, shape: tuple[int, int]) -> Planes:
         groups, dim = shape
@@ -194,7 +196,7 @@ class BundleRun(Run):
         if n > 0:
             known = planes.offsets[:n], planes.here[:n], cut.values[planes.model[:n]]
             terms = np.sqrt(planes.gram.diagonal()[:n]) * self.widest
-            if not self.risk.ours and (t := above(*known, size, terms)) is not None:
+            if not self.risk.ours and (t := farthest_above(*known, size, terms)) is not None:
                 origin = "an earlier call" if planes.born[t] == AGGREGATE else f"call {planes.born[t]}"
                 raise ValueError(broken(f"call {self.passes}", origin, *(float(array[t]) for array in known)))
             over = np.maximum(known[0] + known[1] - known[2], 0.0)
@@ -204,7 +206,7 @@ class BundleRun(Run):
             return offsets
         known = offsets, slopes @ self.coordinates.inside(self.best_w), self.best_values
         terms = np.linalg.norm(slopes, axis=1) * self.widest
-        if not self.risk.ours and (t := above(*known, size, terms)) is not None:
+        if not self.risk.ours and (t := farthest_above(*known, size, terms)) is not None:
             raise ValueError(broken(f"call {self.best_call}", f"call {self.passes}", *(float(array[t]) for array in known)))
         return offsets - np.maximum(known[0] + known[1] - known[2], 0.0)
 
@@ -240,7 +242,7 @@ class BundleRun(Run):
             self.reduce(planes.masses, self.alpha, stop)
         v, u = planes.point(planes.masses, self.alpha, self.point, self.coordinates)
         self.keep_bound(planes.masses, v)
-        self.next = self.settled(u)
+        self.next = self.rounded(u)
 
     def adjusted(self, stop: Callable[[], bool]) -> float:
         """The smallest alpha of the grid that moves the point by `reach` at the most, searched from the last one; the masses
@@ -297,7 +299,7 @@ class BundleRun(Run):
             self.dual = bound
             planes.bound[: planes.size] = masses[: planes.size]
 
-    def settled(self, u: np.ndarray) -> np.ndarray:
+    def rounded(self, u: np.ndarray) -> np.ndarray:
         """u as its weights have it: under a narrow prior some of it is lost in rounding."""
         if self.coordinates.mean is None and self.coordinates.scale is None:
             return u

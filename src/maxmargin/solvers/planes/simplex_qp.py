@@ -20,7 +20,7 @@ from ..pace import never
 from ..tuning import BUNDLE, SimplexTuning
 
 MOST_SWEEPS = 4_000
-ROUNDS = 60  # of sweeps and a Newton step, at the most
+SWEEPS = 60  # of sweeps and a Newton step, at the most
 PIVOTS = 12  # faces that a Newton step looks at
 FLAT = 1e-14  # part of the diagonal below which a curvature is rounding
 RIDGE = 1e-13  # part of the diagonal added for Newton's step: planes are often parallel
@@ -33,15 +33,15 @@ class Blocks(NamedTuple):
     starts: np.ndarray
 
 
-def blocks(block: np.ndarray, count: int) -> Blocks:
+def blocks_of(block: np.ndarray, count: int) -> Blocks:
     return Blocks(np.argsort(block, kind="stable"), np.searchsorted(np.sort(block), np.arange(count + 1)))
 
 
 @kernel
-def sweep(G, parts, beta, slope, room, precision, pairs):
-    """Visit every block; returns the number of pairs that moved. `room`: (2, entries), the first row zeros; `pairs`: steps in one
-    visit at the most"""
-    moves, (change, local) = 0, room
+def sweep(G, parts, beta, slope, scratch, precision, pairs):
+    """Visit every block; returns the number of pairs that moved. `scratch`: (2, entries), the first row zeros; `pairs`: steps in
+    one visit at the most"""
+    moves, (change, local) = 0, scratch
     for p in range(parts.starts.size - 1):
         begin, end = parts.starts[p], parts.starts[p + 1]
         for k in range(begin, end):
@@ -177,7 +177,7 @@ def value_of(G: np.ndarray, linear: np.ndarray, beta: np.ndarray) -> tuple[float
     return float(linear @ beta - 0.5 * beta @ pull), linear - pull
 
 
-def solve(
+def solve_program(
     G: np.ndarray,
     linear: np.ndarray,
     block: np.ndarray,
@@ -190,14 +190,14 @@ def solve(
 
     `block` names the block of each entry, 0, 1, ...; none may be empty.
     """
-    parts = blocks(block, int(block.max()) + 1)
+    parts = blocks_of(block, int(block.max()) + 1)
     count = parts.starts.size - 1
-    beta, room = normalised(beta, block), np.zeros((2, beta.size))
+    beta, scratch = normalised(beta, block), np.zeros((2, beta.size))
     value, slope = value_of(G, linear, beta)
     pause, left = max(tuning.sweeps, int(np.count_nonzero(beta)) ** 2 // tuning.as_long), MOST_SWEEPS
-    for _ in range(ROUNDS):
+    for _ in range(SWEEPS):
         for _ in range(pause):
-            moves = sweep(G, parts, beta, slope, room, 0.5 * precision / count, tuning.pairs)
+            moves = sweep(G, parts, beta, slope, scratch, 0.5 * precision / count, tuning.pairs)
             if moves == 0 or to_gain(parts, beta, slope) <= precision or stop():
                 break
         left -= pause

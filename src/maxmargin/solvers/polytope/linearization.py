@@ -13,10 +13,10 @@ import numpy as np
 
 from ...jit import kernel
 from ...structures.encoded import contract
-from ...utils.threads import in_threads, pieces
-from ..ascent.schedule import settle
+from ...utils.threads import in_threads, spans
+from ..ascent.schedule import reschedule
 from .run import StructuredRun
-from .signed import move_weights, prepare_with, space_of, unclipped
+from .signed import move_weights, prepare_with, space_of, unclipped_copy
 
 OPTIMAL = -1.0
 COOLEST = 1000.0  # the part of the first temperature that cooling ends at
@@ -44,7 +44,7 @@ def block_pass(points, data, space, cap, plan, visit, workspace, setting):
             shares[i] = cap[i] * gain
         else:
             shares[i] = 0.0
-        settle(plan, i, now, shares[i] <= level)
+        reschedule(plan, i, now, shares[i] <= level)
     return rise
 
 
@@ -99,7 +99,7 @@ class Batch(Linearization):
     def advance(self, stop):
         problem, jobs = self.problem, self.options.n_jobs
         others = contract.copied(self.points)
-        parts = pieces(problem.n_examples, problem.jobs(jobs))
+        parts = spans(problem.n_examples, problem.jobs(jobs))
         changes = [np.zeros_like(self.W) for _ in parts]
 
         def work(k: int) -> float:
@@ -112,7 +112,7 @@ class Batch(Linearization):
         square = float(np.vdot(change, change))
         gamma = self.step if self.step >= 0.0 else min(self.longest, max(gain, 0.0) / square) if square > 0.0 else 0.0
         contract.blend(self.points, others, gamma)
-        self.space = space_of(unclipped(self.space) + gamma * change, problem.bound)
+        self.space = space_of(unclipped_copy(self.space) + gamma * change, problem.bound)
         self.dual += gamma * (gain - 0.5 * gamma * square)
         self.visits += problem.n_examples
         self.calls += problem.n_examples

@@ -10,7 +10,7 @@ from ...problems.structured import StructuredProblem
 from ...result import Result
 from ...structures.encoded import contract
 from ...structures.encoded.forest import TreeMarginals
-from ...structures.encoded.graphs import FLOOR, LABEL, NEVER, Graphs
+from ...structures.encoded.graphs import FLOOR, LABEL, Graphs
 from ...structures.encoded.points import Mixtures
 from ...structures.encoded.rooted import alone
 from .sets import CODES, MASS, SIZE, SLOT, Sets, empty, refresh, within
@@ -18,7 +18,7 @@ from .sets import CODES, MASS, SIZE, SLOT, Sets, empty, refresh, within
 
 def structured(problem: BlockProblem) -> StructuredProblem:
     n, K = problem.n_examples, problem.n_classes
-    cost = vectors.table(vectors.pack(np.vstack([problem.cost, np.zeros((1, K))]), np.float64, fill=NEVER))
+    cost = vectors.table(vectors.pack(np.vstack([problem.cost, np.zeros((1, K))]), np.float64, fill=vectors.NEVER))
     sample = np.stack([np.arange(n + 1), np.zeros(n + 1, np.int64), np.arange(n + 1)], axis=1)
     node = np.zeros((n, 3), np.int32)
     node[:, LABEL] = problem.label

@@ -71,17 +71,17 @@ class StructuredRun(Run, ABC):
     def advance(self, stop: Callable[[], bool]) -> float:
         """One pass; returns the sum of the shares of the gap as each was last seen."""
         count = self.choose()
-        level, piece = -np.inf, self.options.tuning.piece
+        level, stretch = -np.inf, self.options.tuning.stretch
         if self.options.sampling == "rest":
             level = self.options.tuning.visits.calm * self.options.tol * abs(self.dual) / self.problem.n_examples
 
         def visit(first: int, last: int, rise: float) -> float:
             return self.visit((self.passes, first, last), level, rise)
 
-        for start in range(0, count, piece):
+        for start in range(0, count, stretch):
             if stop():
                 break
-            rise, end = self.pace.visit(start, min(start + piece, count), visit, stop)
+            rise, end = self.pace.visit(start, min(start + stretch, count), visit, stop)
             self.dual += rise
             self.visits += end - start
         self.passes += 1

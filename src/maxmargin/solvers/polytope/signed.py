@@ -72,7 +72,7 @@ def weights_of(space: np.ndarray | Signed) -> np.ndarray:
     return space.w if isinstance(space, Signed) else space
 
 
-def unclipped(space: np.ndarray | Signed) -> np.ndarray:
+def unclipped_copy(space: np.ndarray | Signed) -> np.ndarray:
     """v, in memory of its own."""
     if not isinstance(space, Signed):
         return space.copy()

@@ -4,25 +4,30 @@ they are driven."""
 from abc import abstractmethod
 from functools import partial, singledispatch
 from numbers import Real
+from typing import Any
 
-from ...data.sources.options import truth
+from sklearn.utils._param_validation import StrOptions
+
 from ...losses.crammer_singer import CrammerSingerLoss
 from ...problems.linear import BlockProblem
 from ...problems.structured import StructuredProblem
 from ...structures.encoded.contract import lacks_marginals
+from ...utils.parameters import Number
 from ..base import Solver, Start
 from . import rows_as_structures
 from .linearization import OPTIMAL
 from .run import SAMPLING, StructuredOptions, StructuredRun
 
 
-def number_in(value, above: float, most: float) -> bool:
-    """Whether value is a number with above < value <= most."""
-    return isinstance(value, Real) and not isinstance(value, bool) and above < float(value) <= most
-
-
 class StructuredSolver(Solver):
     """Solvers that move points in products of polytopes."""
+
+    _parameter_constraints: dict[str, Any] = {
+        "block": ["boolean"],
+        "step": [StrOptions({"optimal"}), Number(Real, 0.0, 1.0, closed="right")],
+        "sampling": [StrOptions(set(SAMPLING))],
+        "average": ["boolean"],
+    }
 
     def serves(self, problem):
         if serving.dispatch(type(problem)) is serving.dispatch(object):
@@ -32,14 +37,6 @@ class StructuredSolver(Solver):
     def begin(self, problem, start, setting):
         options = StructuredOptions(setting.tol, setting.seed, self.sampling, self.average and setting.average, setting.n_jobs)
         return begun(problem, self, start, options)
-
-    def check(self) -> None:
-        truth("block", self.block)
-        truth("average", self.average)
-        if self.sampling not in SAMPLING:
-            raise ValueError(f"sampling must be one of {', '.join(SAMPLING)}; got {self.sampling!r}.")
-        if self.step != "optimal" and not number_in(self.step, 0.0, 1.0):
-            raise ValueError(f"step must be 'optimal' or a number in (0, 1]; got {self.step!r}.")
 
     def _step(self) -> float:
         return OPTIMAL if self.step == "optimal" else float(self.step)

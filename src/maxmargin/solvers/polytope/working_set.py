@@ -11,7 +11,7 @@ import numpy as np
 from ...jit import jitable, jitable_call, kernel
 from ...problems.structured import StructuredProblem
 from ...structures.encoded import contract
-from ..ascent.schedule import settle
+from ..ascent.schedule import reschedule
 from ..dual_coordinate import begin as begin_run
 from .run import StructuredOptions, StructuredRun
 from .sets import (
@@ -31,7 +31,7 @@ from .sets import (
     normalise,
     refresh,
 )
-from .signed import move_weights, prepare_with, space_of, unclipped
+from .signed import move_weights, prepare_with, space_of, unclipped_copy
 from .steps import Corrective, improve
 
 
@@ -59,10 +59,10 @@ def set_pass(sets, data, space, cap, plan, visit, workspace, method):
                     place = insert(data, sets, i, scratch, now)
                 if place >= 0:
                     rise += work_on(sets, data, i, space, cap[i], (scratch, h, before, place, now), method)
-            settle(plan, i, now, share <= level)
+            reschedule(plan, i, now, share <= level)
         else:
             shares[i] = 0.0
-            settle(plan, i, now, True)
+            reschedule(plan, i, now, True)
     return rise, calls
 
 
@@ -164,7 +164,7 @@ class WorkingSets(StructuredRun):
         self.make_scratch()
 
     def start(self):
-        return at_truth(self.problem.data, self.options.tuning.room)
+        return at_truth(self.problem.data, self.options.tuning.outputs)
 
     def synchronise(self) -> float:
         normalise(self.points)
@@ -196,12 +196,12 @@ class WorkingSets(StructuredRun):
         if not self.momentum or self.passes < tuning.visits.start:
             return
         if self.passes == tuning.visits.start:
-            self.before_pass = unclipped(self.space)
+            self.before_pass = unclipped_copy(self.space)
             self.points.slots[:, BEFORE] = self.points.slots[:, MASS]
             return
         self.memory += 1
         t = min(self.memory / (self.memory + 3.0), tuning.farthest)
-        now = unclipped(self.space)
+        now = unclipped_copy(self.space)
         assert self.before_pass is not None
         ahead = now + t * (now - self.before_pass)
         reward = self.dual + 0.5 * float(np.vdot(self.W, self.W))

@@ -24,11 +24,11 @@ from ...problems.blocked import Examples, StreamProblem
 from ...regularizers.spaces import Free, averaged, unclipped
 from ..ascent.linear import dual_part
 from ..tuning import STREAM, StreamTuning
+from .active import ActiveExamples, active
 from .cache import Cache
 from .dual_store import DualStore
 from .half_spaces import SideDuals
 from .late import LateRun
-from .pieces import Piece, piece
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ class Verification:
         self.combined = Free(vectors.aligned(problem.table_shape, np.float64))
         self.reward = 0.0
 
-    def add_duals(self, piece: Piece, which: np.ndarray | None = None) -> None:
-        self.reward += piece.combine(self.combined, which)
+    def add_duals(self, block: ActiveExamples, which: np.ndarray | None = None) -> None:
+        self.reward += block.combine(self.combined, which)
 
-    def add_block(self, block: Piece) -> None:
+    def add_block(self, block: ActiveExamples) -> None:
         """A block with the duals of those of its rows that were not cached at the beginning."""
         self.risks += [block.problem.risk(w, self.n_jobs) for w in self.weights]
         self.add_duals(block, ~np.isin(block.rows, self.counted, assume_unique=True))
@@ -115,7 +115,7 @@ class StreamRun(LateRun):
     def all_duals(self) -> np.ndarray:
         """A copy; those of cached rows are in the cache, whatever the store has of them."""
         duals = self.store.read(np.arange(self.problem.n_examples))
-        for part in self.cache.pieces:
+        for part in self.cache.parts:
             duals[part.rows] = part.feasible_duals()
         return duals.reshape(self.problem.dual_shape)
 
@@ -178,13 +178,13 @@ class StreamRun(LateRun):
 
     def rouse(self, stop: Callable[[], bool]) -> None:
         """Visit the whole cache: who rests may hide a part of the gap."""
-        for part in self.cache.pieces:
+        for part in self.cache.parts:
             part.plan.due[:] = self.now
-        self.work(self.cache.pieces, stop)
+        self.work(self.cache.parts, stop)
 
     def begin_proof(self) -> Verification:
         proof = Verification(self.problem, self.offers(), self.cache.rows.copy(), self.n_jobs)
-        for part in self.cache.pieces:
+        for part in self.cache.parts:
             proof.add_duals(part)
         if self.side_duals is not None:
             self.side_duals.combine(proof.combined)
@@ -200,11 +200,11 @@ class StreamRun(LateRun):
         self.reward += proof.reward - reward
         self.dual = self.reward + dual_part(self.space)
 
-    def loaded(self, examples: Examples) -> Piece:
+    def loaded(self, examples: Examples) -> ActiveExamples:
         """A block with its duals; those of cached rows are not in the store and are left at zero here."""
         duals = self.store.read(examples.rows)
         duals[self.cache.holds(examples.rows)] = 0.0
-        return piece(self.problem, examples, duals, self.draw(), self.options.tuning)
+        return active(self.problem, examples, duals, self.draw(), self.options.tuning)
 
     # ---- explore and optimise -----------------------------------------------------------------------------
 
@@ -213,7 +213,7 @@ class StreamRun(LateRun):
         """An example is calm when its share of the gap is below this."""
         return self.options.tuning.visits.calm * self.options.tol * abs(self.dual) / max(self.problem.n_examples, 1)
 
-    def learn(self, block: Piece, stop: Callable[[], bool]) -> None:
+    def learn(self, block: ActiveExamples, stop: Callable[[], bool]) -> None:
         """Explore a block, optimise, prune."""
         fresh = ~self.cache.holds(block.rows)
         if fresh.any():
@@ -223,7 +223,7 @@ class StreamRun(LateRun):
         self.mean += averaged(self.space)
         self.mean_count += 1
 
-    def explore(self, block: Piece, stop: Callable[[], bool]) -> None:
+    def explore(self, block: ActiveExamples, stop: Callable[[], bool]) -> None:
         """Visit fresh examples once; who has a dual now, or is restless, goes into the cache."""
         before = block.duals().any(axis=1)
         self.work([block], stop)
@@ -236,17 +236,17 @@ class StreamRun(LateRun):
     def optimise(self, fresh: int, stop: Callable[[], bool]) -> None:
         """Visit the cache until its own gap is small, or for `effort` visits for each fresh example."""
         left = self.options.effort * fresh
-        while left > 0 and self.cache.pieces and not stop():
-            if sum(part.gap for part in self.cache.pieces) <= self.options.tuning.fine * self.options.tol * abs(self.dual):
+        while left > 0 and self.cache.parts and not stop():
+            if sum(part.gap for part in self.cache.parts) <= self.options.tuning.fine * self.options.tol * abs(self.dual):
                 return
-            order = self.random.permutation(len(self.cache.pieces))
-            count = self.work([self.cache.pieces[k] for k in order], stop)
+            order = self.random.permutation(len(self.cache.parts))
+            count = self.work([self.cache.parts[k] for k in order], stop)
             left -= max(count, 1)
 
-    def work(self, pieces: list[Piece], stop: Callable[[], bool]) -> int:
-        """A round of visits to these pieces; returns how many."""
+    def work(self, parts: list[ActiveExamples], stop: Callable[[], bool]) -> int:
+        """A round of visits to these parts; returns how many."""
         level, total = self.level, 0
-        for part in pieces:
+        for part in parts:
             gain, count = part.visit(self.space, self.now, level, stop)
             self.reward += gain
             total += count

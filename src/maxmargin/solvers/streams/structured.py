@@ -18,7 +18,7 @@ from ...utils.state import RunState, beneath, put_together, taken_apart
 from ..pace import Pace
 from ..polytope.run import StructuredOptions
 from ..polytope.sets import CROWDED, at_truth, grown
-from ..polytope.signed import space_of, unclipped, weights_of
+from ..polytope.signed import space_of, unclipped_copy, weights_of
 from ..polytope.steps import Corrective
 from ..polytope.working_set import WorkingSets, set_pass
 from ..tuning import STREAM, StreamTuning
@@ -96,7 +96,7 @@ class Proof:
     def add(self, part: OnlineSets) -> None:
         """A block with its sets as they were read."""
         self.risks += [part.problem.primal(w, self.n_jobs) - 0.5 * float(np.vdot(w, w)) for w in self.weights]
-        self.v += unclipped(part.space)
+        self.v += unclipped_copy(part.space)
         self.reward += part.dual + 0.5 * float(np.vdot(part.W, part.W))
 
     @property
@@ -135,7 +135,7 @@ class SampleRun(LateRun):
 
     def read(self, stop, *, train, verify):
         self.proof, begun = None, Proof(self.problem, self.offers(), self.options.n_jobs) if verify else None
-        v, dual = unclipped(self.space).copy(), self.dual
+        v, dual = unclipped_copy(self.space).copy(), self.dual
         self.mean[...], self.mean_count = 0.0, 0
         self.reads += 1
         with closing(self.problem.parts()) as parts:
@@ -148,7 +148,9 @@ class SampleRun(LateRun):
                 if train:
                     self.learn(first, block, stop)
         if begun is not None:
-            self.space = space_of(unclipped(self.space) + (begun.v - v), self.problem.bound)  # without what rounding had added
+            self.space = space_of(
+                unclipped_copy(self.space) + (begun.v - v), self.problem.bound
+            )  # without what rounding had added
             self.dual += begun.dual - dual
             self.proof = begun
 
@@ -160,7 +162,7 @@ class SampleRun(LateRun):
         own = replace(self.options, seed=self.seed + self.reads, sampling="rest", average=True)
         if (state := self.earlier.pop(first, None)) is not None:
             meet(part.data, state)
-            points = put_together(at_truth(part.data, self.options.tuning.room), "points", state)
+            points = put_together(at_truth(part.data, self.options.tuning.outputs), "points", state)
         return OnlineSets(part, points, own, self.effort, self.problem.n_examples, self.tuning)
 
     def snapshot(self):

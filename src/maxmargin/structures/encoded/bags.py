@@ -123,7 +123,7 @@ def _(data, i, t, output, scratch):
 @jitable
 def score_all(data, i, W, scratch):
     for c in range(data.start[i + 1] - data.start[i]):
-        rows.scores(data.X, data.start[i] + c, W, scratch.scores.lanes[c : c + 1])
+        rows.scores(data.X, data.start[i] + c, W, scratch.scores.vectors[c : c + 1])
 
 
 @contract.prepare.register(Bags)
@@ -205,7 +205,7 @@ def bag_diameter(data, i):
 
 @contract.push.register(Bags)
 def _(data, i, t, scratch, W):
-    table = scratch.change.lanes
+    table = scratch.change.vectors
     for c in range(data.start[i + 1] - data.start[i]):
         if vectors.magnitude_row(table, c) > 0:
             for b in range(table.shape[1]):
@@ -216,7 +216,7 @@ def _(data, i, t, scratch, W):
 @contract.measure.register(Bags)
 def _(data, i, scratch):
     size, K, spare = data.start[i + 1] - data.start[i], data.cost.shape[0], scratch.scores.flat.shape[0] - 1
-    table = scratch.change.lanes
+    table = scratch.change.vectors
     gain, square = 0.0, 0.0
     for c in range(size):
         if vectors.magnitude_row(table, c) > 0:
@@ -225,7 +225,7 @@ def _(data, i, scratch):
             rows.update(data.X, data.start[i] + c, table, c, scratch.mixed)
     for c in range(size):  # ||sum_c x_c d_c'||^2 = sum_c <x_c' sum, d_c>
         if vectors.magnitude_row(table, c) > 0:
-            rows.scores(data.X, data.start[i] + c, scratch.mixed, scratch.scores.lanes[spare : spare + 1])
+            rows.scores(data.X, data.start[i] + c, scratch.mixed, scratch.scores.vectors[spare : spare + 1])
             for k in range(K):
                 square += scratch.change.flat[c, k] * scratch.scores.flat[spare, k]
     for c in range(size):
@@ -333,7 +333,7 @@ def _(data) -> BagScratch:
     most, K, shape = largest_bag(data), data.cost.shape[0], contract.weight_shape(data)
     scores, change = vectors.zeros_table(most + 1, K, np.float64), vectors.zeros_table(most, K, np.float64)
     mixed, other, held = vectors.aligned(shape, np.float64), np.zeros(shape[0]), np.full(2, -1)
-    difference = change.lanes.reshape(-1, 1, WIDTH)
+    difference = change.vectors.reshape(-1, 1, WIDTH)
     return BagScratch(scores, difference, change, mixed, other, held, np.zeros(most * K), np.zeros(1, np.int32))
 
 

@@ -187,7 +187,7 @@ def _(data, structure, i, code):
 @contract.new_scratch.register(BinaryBags)
 def _(data) -> BinaryBagScratch:
     most, (dim,) = largest_bag(data), contract.weight_shape(data)
-    difference = vectors.zeros_lanes(vectors_for(most + 1), 1, np.float64)
+    difference = vectors.zeros_vectors(vectors_for(most + 1), 1, np.float64)
     spare = np.zeros(most), difference, difference.reshape(-1), np.zeros(dim), np.zeros(dim)
     return BinaryBagScratch(*spare, np.full(1, -1), np.zeros(most + 1), np.zeros(1, np.int32))
 

@@ -43,7 +43,7 @@ def edge_table(data, scratch, e):
 def _(data, i, scratch, code):
     g, belief = graphs(data), scratch.belief
     start, size, first, _ = extent_of(data, i)
-    blocks, K = scratch.rows.lanes.shape[1], g.labels
+    blocks, K = scratch.rows.vectors.shape[1], g.labels
     load_beliefs(data, i, scratch, 1.0)
     if data.any_turned:
         turn(data, scratch)
@@ -53,11 +53,11 @@ def _(data, i, scratch, code):
             at = edge_table(data, scratch, first + e)
             parent = data.tree[start + p, PARENT]
             for b in range(blocks):
-                message = vectors.shift(vectors.load(scratch.rows.lanes, at, b), scratch.rows.flat[belief + p, 0])
+                message = vectors.shift(vectors.load(scratch.rows.vectors, at, b), scratch.rows.flat[belief + p, 0])
                 for k in range(1, K):
-                    shifted = vectors.shift(vectors.load(scratch.rows.lanes, at + k, b), scratch.rows.flat[belief + p, k])
+                    shifted = vectors.shift(vectors.load(scratch.rows.vectors, at + k, b), scratch.rows.flat[belief + p, k])
                     message = vectors.maximum(message, shifted)
-                vectors.increase(scratch.rows.lanes, belief + parent, b, message)
+                vectors.increase(scratch.rows.vectors, belief + parent, b, message)
     value = 0.0
     for p in range(size):
         e = data.tree[start + p, UP]
@@ -105,10 +105,10 @@ def _(points, data, i, scratch, temperature):
     for p in range(size):
         power = 1.0 - data.tree[start + p, DEGREE]
         if power != 0.0:
-            for b in range(scratch.rows.lanes.shape[1]):
-                mark = vectors.log(vectors.load(points.node.lanes, start + p, b))
-                held = vectors.load(scratch.rows.lanes, belief + p, b)
-                vectors.store(scratch.rows.lanes, belief + p, b, vectors.fma(held, power, mark))
+            for b in range(scratch.rows.vectors.shape[1]):
+                mark = vectors.log(vectors.load(points.node.vectors, start + p, b))
+                held = vectors.load(scratch.rows.vectors, belief + p, b)
+                vectors.store(scratch.rows.vectors, belief + p, b, vectors.fma(held, power, mark))
     for p in range(size - 1, 0, -1):
         if data.tree[start + p, UP] >= 0:
             send_up(points, data, i, scratch, p, inverse)
@@ -118,8 +118,8 @@ def _(points, data, i, scratch, temperature):
             normalise_belief(scratch, p, g.labels)
         else:
             send_down(points, data, i, scratch, p)
-        for b in range(scratch.rows.lanes.shape[1]):
-            vectors.store(scratch.rows.lanes, scratch.node + p, b, vectors.load(scratch.rows.lanes, belief + p, b))
+        for b in range(scratch.rows.vectors.shape[1]):
+            vectors.store(scratch.rows.vectors, scratch.node + p, b, vectors.load(scratch.rows.vectors, belief + p, b))
     withdraw_rows(points.node, start, size, scratch.rows, scratch.node)
 
 
@@ -130,37 +130,37 @@ def send_up(points, data, i, scratch, p, inverse):
     start, _, first, _ = extent_of(data, i)
     K, e, parent = g.labels, data.tree[start + p, UP], data.tree[start + p, PARENT]
     at = edge_table(data, scratch, first + e)
-    mine, out, zero = (first + e) * K, e * K, vectors.zeros_like(scratch.rows.lanes)
+    mine, out, zero = (first + e) * K, e * K, vectors.zeros_like(scratch.rows.vectors)
     one = vectors.shift(zero, 1.0)
-    for b in range(scratch.rows.lanes.shape[1]):
+    for b in range(scratch.rows.vectors.shape[1]):
         highest = vectors.shift(zero, -np.inf)
         for k in range(K):
-            mark = vectors.log(vectors.load(points.edge.lanes, mine + k, b))
-            mark = vectors.fma(mark, inverse, vectors.load(scratch.rows.lanes, at + k, b))
+            mark = vectors.log(vectors.load(points.edge.vectors, mine + k, b))
+            mark = vectors.fma(mark, inverse, vectors.load(scratch.rows.vectors, at + k, b))
             mark = vectors.shift(mark, scratch.rows.flat[belief + p, k])
-            vectors.store(scratch.rows.lanes, joint + out + k, b, mark)
+            vectors.store(scratch.rows.vectors, joint + out + k, b, mark)
             highest = vectors.maximum(highest, mark)
         mass = zero
         for k in range(K):
-            mark = vectors.exp(vectors.subtract(vectors.load(scratch.rows.lanes, joint + out + k, b), highest))
-            vectors.store(scratch.rows.lanes, joint + out + k, b, mark)
+            mark = vectors.exp(vectors.subtract(vectors.load(scratch.rows.vectors, joint + out + k, b), highest))
+            vectors.store(scratch.rows.vectors, joint + out + k, b, mark)
             mass = vectors.add(mass, mark)
-        vectors.store(scratch.rows.lanes, scratch.other + p, b, vectors.divide(one, mass))
+        vectors.store(scratch.rows.vectors, scratch.other + p, b, vectors.divide(one, mass))
         message = vectors.add(highest, vectors.log(mass))
-        vectors.increase(scratch.rows.lanes, belief + parent, b, message)
+        vectors.increase(scratch.rows.vectors, belief + parent, b, message)
 
 
 @jitable
 def normalise_belief(scratch, p, K):
     """belief[p] becomes exp(belief[p]), summing to one; unused lanes are zero"""
     belief = scratch.belief
-    highest = vectors.load(scratch.rows.lanes, belief + p, 0)
-    for b in range(1, scratch.rows.lanes.shape[1]):
-        highest = vectors.maximum(highest, vectors.load(scratch.rows.lanes, belief + p, b))
+    highest = vectors.load(scratch.rows.vectors, belief + p, 0)
+    for b in range(1, scratch.rows.vectors.shape[1]):
+        highest = vectors.maximum(highest, vectors.load(scratch.rows.vectors, belief + p, b))
     top, mass = vectors.largest(highest), 0.0
-    for b in range(scratch.rows.lanes.shape[1]):
-        shifted = vectors.shift(vectors.load(scratch.rows.lanes, belief + p, b), -top)
-        vectors.store(scratch.rows.lanes, belief + p, b, vectors.exp(shifted))
+    for b in range(scratch.rows.vectors.shape[1]):
+        shifted = vectors.shift(vectors.load(scratch.rows.vectors, belief + p, b), -top)
+        vectors.store(scratch.rows.vectors, belief + p, b, vectors.exp(shifted))
     for k in range(scratch.rows.flat.shape[1]):
         if k < K:
             mass += scratch.rows.flat[belief + p, k]
@@ -174,7 +174,7 @@ def normalise_belief(scratch, p, K):
 def send_down(points, data, i, scratch, p):
     """joint[e] = p(child | parent) p(parent); its sums are the child's marginals, and what it differs from the current point by
     is counted with its kind of edge, in the same go: the tables are what takes the time."""
-    g, table, joint, belief, above = graphs(data), scratch.rows.lanes, scratch.joint, scratch.belief, scratch.other + p
+    g, table, joint, belief, above = graphs(data), scratch.rows.vectors, scratch.joint, scratch.belief, scratch.other + p
     start, _, first, _ = extent_of(data, i)
     e, parent = data.tree[start + p, UP], data.tree[start + p, PARENT]
     out, blocks, to = e * g.labels, table.shape[1], scratch.pairs + g.edge[first + e, KIND] * g.labels
@@ -190,7 +190,7 @@ def send_down(points, data, i, scratch, p):
             vectors.store(table, joint + out + k, b, mark)
             mass = vectors.add(mass, mark)
             if straight:
-                vectors.increase(table, to + k, b, vectors.subtract(mark, vectors.load(points.edge.lanes, mine + k, b)))
+                vectors.increase(table, to + k, b, vectors.subtract(mark, vectors.load(points.edge.vectors, mine + k, b)))
         scratch.rows.flat[belief + p, k] = vectors.total(mass)
     if not straight:
         count_pairs(data, first + e, scratch.rows, joint + out, 1.0, scratch)
@@ -208,9 +208,9 @@ def count_pairs(data, e, table, at, t, scratch):
                 scratch.rows.flat[to + other, k] += t * table.flat[at + k, other]
     else:
         for k in range(K):
-            for b in range(table.lanes.shape[1]):
-                total = vectors.fma(vectors.load(scratch.rows.lanes, to + k, b), t, vectors.load(table.lanes, at + k, b))
-                vectors.store(scratch.rows.lanes, to + k, b, total)
+            for b in range(table.vectors.shape[1]):
+                total = vectors.fma(vectors.load(scratch.rows.vectors, to + k, b), t, vectors.load(table.vectors, at + k, b))
+                vectors.store(scratch.rows.vectors, to + k, b, total)
 
 
 @contract.withdraw.register(TreeMarginals)
@@ -225,12 +225,12 @@ def _(points, data, i, scratch):
 def _(points, data, i, gamma, scratch):
     g = graphs(data)
     _, _, first, count = extent_of(data, i)
-    blocks, least = points.node.lanes.shape[1], vectors.shift(vectors.zeros_like(points.node.lanes), FLOOR)
+    blocks, least = points.node.vectors.shape[1], vectors.shift(vectors.zeros_like(points.node.vectors), FLOOR)
     step_nodes(points, data, i, gamma, scratch, least)
     mine = first * g.labels
     for r in range(count * g.labels):
         for b in range(blocks):
-            mix_into(points.edge.lanes, mine + r, b, gamma, vectors.load(scratch.rows.lanes, scratch.joint + r, b), least)
+            mix_into(points.edge.vectors, mine + r, b, gamma, vectors.load(scratch.rows.vectors, scratch.joint + r, b), least)
 
 
 @contract.interior.register(Forest)

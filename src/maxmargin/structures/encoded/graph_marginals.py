@@ -14,14 +14,14 @@ def load_beliefs(data, i, scratch, scale):
     """belief = scale * (scores + loss)"""
     g = graphs(data)
     start, size, _, _ = extent_of(data, i)
-    zero = vectors.zeros_like(scratch.rows.lanes)
+    zero = vectors.zeros_like(scratch.rows.vectors)
     for p in range(size):
         y = g.node[start + p, LABEL]
-        for b in range(scratch.rows.lanes.shape[1]):
+        for b in range(scratch.rows.vectors.shape[1]):
             at = vectors.fma(
-                vectors.load(scratch.rows.lanes, scratch.scores + p, b), g.scale[i], vectors.load(g.cost.lanes, y, b)
+                vectors.load(scratch.rows.vectors, scratch.scores + p, b), g.scale[i], vectors.load(g.cost.vectors, y, b)
             )
-            vectors.store(scratch.rows.lanes, scratch.belief + p, b, vectors.fma(zero, scale, at))
+            vectors.store(scratch.rows.vectors, scratch.belief + p, b, vectors.fma(zero, scale, at))
 
 
 @jitable
@@ -34,9 +34,9 @@ def mix_into(array, row, b, gamma, target, least):
 @jitable
 def withdraw_rows(table, start, count, difference, at):
     for r in range(count):
-        for b in range(table.lanes.shape[1]):
-            left = vectors.subtract(vectors.load(difference.lanes, at + r, b), vectors.load(table.lanes, start + r, b))
-            vectors.store(difference.lanes, at + r, b, left)
+        for b in range(table.vectors.shape[1]):
+            left = vectors.subtract(vectors.load(difference.vectors, at + r, b), vectors.load(table.vectors, start + r, b))
+            vectors.store(difference.vectors, at + r, b, left)
 
 
 @jitable
@@ -44,8 +44,8 @@ def step_nodes(points, data, i, gamma, scratch, least):
     """The part of `step_towards` that is about nodes; their targets are the beliefs."""
     start, size, _, _ = extent_of(data, i)
     for p in range(size):
-        for b in range(points.node.lanes.shape[1]):
-            mix_into(points.node.lanes, start + p, b, gamma, vectors.load(scratch.rows.lanes, scratch.belief + p, b), least)
+        for b in range(points.node.vectors.shape[1]):
+            mix_into(points.node.vectors, start + p, b, gamma, vectors.load(scratch.rows.vectors, scratch.belief + p, b), least)
 
 
 @NODES.does(contract.expected_loss)

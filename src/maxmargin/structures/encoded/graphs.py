@@ -20,7 +20,6 @@ from ...jit import generic, jitable, kernel, vectors
 from . import contract
 from .points import Mixtures, empty_mixtures
 
-NEVER = -1e30  # the score of an unused lane: no label is there
 FLOOR = 1e-300  # the smallest marginal kept, so that its logarithm is finite and it can return
 
 
@@ -117,7 +116,7 @@ def new_tables(data, joint: int, message: int) -> GraphScratch:
     ends = np.cumsum(sizes)
     table = vectors.zeros_table(int(ends[-1]), g.labels, np.float64)
     tables = (ends - sizes).tolist()
-    difference = table.lanes[tables[6] : tables[8]].reshape(-1, 1, table.lanes.shape[2])
+    difference = table.vectors[tables[6] : tables[8]].reshape(-1, 1, table.vectors.shape[2])
     return GraphScratch(table, difference, np.zeros(longest, np.int32), *tables)
 
 
@@ -185,15 +184,15 @@ def graph_prepare(data, i, W, scratch):
     start, size, _, _ = extent_of(data, i)
     blocks = W.shape[1]
     for p in range(size):
-        rows.scores(g.X, start + p, W, scratch.rows.lanes[scratch.scores + p : scratch.scores + p + 1])
+        rows.scores(g.X, start + p, W, scratch.rows.vectors[scratch.scores + p : scratch.scores + p + 1])
         for bit in range(2):
             if g.node[start + p, PLACE] >> bit & 1:
                 row = rows.last_column(g.X) + 1 + bit
                 for b in range(blocks):
-                    vectors.increase(scratch.rows.lanes, scratch.scores + p, b, vectors.load(W, row, b))
+                    vectors.increase(scratch.rows.vectors, scratch.scores + p, b, vectors.load(W, row, b))
     for r in range(W.shape[0] - g.pairs):
         for b in range(blocks):
-            vectors.store(scratch.rows.lanes, scratch.pair + r, b, vectors.load(W, g.pairs + r, b))
+            vectors.store(scratch.rows.vectors, scratch.pair + r, b, vectors.load(W, g.pairs + r, b))
 
 
 @jitable
@@ -237,7 +236,7 @@ def graph_loss_of(data, i, code):
 @GRAPHS.does(contract.n_vectors)
 def graph_vectors(data, i):
     g = graphs(data)
-    return (g.kinds * g.labels + g.sample[i + 1, NODE_START] - g.sample[i, NODE_START]) * g.cost.lanes.shape[1]
+    return (g.kinds * g.labels + g.sample[i + 1, NODE_START] - g.sample[i, NODE_START]) * g.cost.vectors.shape[1]
 
 
 @GRAPHS.does(contract.loss_of_statistics)
@@ -265,10 +264,10 @@ def graph_diameter(data, i):
 
 @jitable
 def wipe(table, start, count):
-    zero = vectors.zeros_like(table.lanes)
+    zero = vectors.zeros_like(table.vectors)
     for r in range(start, start + count):
-        for b in range(table.lanes.shape[1]):
-            vectors.store(table.lanes, r, b, zero)
+        for b in range(table.vectors.shape[1]):
+            vectors.store(table.vectors, r, b, zero)
 
 
 @GRAPHS.does(contract.against)
@@ -315,27 +314,27 @@ def graph_push(data, i, t, scratch, W):
     start, size, _, count = extent_of(data, i)
     blocks, zero = W.shape[1], vectors.zeros_like(W)
     for p in range(size):
-        if vectors.magnitude_row(scratch.rows.lanes, scratch.node + p) == 0:  # most nodes, once their labels have settled
+        if vectors.magnitude_row(scratch.rows.vectors, scratch.node + p) == 0:  # most nodes, once their labels have settled
             continue
         for b in range(blocks):
-            held = vectors.load(scratch.rows.lanes, scratch.node + p, b)
-            vectors.store(scratch.rows.lanes, scratch.node + p, b, vectors.fma(zero, t, held))
-        rows.update(g.X, start + p, scratch.rows.lanes, scratch.node + p, W)
+            held = vectors.load(scratch.rows.vectors, scratch.node + p, b)
+            vectors.store(scratch.rows.vectors, scratch.node + p, b, vectors.fma(zero, t, held))
+        rows.update(g.X, start + p, scratch.rows.vectors, scratch.node + p, W)
         for bit in range(2):
             if g.node[start + p, PLACE] >> bit & 1:
                 row = rows.last_column(g.X) + 1 + bit
                 for b in range(blocks):
-                    vectors.increase(W, row, b, vectors.load(scratch.rows.lanes, scratch.node + p, b))
+                    vectors.increase(W, row, b, vectors.load(scratch.rows.vectors, scratch.node + p, b))
     if count > 0:
         for r in range(W.shape[0] - g.pairs):
             for b in range(blocks):
-                moved = vectors.fma(vectors.load(W, g.pairs + r, b), t, vectors.load(scratch.rows.lanes, scratch.pairs + r, b))
+                moved = vectors.fma(vectors.load(W, g.pairs + r, b), t, vectors.load(scratch.rows.vectors, scratch.pairs + r, b))
                 vectors.store(W, g.pairs + r, b, moved)
 
 
 @GRAPHS.does(contract.measure)
 def graph_measure(data, i, scratch):
-    g, table = graphs(data), scratch.rows.lanes
+    g, table = graphs(data), scratch.rows.vectors
     start, size, _, count = extent_of(data, i)
     blocks, gain, square = table.shape[1], vectors.zeros_like(table), vectors.zeros_like(table)
     for p in range(size):
@@ -343,7 +342,7 @@ def graph_measure(data, i, scratch):
         if vectors.magnitude_row(table, scratch.node + p) > 0:
             for b in range(blocks):
                 mine, seen = vectors.load(table, scratch.node + p, b), vectors.zeros_like(table)
-                worth = vectors.fma(vectors.load(table, scratch.scores + p, b), g.scale[i], vectors.load(g.cost.lanes, y, b))
+                worth = vectors.fma(vectors.load(table, scratch.scores + p, b), g.scale[i], vectors.load(g.cost.vectors, y, b))
                 gain = vectors.add(gain, vectors.multiply(mine, worth))
                 for q in range(p):
                     seen = vectors.fma(seen, 2.0 * g.gram[at + q], vectors.load(table, scratch.node + q, b))
@@ -373,7 +372,7 @@ def true_labels(data) -> tuple[np.ndarray, np.ndarray]:
 @GRAPHS.does(contract.weight_shape)
 def graph_weights(data) -> tuple[int, ...]:
     g = data.graphs
-    return (g.pairs + g.kinds * g.labels, g.cost.lanes.shape[1], g.cost.lanes.shape[2])
+    return (g.pairs + g.kinds * g.labels, g.cost.vectors.shape[1], g.cost.vectors.shape[2])
 
 
 @GRAPHS.does(contract.same_shapes)
@@ -409,7 +408,7 @@ def in_users_order(data, i: int, node: np.ndarray) -> np.ndarray:
 def graph_vertices(data) -> Mixtures:
     # Without a kernel: nothing to compile, and multiclass problems have many samples.
     g, n = data.graphs, count_graphs(data)
-    sizes, blocks = g.kinds * g.labels, g.cost.lanes.shape[1]
+    sizes, blocks = g.kinds * g.labels, g.cost.vectors.shape[1]
     start = g.start + np.arange(n + 1) * sizes
     points = empty_mixtures(start * blocks)
     table = points.rows.reshape(int(start[-1]), -1)

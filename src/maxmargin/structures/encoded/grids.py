@@ -93,7 +93,7 @@ def _(data):
 def _(data) -> GridScratch:
     P, shape, sides = n_parts(data), contract.weight_shape(data), data.sample[:-1, ROWS:]
     cells, side = int(sides.prod(axis=1).max(initial=1)), int(sides.max(initial=1))
-    difference = vectors.zeros_lanes(vectors_for(P * (BENDS + cells)), 1, np.float64)
+    difference = vectors.zeros_vectors(vectors_for(P * (BENDS + cells)), 1, np.float64)
     change = difference.reshape(-1)
     views = change[: P * BENDS].reshape(P, BENDS), change[P * BENDS :]
     arrays = np.zeros((2 * P, cells)), np.zeros((2 * P, cells), np.int32), np.zeros((2 * P, BENDS)), new_line(side)

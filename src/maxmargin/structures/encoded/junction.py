@@ -69,14 +69,14 @@ def fill_tables(data, i, scratch, inverse):
     """joint = (pair weights) * inverse + belief, table by table"""
     g, joint = graphs(data), scratch.joint
     _, size, first, _ = extent_of(data, i)
-    blocks, K = scratch.rows.lanes.shape[1], g.labels
+    blocks, K = scratch.rows.vectors.shape[1], g.labels
     turn(data, scratch)
     for p in range(size):
         node = data.shape[i] + p
         at, count = data.at[node], data.height[node]
         for r in range(count):
             for b in range(blocks):
-                vectors.store(scratch.rows.lanes, joint + at + r, b, vectors.load(scratch.rows.lanes, scratch.belief + p, b))
+                vectors.store(scratch.rows.vectors, joint + at + r, b, vectors.load(scratch.rows.vectors, scratch.belief + p, b))
         for k in range(data.link_at[node], data.link_at[node + 1]):
             table = scratch.turned if data.turned[k] else scratch.pair  # by [label in the separator, own label]
             top, stride = g.edge[first + data.link[k], KIND] * K, data.link_stride[k]
@@ -85,9 +85,9 @@ def fill_tables(data, i, scratch, inverse):
                 for label in range(K):
                     for _ in range(stride):
                         for b in range(blocks):
-                            weight = vectors.load(scratch.rows.lanes, table + top + label, b)
-                            total = vectors.fma(vectors.load(scratch.rows.lanes, joint + r, b), inverse, weight)
-                            vectors.store(scratch.rows.lanes, joint + r, b, total)
+                            weight = vectors.load(scratch.rows.vectors, table + top + label, b)
+                            total = vectors.fma(vectors.load(scratch.rows.vectors, joint + r, b), inverse, weight)
+                            vectors.store(scratch.rows.vectors, joint + r, b, total)
                         r += 1
 
 
@@ -98,9 +98,9 @@ def send_message(data, node, at_plan, scratch):
     at, maps = data.at[parent], data.map_at[node]
     for r in range(data.height[parent]):
         row = data.maps[maps + r]
-        for b in range(scratch.rows.lanes.shape[1]):
+        for b in range(scratch.rows.vectors.shape[1]):
             vectors.increase(
-                scratch.rows.lanes, scratch.joint + at + r, b, vectors.load(scratch.rows.lanes, scratch.message + row, b)
+                scratch.rows.vectors, scratch.joint + at + r, b, vectors.load(scratch.rows.vectors, scratch.message + row, b)
             )
 
 
@@ -138,9 +138,9 @@ def _(data, i, scratch, code):
 @jitable
 def top_of(table, row):
     """The largest number of a row."""
-    highest = vectors.load(table.lanes, row, 0)
-    for b in range(1, table.lanes.shape[1]):
-        highest = vectors.maximum(highest, vectors.load(table.lanes, row, b))
+    highest = vectors.load(table.vectors, row, 0)
+    for b in range(1, table.vectors.shape[1]):
+        highest = vectors.maximum(highest, vectors.load(table.vectors, row, b))
     return vectors.largest(highest)
 
 
@@ -174,27 +174,27 @@ def _(points, data, i, scratch, temperature):
     for p in range(size):  # beliefs become the target's node marginals
         multiply_out(data, i, scratch, p)
     for p in range(size):
-        for b in range(scratch.rows.lanes.shape[1]):
-            vectors.store(scratch.rows.lanes, scratch.node + p, b, vectors.load(scratch.rows.lanes, scratch.belief + p, b))
+        for b in range(scratch.rows.vectors.shape[1]):
+            vectors.store(scratch.rows.vectors, scratch.node + p, b, vectors.load(scratch.rows.vectors, scratch.belief + p, b))
     for r in range(g.kinds * g.labels):
-        for b in range(scratch.rows.lanes.shape[1]):
-            vectors.store(scratch.rows.lanes, scratch.pairs + r, b, vectors.load(scratch.rows.lanes, scratch.sums + r, b))
+        for b in range(scratch.rows.vectors.shape[1]):
+            vectors.store(scratch.rows.vectors, scratch.pairs + r, b, vectors.load(scratch.rows.vectors, scratch.sums + r, b))
     contract.withdraw(points, data, i, scratch)
 
 
 @jitable_call
 def add_logs(points, data, i, scratch):
     """joint += log p(node | separator) of the point"""
-    start, blocks = data.tables[i], scratch.rows.lanes.shape[1]
+    start, blocks = data.tables[i], scratch.rows.vectors.shape[1]
     for r in range(data.tables[i + 1] - start):
         mass = 0.0
         for b in range(blocks):
-            held = vectors.load(points.clique.lanes, start + r, b)
-            mass += vectors.total(vectors.multiply(held, vectors.load(data.used.lanes, 0, b)))
+            held = vectors.load(points.clique.vectors, start + r, b)
+            mass += vectors.total(vectors.multiply(held, vectors.load(data.used.vectors, 0, b)))
         less = -np.log(mass)
         for b in range(blocks):
-            mark = vectors.shift(vectors.log(vectors.load(points.clique.lanes, start + r, b)), less)
-            vectors.increase(scratch.rows.lanes, scratch.joint + r, b, mark)
+            mark = vectors.shift(vectors.log(vectors.load(points.clique.vectors, start + r, b)), less)
+            vectors.increase(scratch.rows.vectors, scratch.joint + r, b, mark)
 
 
 @jitable_call
@@ -216,14 +216,14 @@ def condition(data, i, scratch, p):
 def share_out(data, scratch, r):
     """Row r of the tables becomes probabilities; returns the logarithm of what it summed to."""
     joint, highest, mass = scratch.joint, top_of(scratch.rows, scratch.joint + r), 0.0
-    for b in range(scratch.rows.lanes.shape[1]):
-        mark = vectors.exp(vectors.shift(vectors.load(scratch.rows.lanes, joint + r, b), -highest))
-        mark = vectors.multiply(mark, vectors.load(data.used.lanes, 0, b))
-        vectors.store(scratch.rows.lanes, joint + r, b, mark)
+    for b in range(scratch.rows.vectors.shape[1]):
+        mark = vectors.exp(vectors.shift(vectors.load(scratch.rows.vectors, joint + r, b), -highest))
+        mark = vectors.multiply(mark, vectors.load(data.used.vectors, 0, b))
+        vectors.store(scratch.rows.vectors, joint + r, b, mark)
         mass += vectors.total(mark)
-    for b in range(scratch.rows.lanes.shape[1]):
-        mark = vectors.fma(vectors.zeros_like(scratch.rows.lanes), 1.0 / mass, vectors.load(scratch.rows.lanes, joint + r, b))
-        vectors.store(scratch.rows.lanes, joint + r, b, mark)
+    for b in range(scratch.rows.vectors.shape[1]):
+        mark = vectors.fma(vectors.zeros_like(scratch.rows.vectors), 1.0 / mass, vectors.load(scratch.rows.vectors, joint + r, b))
+        vectors.store(scratch.rows.vectors, joint + r, b, mark)
     return highest + np.log(mass)
 
 
@@ -232,8 +232,8 @@ def multiply_out(data, i, scratch, p):
     """The table of node p becomes its clique's marginals; sums of them are added to the belief and to the kinds of edges."""
     g, joint, message = graphs(data), scratch.joint, scratch.message
     _, _, first, _ = extent_of(data, i)
-    K, plan, blocks = g.labels, data.shape[i], scratch.rows.lanes.shape[1]
-    node, zero = plan + p, vectors.zeros_like(scratch.rows.lanes)
+    K, plan, blocks = g.labels, data.shape[i], scratch.rows.vectors.shape[1]
+    node, zero = plan + p, vectors.zeros_like(scratch.rows.vectors)
     at, count = data.at[node], data.height[node]
     if data.parent[node] >= 0:
         above, maps = plan + data.parent[node], data.map_at[node]
@@ -241,20 +241,22 @@ def multiply_out(data, i, scratch, p):
         for r in range(data.height[above]):
             row = data.maps[maps + r]
             for b in range(blocks):
-                seen = vectors.load(scratch.rows.lanes, joint + data.at[above] + r, b)
-                vectors.increase(scratch.rows.lanes, message + row, b, seen)
+                seen = vectors.load(scratch.rows.vectors, joint + data.at[above] + r, b)
+                vectors.increase(scratch.rows.vectors, message + row, b, seen)
         r = at
         for row in range(count // K):
             for k in range(K):
                 for b in range(blocks):
-                    total = vectors.fma(zero, scratch.rows.flat[message + row, k], vectors.load(scratch.rows.lanes, joint + r, b))
-                    vectors.store(scratch.rows.lanes, joint + r, b, total)
+                    total = vectors.fma(
+                        zero, scratch.rows.flat[message + row, k], vectors.load(scratch.rows.vectors, joint + r, b)
+                    )
+                    vectors.store(scratch.rows.vectors, joint + r, b, total)
                 r += 1
     for b in range(blocks):
         total = zero
         for r in range(at, at + count):
-            total = vectors.add(total, vectors.load(scratch.rows.lanes, joint + r, b))
-        vectors.store(scratch.rows.lanes, scratch.belief + p, b, total)
+            total = vectors.add(total, vectors.load(scratch.rows.vectors, joint + r, b))
+        vectors.store(scratch.rows.vectors, scratch.belief + p, b, total)
     for k in range(data.link_at[node], data.link_at[node + 1]):
         sum_edge(scratch, joint + at, count, data.link_stride[k], K)
         top = g.edge[first + data.link[k], KIND] * K
@@ -267,7 +269,7 @@ def multiply_out(data, i, scratch, p):
 @jitable
 def sum_edge(scratch, at, count, stride, K):
     """square[other, own] = pair marginals of a node and the member of its separator with this stride"""
-    rows, square = scratch.rows.lanes, scratch.square
+    rows, square = scratch.rows.vectors, scratch.square
     wipe(scratch.rows, square, K)
     r = at
     while r < at + count:
@@ -290,18 +292,20 @@ def _(points, data, i, scratch):
 @contract.step_towards.register(CliqueMarginals)
 def _(points, data, i, gamma, scratch):
     _, _, _, count = extent_of(data, i)
-    blocks, zero = points.node.lanes.shape[1], vectors.zeros_like(points.node.lanes)
+    blocks, zero = points.node.vectors.shape[1], vectors.zeros_like(points.node.vectors)
     least = vectors.shift(zero, FLOOR)
     step_nodes(points, data, i, gamma, scratch, least)
     if count > 0:
         rows = graphs(data).kinds * graphs(data).labels
         for r in range(rows):
             for b in range(blocks):
-                mix_into(points.pair.lanes, i * rows + r, b, gamma, vectors.load(scratch.rows.lanes, scratch.sums + r, b), zero)
+                mix_into(
+                    points.pair.vectors, i * rows + r, b, gamma, vectors.load(scratch.rows.vectors, scratch.sums + r, b), zero
+                )
     at = data.tables[i]
     for r in range(data.tables[i + 1] - at):
         for b in range(blocks):
-            mix_into(points.clique.lanes, at + r, b, gamma, vectors.load(scratch.rows.lanes, scratch.joint + r, b), least)
+            mix_into(points.clique.vectors, at + r, b, gamma, vectors.load(scratch.rows.vectors, scratch.joint + r, b), least)
 
 
 @contract.interior.register(Junction)

@@ -89,7 +89,7 @@ def _(data) -> Mixtures:
 
 
 def empty_mixtures(start: np.ndarray) -> Mixtures:
-    return Mixtures(vectors.zeros_lanes(int(start[-1]), 1, np.float64), start)
+    return Mixtures(vectors.zeros_vectors(int(start[-1]), 1, np.float64), start)
 
 
 @kernel
@@ -106,7 +106,7 @@ def at_truths(points, data, scratch):
 
 def numbers_held(points) -> list[np.ndarray]:
     """The masses and marginals that points hold; not where they begin."""
-    found = [field.lanes if isinstance(field, vectors.VectorTable) else field for field in points]
+    found = [field.vectors if isinstance(field, vectors.VectorTable) else field for field in points]
     return [array for array in found if array.dtype.kind == "f"]
 
 
@@ -117,7 +117,7 @@ def _(points):
 
 def copied_field(field):
     if isinstance(field, vectors.VectorTable):
-        return vectors.table(vectors.convert(field.lanes, field.lanes.dtype))
+        return vectors.table(vectors.convert(field.vectors, field.vectors.dtype))
     return vectors.convert(field, field.dtype)
 
 

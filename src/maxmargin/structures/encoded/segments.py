@@ -106,7 +106,7 @@ def _(data) -> SegmentScratch:
     shape, Q, T = contract.weight_shape(data), data.piece.shape[0], int(np.max(np.diff(data.start), initial=1))
     table, dense = (vectors.table(vectors.aligned((count, *shape[1:]), np.float64)) for count in (2 * T, 2 * shape[0]))
     K, P = n_labels(data), n_pairs(data)
-    difference = vectors.zeros_lanes(vectors_for(P + T * Q), 1, np.float64)
+    difference = vectors.zeros_vectors(vectors_for(P + T * Q), 1, np.float64)
     change = difference.reshape(-1)
     ends = vectors.zeros_table(T + 1 + K, data.contexts, np.float64)
     views = difference, change[:P], change[P : P + T * Q].reshape(T, Q)
@@ -195,7 +195,7 @@ def _(data, i, code):
 def _(data, i, W, scratch):
     size, K = contract.length(data, i), n_labels(data)
     for t in range(size):
-        rows.scores(data.X, data.start[i] + t, W, scratch.rows.lanes[t : t + 1])
+        rows.scores(data.X, data.start[i] + t, W, scratch.rows.vectors[t : t + 1])
     read_tail(data, W, scratch.tail)
     for t in range(size):  # position by position: the columns of all pieces lie in the same few rows
         for q in range(data.piece.shape[0]):
@@ -228,7 +228,7 @@ def worth(data, scratch, t, q):
 
 @contract.worst.register(Segments)
 def _(data, i, scratch, code):
-    size, K, table = contract.length(data, i), n_labels(data), scratch.ends.lanes
+    size, K, table = contract.length(data, i), n_labels(data), scratch.ends.vectors
     for b in range(table.shape[1]):
         vectors.store(table, size, b, vectors.zeros_like(table))
     for t in range(size - 1, -1, -1):
@@ -416,10 +416,10 @@ def _(data, i, t, code, scratch):
 @jitable_call
 def by_columns(data, i, scratch, factor):
     """The difference as coefficients of template columns by position, times `factor`."""
-    T, zero = longest(scratch), vectors.zeros_like(scratch.rows.lanes)
+    T, zero = longest(scratch), vectors.zeros_like(scratch.rows.vectors)
     for t in range(contract.length(data, i)):
-        for b in range(scratch.rows.lanes.shape[1]):
-            vectors.store(scratch.rows.lanes, T + t, b, zero)
+        for b in range(scratch.rows.vectors.shape[1]):
+            vectors.store(scratch.rows.vectors, T + t, b, zero)
     for t in range(contract.length(data, i)):
         for q in range(scratch.segment.shape[1]):
             change = factor * scratch.change[t, q]
@@ -442,7 +442,7 @@ def _(data, i, t, scratch, W):
     T, Q = longest(scratch), scratch.segment.shape[1]
     by_columns(data, i, scratch, t)
     for s in range(contract.length(data, i)):
-        rows.update(data.X, data.start[i] + s, scratch.rows.lanes, T + s, W)
+        rows.update(data.X, data.start[i] + s, scratch.rows.vectors, T + s, W)
     if data.bias == 1:
         for q in range(Q):
             scratch.tail[q] = piece_total(data, i, scratch, q)
@@ -467,7 +467,7 @@ def _(data, i, scratch):
             square += scratch.pair_change[k] ** 2
     by_columns(data, i, scratch, 1.0)
     for s in range(size):
-        rows.update(data.X, data.start[i] + s, scratch.rows.lanes, T + s, scratch.dense.lanes)
+        rows.update(data.X, data.start[i] + s, scratch.rows.vectors, T + s, scratch.dense.vectors)
     return gain, square + drained(data, i, scratch)
 
 
@@ -480,11 +480,11 @@ def drained(data, i, scratch):
         entries += np.int64(rows.last(data.X, p)) - np.int64(rows.first(data.X, p))
     if entries >= d:
         for r in range(d):
-            total += drained_row(scratch.dense.lanes, r)
+            total += drained_row(scratch.dense.vectors, r)
     else:
         for p in range(data.start[i], data.start[i + 1]):
             for k in range(rows.first(data.X, p), rows.last(data.X, p)):
-                total += drained_row(scratch.dense.lanes, np.int64(rows.column(data.X, p, k)))
+                total += drained_row(scratch.dense.vectors, np.int64(rows.column(data.X, p, k)))
     return total
 
 

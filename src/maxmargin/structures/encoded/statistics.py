@@ -45,7 +45,7 @@ class RowScratch(NamedTuple):
 @contract.new_scratch.register(tuple)
 def _(data) -> RowScratch:
     most, longest = (int(np.diff(start).max(initial=1)) for start in (data.row_start, data.code_start))
-    difference = vectors.zeros_lanes(vectors_for(most), 1, np.float64)
+    difference = vectors.zeros_vectors(vectors_for(most), 1, np.float64)
     scores, other, one = (np.zeros(difference.size) for _ in range(3))
     dense = vectors.aligned(contract.weight_shape(data), np.float64)
     return RowScratch(difference, difference.reshape(-1), scores, other, one, dense, np.zeros(longest, np.int32))

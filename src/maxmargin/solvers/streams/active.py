@@ -19,7 +19,7 @@ from ..tuning import STREAM, StreamTuning
 BESIDES = 80  # bytes an example takes besides its row: order of visits, curvature, numbers of the loss
 
 
-class Piece(ABC):
+class ActiveExamples(ABC):
     """Examples, their duals, the problem they make and the order of visits."""
 
     problem: Any
@@ -44,15 +44,15 @@ class Piece(ABC):
         """Visit the examples that are due in random order; returns the change of the reward and the number of visits."""
         count, done, total = gather(self.plan, now), 0, 0.0
         work = 2.0 * mean_length(self.problem.X) * (self.whole.n_classes or 1)
-        piece = examples_between(work, max(count, 1), self.tuning.pace)
+        stretch = examples_between(work, max(count, 1), self.tuning.pace)
         self.gap = 0.0
         while done < count and not stop():
-            end = min(done + piece, count)
+            end = min(done + stretch, count)
             gap, gain = self.step(space, (now, done, end), level)
             self.gap, total, done = self.gap + gap, total + gain, end
         return total, done
 
-    def chosen(self, which: np.ndarray) -> "Piece":
+    def chosen(self, which: np.ndarray) -> "ActiveExamples":
         """A copy of some of the examples, as they stand."""
         seed = int(self.plan.random[0] >> np.uint64(1))
         part = type(self)(self.whole, self.examples.chosen(which), self.duals()[which], seed, self.tuning)
@@ -85,7 +85,7 @@ class Piece(ABC):
         """Add sum_i b_i x_i over all examples, or some, to the weights; returns the reward. In float64, from scratch."""
 
 
-class ScalarPiece(Piece):
+class ScalarExamples(ActiveExamples):
     def put(self, duals):
         self.held = np.ascontiguousarray(duals[:, 0])
 
@@ -100,7 +100,7 @@ class ScalarPiece(Piece):
         return scalar_combine(self.problem.X, self.problem.exact_loss, duals, space)
 
 
-class RowPiece(Piece):
+class RowExamples(ActiveExamples):
     def put(self, duals):
         self.held = vectors.table(vectors.pack(duals, np.float64))
         self.scores = vectors.zeros_table(1, self.problem.n_classes, np.float64)
@@ -125,16 +125,18 @@ class RowPiece(Piece):
         return row_combine(self.problem.X, self.problem.exact_loss, held, space, out)
 
 
-def piece(whole: StreamProblem, examples: Examples, duals: np.ndarray, seed: int, tuning: StreamTuning = STREAM) -> Piece:
-    kind = ScalarPiece if whole.n_classes is None else RowPiece
+def active(
+    whole: StreamProblem, examples: Examples, duals: np.ndarray, seed: int, tuning: StreamTuning = STREAM
+) -> ActiveExamples:
+    kind = ScalarExamples if whole.n_classes is None else RowExamples
     return kind(whole, examples, duals, seed, tuning)
 
 
-def merged(pieces: Sequence[Piece], seed: int) -> Piece:
-    """One piece of several."""
-    examples, duals = joined([part.examples for part in pieces]), np.concatenate([part.duals() for part in pieces])
-    result = piece(pieces[0].whole, examples, duals, seed, pieces[0].tuning)
-    result.plan.due[:] = np.concatenate([part.plan.due for part in pieces])
-    result.plan.wait[:] = np.concatenate([part.plan.wait for part in pieces])
-    result.gap = sum(part.gap for part in pieces)
+def merged(parts: Sequence[ActiveExamples], seed: int) -> ActiveExamples:
+    """Several as one."""
+    examples, duals = joined([part.examples for part in parts]), np.concatenate([part.duals() for part in parts])
+    result = active(parts[0].whole, examples, duals, seed, parts[0].tuning)
+    result.plan.due[:] = np.concatenate([part.plan.due for part in parts])
+    result.plan.wait[:] = np.concatenate([part.plan.wait for part in parts])
+    result.gap = sum(part.gap for part in parts)
     return result
