@@ -57,11 +57,7 @@ def solve(
         `w` (one weight a feature), `certificate`, `history`, `message`, `n_iter` and `duals` (one a row; None of `Bundle`,
         which has planes in their place).
     """
-    for name, value in (("C", C), ("tol", tol), ("max_time", max_time), ("max_iter", max_iter)):
-        if name == "max_time" and value is None:
-            continue
-        if not isinstance(value, Real) or not np.isfinite(value) or value <= 0:
-            raise ValueError(f"{name} must be a finite number > 0, got {value!r}.")
+    _check_numbers(C, tol, max_iter, max_time)
     if not isinstance(random_state, Integral) or random_state < 0:
         raise ValueError(f"random_state must be an integer >= 0, got {random_state!r}.")
     chosen, (posed, back) = resolve(solver), _posed(problem)
@@ -71,6 +67,14 @@ def solve(
     result = solution_of(chosen, posed, budget, History(), start=start, seed=random_state)
     found = result.duals if chosen.keeps_duals else None  # planes may be large, and start no other run
     return replace(result, w=back(result.w), duals=found)
+
+
+def _check_numbers(C: float, tol: float, max_iter: float, max_time: float | None) -> None:
+    for name, value in (("C", C), ("tol", tol), ("max_iter", max_iter), ("max_time", max_time)):
+        if name == "max_time" and value is None:
+            continue
+        if not isinstance(value, Real) or isinstance(value, bool) or not np.isfinite(value) or value <= 0:
+            raise ValueError(f"{name} must be a finite number > 0, got {value!r}.")
 
 
 @singledispatch
@@ -236,17 +240,8 @@ def minimize(
     >>> result.certificate.converged
     True
     """
-    if not callable(risk):
-        raise TypeError(f"risk must be a function risk(w) -> (value, subgradient), got {type(risk).__name__}.")
-    if not isinstance(dim, Integral) or isinstance(dim, bool) or dim < 1:
-        raise ValueError(f"dim must be an integer >= 1, got {dim!r}.")
-    for name, value in (("C", C), ("tol", tol), ("max_iter", max_iter), ("max_time", max_time)):
-        if name == "max_time" and value is None:
-            continue
-        if not isinstance(value, Real) or isinstance(value, bool) or not np.isfinite(value) or value <= 0:
-            raise ValueError(f"{name} must be a finite number > 0, got {value!r}.")
-    if isinstance(risk, Risk) and risk.dim != dim:
-        raise ValueError(f"dim is {dim}, but this risk has {risk.dim} weights.")
+    _check_risk(risk, dim)
+    _check_numbers(C, tol, max_iter, max_time)
     lower, upper = _checked_bounds(bounds, int(dim))
     problem = RiskProblem(risk, int(dim), lower, upper).at(C)
     chosen = resolve(solver)
@@ -254,6 +249,15 @@ def minimize(
         raise TypeError(f"{type(chosen).__name__} cannot minimise a risk that is a function of yours; use solver=Bundle().")
     result = solution_of(chosen, problem, Budget(float(tol), int(max_iter), max_time), History())
     return replace(result, duals=None)  # planes may be large
+
+
+def _check_risk(risk, dim) -> None:
+    if not callable(risk):
+        raise TypeError(f"risk must be a function risk(w) -> (value, subgradient), got {type(risk).__name__}.")
+    if not isinstance(dim, Integral) or isinstance(dim, bool) or dim < 1:
+        raise ValueError(f"dim must be an integer >= 1, got {dim!r}.")
+    if isinstance(risk, Risk) and risk.dim != dim:
+        raise ValueError(f"dim is {dim}, but this risk has {risk.dim} weights.")
 
 
 def _checked_bounds(bounds, dim: int) -> tuple[np.ndarray | None, np.ndarray | None]:
