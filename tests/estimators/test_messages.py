@@ -261,6 +261,7 @@ CALLS = {
     "risk is a string": (lambda: mm.minimize(lambda w: "ab", 2), ValueError, r"at call 1 it returned str"),
     "solver of a risk": (lambda: mm.minimize(lambda w: (0.0, w), 2, solver="dual_coordinate"), TypeError, r"solver=Bundle\(\)"),
     "seed": (lambda: mm.solve(mm.ExplicitProblem(X, ONE), random_state="a"), ValueError, r"'random_state' parameter of solve must be an int"),
+    "C is a truth": (lambda: mm.solve(mm.ExplicitProblem(X, ONE), C=True), ValueError, r"'C' parameter of solve must be a float in the range \(0.*Got True"),
     "ragged rows": (lambda: mm.ExplicitProblem([[1.0, 2.0], [1.0]], [1.0, 1.0]), ValueError, r"row 1 has 1"),
     "mask": (fit(mm.MultilabelSVMClassifier(), X, YM, mask=[[1], [0, 1]]), ValueError, r"mask.*row 1 has 2"),
     "ridge": (lambda: mm.label_correlation(YM, ridge=[1.0, 2.0]), ValueError, r"ridge must be a number"),

@@ -1,4 +1,4 @@
-"""The house: which rooms there are, who imports whom, one home for a name; and the same of the tests."""
+"""The house: which rooms there are, who imports whom, one home for a name, how long files are; and the same of the tests."""
 
 import ast
 import re
@@ -57,6 +57,17 @@ def test_a_name_has_one_home():
     found = {name for name, places in homes.items() if len(places) > 1}
     assert found <= SEVERAL, {name: sorted(homes[name]) for name in found - SEVERAL}
     assert found >= SEVERAL, f"these have one home now, take them out of the list: {sorted(SEVERAL - found)}"
+
+
+def test_files_and_functions_are_short():
+    """A file has 500 lines at the most, a function 60, its docstring among them."""
+    for path in PACKAGE.rglob("*.py"):
+        text, name = path.read_text(), path.relative_to(PACKAGE)
+        assert len(text.splitlines()) <= 500, name
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                assert lines <= 60, f"{name}: {node.name} has {lines} lines"
 
 
 def test_contributing_names_the_rooms_in_order():

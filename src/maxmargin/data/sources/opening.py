@@ -7,7 +7,7 @@ from typing import Any
 
 from .base import FileSource, Several, Source
 from .iterables import IterableSource
-from .options import SourceOptions, block_bytes, boolean, is_path, positive_integer, real_dtype
+from .options import SourceOptions, checked_options, is_path
 
 FORMATS = {  # suffix -> the module of this package that opens it
     ".svm": "text",
@@ -74,18 +74,14 @@ def open_source(
     Source
         `n_rows`, `n_features`, `feature_names`, `dtype`, `multilabel`, `scan()`, `blocks(seed=None)` and `check_unchanged()`.
     """
-    options = SourceOptions(
-        label=label,
-        weight=weight,
-        features=features,
-        n_features=positive_integer("n_features", n_features),
-        n_labels=positive_integer("n_labels", n_labels),
-        zero_based=boolean("zero_based", zero_based),
-        multilabel=None if multilabel is None else boolean("multilabel", multilabel),
-        dtype=real_dtype(dtype),
-        cache=cache,
-        block_bytes=block_bytes(block_size),
+    return open_given(
+        path_or_paths,
+        checked_options(label, weight, features, n_features, zero_based, multilabel, n_labels, dtype, cache, block_size),
     )
+
+
+def open_given(path_or_paths, options: SourceOptions) -> Source:
+    """A file, several files, or an iterable."""
     if is_path(path_or_paths):
         return open_file(Path(path_or_paths), options)
     if isinstance(path_or_paths, (list, tuple)):

@@ -35,6 +35,24 @@ class SourceOptions:
                 raise ValueError(f"{name} cannot be given for {path}: {reason}.")
 
 
+def checked_options(
+    label, weight, features, n_features, zero_based, multilabel, n_labels, dtype, cache, block_size
+) -> SourceOptions:
+    """In the order of `open_source`. What `label`, `weight`, `features` and `cache` may be depends on the format."""
+    return SourceOptions(
+        label=label,
+        weight=weight,
+        features=features,
+        n_features=positive_integer("n_features", n_features),
+        n_labels=positive_integer("n_labels", n_labels),
+        zero_based=boolean("zero_based", zero_based),
+        multilabel=None if multilabel is None else boolean("multilabel", multilabel),
+        dtype=real_dtype(dtype),
+        cache=cache,
+        block_bytes=block_bytes(block_size),
+    )
+
+
 def is_path(given) -> bool:
     return isinstance(given, (str, os.PathLike))
 

@@ -48,6 +48,14 @@ class Tables(NamedTuple):
     tens: np.ndarray
 
 
+class Bounds(NamedTuple):
+    """Indices are counted from `first_index` on; `limit` is the number of features there may be, `largest` the largest value."""
+
+    first_index: int
+    limit: int
+    largest: float
+
+
 class ParsedRows(NamedTuple):
     """Room for what a text holds: CSR, lists of labels, where each row starts, and the numbers left to `float`, each with its
     place in `values` (in `labels` if negative: -1 - place), its first byte and one beyond its last."""
@@ -207,116 +215,144 @@ def number(text, at, tables):
     return -value if negative else value, at, status
 
 
+@jitable
+def line_end(text, at):
+    """Where the line ends that has `at` in it."""
+    while byte(text, at) != NEWLINE:
+        at += ONE
+    return at
+
+
+@jitable
+def left_to_float(out, hard, place, start, stop):
+    """Put a hard number down, if there is room for it: FINE or NO_ROOM, and how many there are so far."""
+    if hard == np.uint64(out.hard.shape[0]):
+        return NO_ROOM, hard
+    out.hard[hard, 0], out.hard[hard, 1], out.hard[hard, 2] = place, start, stop
+    return FINE, hard + ONE
+
+
+@jitable
+def read_labels(text, at, tables, out, labels, hard):
+    """The labels of the row that starts at `at`: FINE or what is wrong, where, and how many labels and hard numbers so far.
+
+    What a colon follows, or a qid, is no label any more: the row has none.
+    """
+    begin, more = at, byte(text, at) != Q
+    while more:
+        start = at
+        value, at, status = number(text, start, tables)
+        c = byte(text, at)
+        if status <= HARD and c == COLON and start == begin:
+            return FINE, start, labels, hard
+        if status == HARD:
+            status, hard = left_to_float(out, hard, -1 - np.int64(labels), start, at)
+        if status != FINE:
+            return status, at, labels, hard
+        out.labels[labels] = value
+        labels += ONE
+        more = c == COMMA
+        if more:
+            at += ONE
+        elif not over(c):
+            return GLUED, at, labels, hard
+    return FINE, at, labels, hard
+
+
+@jitable
+def read_qid(text, at):
+    """FINE or BAD_QID, and where the qid ends or is wrong."""
+    for expected in (105, 100, COLON):  # i d :
+        at += ONE
+        if byte(text, at) != expected:
+            return BAD_QID, at
+    at += ONE
+    if not digit(byte(text, at)):
+        return BAD_QID, at
+    while digit(byte(text, at)):
+        at += ONE
+    return FINE if over(byte(text, at)) else BAD_QID, at
+
+
+@jitable
+def read_index(text, at, previous, bounds):
+    """The index and its colon: FINE or what is wrong, where they end or are wrong, and the index."""
+    start, c, index = at, byte(text, at), 0
+    if not digit(c):
+        return NEGATIVE if c == MINUS and digit(byte(text, at + ONE)) else BAD_INDEX, at, index
+    while digit(c):
+        index = min(index * 10 + c - 48, 1 << 40)
+        at += ONE
+        c = byte(text, at)
+    if c != COLON:
+        return BAD_INDEX, at, index
+    index -= bounds.first_index
+    if index < 0:
+        return ZERO, start, index
+    if index >= bounds.limit:
+        return BEYOND, start, index
+    if index <= previous:
+        return TWICE if index == previous else UNSORTED, start, index
+    return FINE, at + ONE, index
+
+
+@jitable
+def read_entries(text, at, bounds, tables, out, entries, hard):
+    """index:value up to and with the line end: FINE or what is wrong, where, and how many entries and hard numbers so far."""
+    previous = -1
+    while True:
+        c = byte(text, at)
+        while blank(c):
+            at += ONE
+            c = byte(text, at)
+        if c in (NEWLINE, HASH):
+            return FINE, line_end(text, at) + ONE, entries, hard
+        if c == Q:
+            status, at = read_qid(text, at)
+            if status != FINE:
+                return status, at, entries, hard
+            continue
+        status, at, index = read_index(text, at, previous, bounds)
+        if status != FINE:
+            return status, at, entries, hard
+        previous, start = index, at
+        value, at, status = number(text, start, tables)
+        if status == HARD:
+            status, hard = left_to_float(out, hard, np.int64(entries), start, at)
+        if status != FINE:
+            return status, at, entries, hard
+        if not over(byte(text, at)):
+            return GLUED, at, entries, hard
+        if not abs(value) <= bounds.largest:
+            return LARGE_NUMBER, start, entries, hard
+        out.values[entries], out.indices[entries] = value, index
+        entries += ONE
+
+
 @kernel
-def parse(text, first_index, limit, largest, tables, out):
-    """Fill `out` with the rows of a text that ends with a line end. `limit` is the number of features there may be, `largest` the
-    largest value.
+def parse(text, bounds, tables, out):
+    """Fill `out` with the rows of a text that ends with a line end.
 
     Returns FINE or what is wrong, the byte at which it is, and how many rows, entries, labels and hard numbers there are.
     """
     at, size = np.uint64(0), np.uint64(text.size)
-    rows, entries, labels, hard, capacity = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(out.hard.shape[0])
-    status = FINE
-    out.indptr[0] = 0
-    out.label_indptr[0] = 0
+    rows, entries, labels, hard = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
+    out.indptr[0], out.label_indptr[0] = 0, 0
     while at < size:
         c = byte(text, at)
-        if c == NEWLINE or blank(c):
-            at += ONE
-            continue
         if c == HASH:
-            while byte(text, at) != NEWLINE:
-                at += ONE
-            continue
-        begin = at
-        out.starts[rows] = begin
-        # Labels. What a colon follows, or a qid, is no label any more: the row has none.
-        more = c != Q
-        while more:
-            start = at
-            value, at, status = number(text, start, tables)
-            c = byte(text, at)
-            if status <= HARD and c == COLON and start == begin:
-                at = start
-                break
-            if status == HARD:
-                if hard == capacity:
-                    return NO_ROOM, at, rows, entries, labels, hard
-                out.hard[hard, 0], out.hard[hard, 1], out.hard[hard, 2] = -1 - np.int64(labels), start, at
-                hard += ONE
-            elif status != FINE:
-                return status, at, rows, entries, labels, hard
-            out.labels[labels] = value
-            labels += ONE
-            more = c == COMMA
-            if more:
-                at += ONE
-            elif not over(c):
-                return GLUED, at, rows, entries, labels, hard
-        # index:value
-        previous = -1
-        while at < size:  # a line end comes before
-            c = byte(text, at)
-            while blank(c):
-                at += ONE
-                c = byte(text, at)
-            if c == HASH:
-                while c != NEWLINE:
-                    at += ONE
-                    c = byte(text, at)
-            if c == NEWLINE:
-                at += ONE
-                break
-            start = at
-            if c == Q:
-                for expected in (105, 100, COLON):  # i d :
-                    at += ONE
-                    if byte(text, at) != expected:
-                        return BAD_QID, at, rows, entries, labels, hard
-                at += ONE
-                if not digit(byte(text, at)):
-                    return BAD_QID, at, rows, entries, labels, hard
-                while digit(byte(text, at)):
-                    at += ONE
-                if not over(byte(text, at)):
-                    return BAD_QID, at, rows, entries, labels, hard
-                continue
-            if not digit(c):
-                return NEGATIVE if c == MINUS and digit(byte(text, at + ONE)) else BAD_INDEX, at, rows, entries, labels, hard
-            index = 0
-            while digit(c):
-                index = min(index * 10 + c - 48, 1 << 40)
-                at += ONE
-                c = byte(text, at)
-            if c != COLON:
-                return BAD_INDEX, at, rows, entries, labels, hard
-            index -= first_index
-            if index < 0:
-                return ZERO, start, rows, entries, labels, hard
-            if index >= limit:
-                return BEYOND, start, rows, entries, labels, hard
-            if index <= previous:
-                return TWICE if index == previous else UNSORTED, start, rows, entries, labels, hard
-            previous = index
+            at = line_end(text, at)
+        elif c == NEWLINE or blank(c):
             at += ONE
-            start = at
-            value, at, status = number(text, start, tables)
-            if status == HARD:
-                if hard == capacity:
-                    return NO_ROOM, at, rows, entries, labels, hard
-                out.hard[hard, 0], out.hard[hard, 1], out.hard[hard, 2] = entries, start, at
-                hard += ONE
-            elif status != FINE:
+        else:
+            out.starts[rows] = at
+            status, at, labels, hard = read_labels(text, at, tables, out, labels, hard)
+            if status == FINE:
+                status, at, entries, hard = read_entries(text, at, bounds, tables, out, entries, hard)
+            if status != FINE:
                 return status, at, rows, entries, labels, hard
-            if not over(byte(text, at)):
-                return GLUED, at, rows, entries, labels, hard
-            if not abs(value) <= largest:
-                return LARGE_NUMBER, start, rows, entries, labels, hard
-            out.values[entries], out.indices[entries] = value, index
-            entries += ONE
-        rows += ONE
-        out.indptr[rows] = entries
-        out.label_indptr[rows] = labels
+            rows += ONE
+            out.indptr[rows], out.label_indptr[rows] = entries, labels
     return FINE, at, rows, entries, labels, hard
 
 
@@ -327,6 +363,7 @@ def parsed(text: np.ndarray, zero_based: bool, limit: int, dtype: np.dtype) -> t
     """The rows of a text that ends with a line end, and its lines; TextError names the byte where it is wrong."""
     lines, colons, commas = (int(n) for n in counts(text))
     capacity, largest = (colons + lines + commas) // 64 + 64, float(np.finfo(dtype).max)
+    bounds = Bounds(int(not zero_based), limit, largest)
     status = NO_ROOM
     while status == NO_ROOM:
         out = ParsedRows(
@@ -338,7 +375,7 @@ def parsed(text: np.ndarray, zero_based: bool, limit: int, dtype: np.dtype) -> t
             np.empty(lines, np.int32),
             np.empty((capacity, 3), np.int64),
         )
-        found = parse(text, int(not zero_based), limit, largest, tables(), out)
+        found = parse(text, bounds, tables(), out)
         status, at, rows, entries, labels, hard = (int(n) for n in found)
         capacity = colons + lines + commas
     for slot, start, stop in out.hard[:hard].tolist():
