@@ -28,7 +28,7 @@ from .structured import StructuredProblem
 
 # Groups are evaluated in spans, this many in all at least, so that sums do not depend on the number of threads. Set not
 # recorded, 2026-11-15.
-CUT_PIECES = 16
+CUT_SPANS = 16
 
 
 class Cut(NamedTuple):
@@ -147,7 +147,7 @@ class ProblemRisk(Risk):
     def __init__(self, problem, count: int, n_groups: int, n_jobs: int, layout: Layout):
         self.problem, self.count, self.n_groups, self.n_jobs, self.layout = problem, count, n_groups, n_jobs, layout
         self.dim = layout.flat(np.zeros(problem.weight_shape)).size
-        each = -(-CUT_PIECES // n_groups)
+        each = -(-CUT_SPANS // n_groups)
         self.spans = [(p + n_groups * k, count, n_groups * each) for p in range(n_groups) for k in range(each)]
         self.each = each
 
