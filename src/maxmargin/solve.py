@@ -248,12 +248,15 @@ def minimize(
     if isinstance(risk, Risk) and risk.dim != dim:
         raise ValueError(f"dim is {dim}, but this risk has {risk.dim} weights.")
     lower, upper = _checked_bounds(bounds, int(dim))
-    problem = RiskProblem(risk, int(dim), lower, upper).at(C)
+    result = _minimised(RiskProblem(risk, int(dim), lower, upper).at(C), solver, Budget(float(tol), int(max_iter), max_time))
+    return replace(result, duals=None)  # planes may be large
+
+
+def _minimised(problem: RiskProblem, solver, budget: Budget) -> Result:
     chosen = resolve(solver)
     if chosen.serves(problem) is not None:
         raise TypeError(f"{type(chosen).__name__} cannot minimise a risk that is a function of yours; use solver=Bundle().")
-    result = solution_of(chosen, problem, Budget(float(tol), int(max_iter), max_time), History())
-    return replace(result, duals=None)  # planes may be large
+    return solution_of(chosen, problem, budget, History())
 
 
 def _checked_bounds(bounds, dim: int) -> tuple[np.ndarray | None, np.ndarray | None]:

@@ -260,13 +260,15 @@ class LinearSVM(Streaming, LinearModel):
             return Prepared(lambda model: Posed(*model._source_problem(X)), {}, reading_solver(self.solver))
         solver = resolve(self.solver)
         X, (code, factors), weight = self._validated(X, y, sample_weight)
-        classes = self._posing(factors).classes
+        posing = self._posing(factors)
+        classes = posing.classes
         prior = self._prior(X.shape[1], classes)
         data, regularizer, half_spaces = prior.applied(X, classes)
         table = self._rows(data, classes)
 
         def pose(model) -> Posed:
-            return Posed(model._posing(factors).problem(table, code, weight, regularizer, half_spaces), prior)
+            own = posing if model is self else model._posing(factors)
+            return Posed(own.problem(table, code, weight, regularizer, half_spaces), prior)
 
         return Prepared(pose, self._learned(), solver)
 

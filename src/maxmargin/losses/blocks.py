@@ -45,9 +45,9 @@ def block_step(loss, examples, products, scores, duals, changes, calm):
 
 
 @jitable
-def copy_row(table, k, row):
-    for b in range(row.lanes.shape[1]):
-        vectors.store(row.lanes, 0, b, vectors.load(table.lanes, k, b))
+def take_row(table, k, row):
+    for b in range(row.vectors.shape[1]):
+        vectors.store(row.vectors, 0, b, vectors.load(table.vectors, k, b))
 
 
 @kernel
@@ -55,7 +55,7 @@ def row_block_value(loss, examples, scores, row):
     """As `block_value`, for rows of classes; `row` is scratch for one of them."""
     total = 0.0
     for k in range(examples.size):
-        copy_row(scores, k, row)
+        take_row(scores, k, row)
         total += row_value(loss, examples[k], row)
     return total
 
@@ -65,21 +65,21 @@ def row_block_step(loss, examples, products, scores, duals, changes, scratch):
     """As `block_step`, for rows of classes. `scratch`: a row of scores, the change of one example as the regulariser wants it,
     and `calm`. Where labels are coupled that change is two rows, the duals' and the scores', and `changes` has two for each."""
     row, change, calm = scratch
-    moves, zero = change.lanes.shape[0], vectors.zeros_like(scores.lanes)
+    moves, zero = change.vectors.shape[0], vectors.zeros_like(scores.vectors)
     gap, gain = 0.0, 0.0
     for j in range(examples.size):
-        copy_row(scores, j, row)
+        take_row(scores, j, row)
         share, stepped, reward_change = row_step(loss, examples[j], products[j, j], row, duals, change, calm)
         for m in range(moves):
-            for b in range(change.lanes.shape[1]):
-                vectors.store(changes.lanes, moves * j + m, b, vectors.load(change.lanes, m, b) if stepped else zero)
+            for b in range(change.vectors.shape[1]):
+                vectors.store(changes.vectors, moves * j + m, b, vectors.load(change.vectors, m, b) if stepped else zero)
         if stepped:
             gain += reward_change
             for k in range(j + 1, examples.size):
-                for b in range(scores.lanes.shape[1]):
+                for b in range(scores.vectors.shape[1]):
                     moved = vectors.fma(
-                        vectors.load(scores.lanes, k, b), products[k, j], vectors.load(change.lanes, moves - 1, b)
+                        vectors.load(scores.vectors, k, b), products[k, j], vectors.load(change.vectors, moves - 1, b)
                     )
-                    vectors.store(scores.lanes, k, b, moved)
+                    vectors.store(scores.vectors, k, b, moved)
         gap += share
     return gap, gain

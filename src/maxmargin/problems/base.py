@@ -89,6 +89,8 @@ class Problem(ABC):
         own = self.regularizer.belongs_to
         if own is not None and own != C:
             raise ValueError(f"This problem has frozen duals, which belong to C={own:g}; it cannot be posed at C={C:g}.")
+        if C == self.C:
+            return self
         result = replace(self, C=float(C))
         vars(result)["origin"] = self.origin
         return result

@@ -19,7 +19,7 @@ from ..structures.encoded.bags import Bags, impute_all
 from ..structures.encoded.binary_bags import BinaryBags
 from ..structures.encoded.contract import new_scratch, weight_shape
 from ..structures.latent import LatentStructure, Pairs, completed
-from ..utils.threads import in_threads, spans
+from ..utils.threads import in_threads, spans, with_scratch
 from .base import Problem
 from .structured import SPANS, StructuredProblem
 
@@ -95,10 +95,10 @@ class BagProblem(LatentProblem):
     def impute(self, W, n_jobs=1):
         choice = np.zeros(self.data.label.size, np.int64)
 
-        def work(part: tuple[int, int]) -> None:
-            impute_all(self.data, W, new_scratch(self.data), choice, *part)
+        def work(part: tuple[int, int], scratch: Any) -> None:
+            impute_all(self.data, W, scratch, choice, *part)
 
-        in_threads(work, spans(choice.size, SPANS), n_jobs)
+        in_threads(with_scratch(lambda: new_scratch(self.data), work), spans(choice.size, SPANS), n_jobs)
         return choice
 
     def completed(self, choice, before=None):

@@ -20,7 +20,7 @@ from ..data.rows import add, dot, update
 from ..jit import Interpreted, kernel, vectors
 from ..losses.base import reward, row_slope, slope, value
 from ..structures.encoded.contract import clear, forget, loss_of, new_scratch, prepare, push, score_of, tally, truth, worst
-from ..utils.threads import in_threads
+from ..utils.threads import in_threads, with_scratch
 from .explicit import GroupedProblem
 from .linear import RowProblem, ScalarProblem
 from .multilabel import LabelGroup, MultilabelProblem
@@ -154,12 +154,12 @@ class ProblemRisk(Risk):
     def cut(self, w):
         W = self.layout.shaped(w)
 
-        def work(span: tuple[int, int, int]) -> tuple[float, float, np.ndarray]:
+        def work(span: tuple[int, int, int], scratch: Any) -> tuple[float, float, np.ndarray]:
             out = vectors.aligned(self.problem.weight_shape, np.float64)
-            total, offset = self.part(W, out, span)
+            total, offset = self.part(W, out, span, scratch)
             return total, offset, self.layout.flat(out)
 
-        found = in_threads(work, self.spans, self.n_jobs)
+        found = in_threads(with_scratch(self.scratch, work), self.spans, self.n_jobs)
         values, offsets = np.zeros(self.n_groups), np.zeros(self.n_groups)
         slopes = np.zeros((self.n_groups, self.dim))
         for k, (total, offset, out) in enumerate(found):
@@ -169,26 +169,31 @@ class ProblemRisk(Risk):
             slopes[p] -= out
         return Cut(values, slopes, offsets)
 
+    def scratch(self) -> Any:
+        """Memory for `part`; a thread needs its own."""
+        return None
+
     @abstractmethod
-    def part(self, W: np.ndarray, out: np.ndarray, span: tuple[int, int, int]) -> tuple[float, float]:
+    def part(self, W: np.ndarray, out: np.ndarray, span: tuple[int, int, int], scratch: Any) -> tuple[float, float]:
         """Value and offset of the examples range(*span), minus their subgradient added to `out`."""
 
 
 class ScalarRisk(ProblemRisk):
-    def part(self, W, out, span):
+    def part(self, W, out, span, scratch):
         return scalar_cut(self.problem.X, self.problem.exact_loss, W, out, *span)
 
 
 class RowRisk(ProblemRisk):
-    def part(self, W, out, span):
-        K = self.problem.n_classes
-        scratch = vectors.zeros_table(1, K, np.float64), vectors.zeros_table(1, K, np.float64)
+    def scratch(self):
+        return tuple(vectors.zeros_table(1, self.problem.n_classes, np.float64) for _ in range(2))
+
+    def part(self, W, out, span, scratch):
         prior = self.problem.regularizer
         return row_cut(self.problem.X, self.problem.exact_loss, prior.scoring(W), prior.moved(out), span, *scratch)
 
 
 class GroupedRisk(ProblemRisk):
-    def part(self, W, out, span):
+    def part(self, W, out, span, scratch):
         p = self.problem
         return grouped_cut(p.X, p.margin, p.layout, p.cap, W, out, span)
 
@@ -198,8 +203,11 @@ class StructuredRisk(ProblemRisk):
     def ours(self) -> bool:  # type: ignore[override]  # a structure of a user's has a decoder of its own
         return not isinstance(self.problem.data, Interpreted)
 
-    def part(self, W, out, span):
-        return structured_cut(self.problem.data, self.problem.cap, W, out, new_scratch(self.problem.data), span)
+    def scratch(self):
+        return new_scratch(self.problem.data)
+
+    def part(self, W, out, span, scratch):
+        return structured_cut(self.problem.data, self.problem.cap, W, out, scratch, span)
 
 
 class MultilabelRisk(Risk):

@@ -19,7 +19,7 @@ from ..data.rows import column_sizes
 from ..jit import Interpreted, vectors
 from ..structures.encoded.contract import kind_of, n_samples, new_scratch, nonnegative, same_shapes, weight_shape
 from ..structures.encoded.sweeps import combine, risk
-from ..utils.threads import in_threads, spans
+from ..utils.threads import in_threads, spans, with_scratch
 from .base import Evaluated, Problem
 
 # Samples are evaluated in this many spans, so that sums do not depend on the number of threads. Set not recorded, 2026-11-15.
@@ -50,10 +50,11 @@ class StructuredProblem(Problem):
     def primal(self, W: np.ndarray, n_jobs: int = 1) -> float:
         """P(W) by a full pass with the exact oracle."""
 
-        def work(part: tuple[int, int]) -> float:
-            return risk(self.data, self.cap, W, new_scratch(self.data), *part)
+        def work(part: tuple[int, int], scratch: Any) -> float:
+            return risk(self.data, self.cap, W, scratch, *part)
 
-        return 0.5 * float(np.vdot(W, W)) + float(sum(in_threads(work, spans(self.n_examples, SPANS), self.jobs(n_jobs))))
+        lent = with_scratch(lambda: new_scratch(self.data), work)
+        return 0.5 * float(np.vdot(W, W)) + float(sum(in_threads(lent, spans(self.n_examples, SPANS), self.jobs(n_jobs))))
 
     def jobs(self, n_jobs: int) -> int:
         """How many threads can work on these samples at once: plain Python uses one."""

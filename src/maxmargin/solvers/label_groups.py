@@ -112,8 +112,8 @@ class Groups:
     def duals(self) -> sp.csc_array:
         """The duals of all groups as one CSC matrix; those that are zero take no room."""
         n = self.problem.n_examples
-        empty = [sp.csc_array((n, len(columns))) for columns in self.columns]
-        parts = [none if got is None else got.duals for none, got in zip(empty, self.found, strict=True)]
+        both = zip(self.columns, self.found, strict=True)
+        parts = [sp.csc_array((n, len(columns))) if got is None else got.duals for columns, got in both]
         return sp.csc_array(sp.hstack(parts, format="csc")[:, np.argsort(np.concatenate(self.columns))])
 
 

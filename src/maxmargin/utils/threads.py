@@ -32,6 +32,22 @@ def in_threads(work: Callable[[Any], Any], parts: Sequence, n_jobs: int) -> list
         return list(pool.map(work, parts))
 
 
+def with_scratch(make: Callable[[], Any], work: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
+    """work(part, scratch) as a function of the part: scratch is made for as many as work at a time, not for every part."""
+    free: list[Any] = []
+
+    def lent(part: Any) -> Any:
+        try:
+            scratch = free.pop()
+        except IndexError:
+            scratch = make()
+        result = work(part, scratch)
+        free.append(scratch)
+        return result
+
+    return lent
+
+
 def read_ahead(items: Generator) -> Generator:
     """The items of a generator, which runs in a thread of its own, one item ahead."""
     with closing(items), ThreadPoolExecutor(1, "maxmargin-read-ahead") as reader:

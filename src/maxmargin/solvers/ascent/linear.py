@@ -213,6 +213,7 @@ class Ascent(Run, ABC):
         self.warm = duals is not None
         self.plan = schedule(problem.n_examples, options.seed, self.row_bytes(), options.tuning.visits)
         self.curvature = problem.curvature
+        self.between = examples_between(self.visit_work(), self.stretch, options.tuning.pace)
         self.passes = self.visits = 0
         self.settle_in(np.dtype(options.dtype), duals)
 
@@ -251,7 +252,7 @@ class Ascent(Run, ABC):
         self.floor = self.dual
         count, tuning = gather(self.plan, self.passes), self.options.tuning
         level = tuning.visits.calm * self.options.tol * abs(self.dual) / max(self.problem.n_examples, 1)
-        gap, stretch = 0.0, examples_between(self.visit_work(), self.stretch, tuning.pace)
+        gap, stretch = 0.0, self.between
         if self.problem.half_spaces is not None:  # side_duals answer to examples at once, or the two sides zigzag
             stretch = min(stretch, max(self.problem.half_spaces.count, count // tuning.walks))
         for start in range(0, count, stretch):

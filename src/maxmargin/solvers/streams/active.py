@@ -28,6 +28,7 @@ class ActiveExamples(ABC):
         self.whole, self.examples, self.tuning = whole, examples, tuning
         self.problem = whole.build(examples.X, examples.target, examples.weight)
         self.curvature = self.problem.curvature
+        self.work = 2.0 * mean_length(self.problem.X) * (whole.n_classes or 1)  # of a visit, on average
         self.plan: Schedule = schedule(examples.rows.size, seed, tuning=tuning.visits)
         self.gap = 0.0  # the shares of the gap that the last visit met
         self.put(duals)
@@ -43,8 +44,7 @@ class ActiveExamples(ABC):
     def visit(self, space, now: int, level: float, stop: Callable[[], bool]) -> tuple[float, int]:
         """Visit the examples that are due in random order; returns the change of the reward and the number of visits."""
         count, done, total = gather(self.plan, now), 0, 0.0
-        work = 2.0 * mean_length(self.problem.X) * (self.whole.n_classes or 1)
-        stretch = examples_between(work, max(count, 1), self.tuning.pace)
+        stretch = examples_between(self.work, max(count, 1), self.tuning.pace)
         self.gap = 0.0
         while done < count and not stop():
             end = min(done + stretch, count)
