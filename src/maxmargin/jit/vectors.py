@@ -10,6 +10,7 @@ along its last axis:
 Uncompiled, a vector is a small NumPy array; compiled, an operation on it is one or a few instructions (`instructions`).
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
