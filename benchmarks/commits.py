@@ -26,9 +26,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def real_tasks() -> dict:
     """Fits to a certified gap of 1e-3 on the sets of four benchmarks."""
-    import maxmargin as mm
-
     from sklearn.base import clone
+
+    import maxmargin as mm
 
     from .multilabel_sets import real
     from .sequences import ocr_words
