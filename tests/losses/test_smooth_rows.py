@@ -159,7 +159,7 @@ def test_multinomial_rows_are_extrapolated_within_the_simplex(K, way):
 def test_multinomial_repair(way):
     """Rows out of every bound come back as distributions with their entropy; feasible rows as they are."""
     rng, K = np.random.default_rng(1), 6
-    loss, label, cap, _, _, p, good = multinomial(rng, K)
+    loss, label, cap, _, _, _, good = multinomial(rng, K)
     for duals in (good, good * (1.0 + 1e-6), rng.normal(size=good.shape) * cap[:, None]):
         table, result, rewards = vectors.table(vectors.pack(duals, np.float64)), np.empty(good.shape), np.empty(len(cap))
         getattr(repair_rows, way)(loss, table, vectors.zeros_table(1, K, np.float64), result, rewards)

@@ -6,8 +6,8 @@ The dual of example i is a distribution p over all classes, kept as the row b = 
     log p_k + rho p_k = u_k - nu,  sum_k p_k = 1:      p_k = omega(u_k - nu + log rho) / rho,    omega(x) + log omega(x) = x.
 
 The sum falls and is convex in nu: Newton's method is monotone from the left of the root, and from its right it goes to the left
-first. If p_old were the answer, nu would be z_k - log p_old_k for every k; their mean under p_old is where it starts, but not below
-max_k u_k - rho, which is on the left.
+first. If p_old were the answer, nu would be z_k - log p_old_k for every k; their mean under p_old is where it starts, but not
+below max_k u_k - rho, which is on the left.
 
 No p_k is zero but for rounding: duals are dense, and float64, as a float32 near to cap_i could not tell how near.
 """
