@@ -18,6 +18,8 @@ CASES = [
     *((name, "dual coordinate") for name in ("HingeLoss", "CrammerSingerLoss", "TopKAlphaLoss", "explicit", "kernel", "Chain")),
     *(("Chain", solver) for solver in ("pairwise", "plain", "linearization", "bundle")),
     ("CrammerSingerLoss", "bundle"),
+    ("LogisticLoss", "dual coordinate"),
+    ("MultinomialLoss", "dual coordinate"),
 ]
 
 
