@@ -60,8 +60,8 @@ class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
     intercept_scaling : float, default=1.0
         The larger, the less the intercept is regularised.
     solver : {"auto", "dual_coordinate", "bundle", "online"} or solver object, default="auto"
-        How the optimum is found; "auto" is "dual_coordinate", and "online" where X is a source. With three classes and more also
-        "frank_wolfe", "partial_linearization" and "exponentiated_gradient".
+        How the optimum is found; "auto" is "dual_coordinate", and "online" where X is a source. With three classes and more and
+        the hinge loss of Crammer and Singer also "frank_wolfe", "partial_linearization" and "exponentiated_gradient".
     warm_start : bool, default=False
         Start the next `fit` from the duals of the last one, where the number of samples (and classes) is the same.
     keep_duals : bool, default=False
