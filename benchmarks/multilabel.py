@@ -176,7 +176,9 @@ def sample_wise(X, Y: np.ndarray, C: float, R: np.ndarray, momentum: bool, count
     """Whole fits that are ended after so many passes"""
     solver, found = mm.DualCoordinate(momentum=momentum), []
     for count in counts:
-        model = mm.MultilabelSVMClassifier(C, label_prior=R, tol=1e-9, max_iter=count, solver=solver, random_state=0)
+        model = mm.MultilabelSVMClassifier(
+            C, loss="hinge", label_prior=R, tol=1e-9, max_iter=count, solver=solver, random_state=0
+        )
         begin = time.process_time()
         model.fit(X, Y)
         found.append(Stand(time.process_time() - begin, count, model.certificate_.dual))
@@ -192,7 +194,7 @@ def progress(report: Report, quick: bool, limit: float) -> None:
     counts = tuple(np.unique(np.geomspace(1, 20 if quick else 300, 5 if quick else 25).astype(int)).tolist())
     lines, series = [], {}
     for kind, R in (("I", np.eye(Y.shape[1])), ("dense", mm.label_correlation(Y, RIDGE))):
-        best = mm.MultilabelSVMClassifier(C, label_prior=R, tol=1e-6, max_time=limit).fit(X, Y).certificate_.dual
+        best = mm.MultilabelSVMClassifier(C, loss="hinge", label_prior=R, tol=1e-6, max_time=limit).fit(X, Y).certificate_.dual
         sample_wise(X, Y, C, R, True, counts[:1])  # compiles what there is to compile
         runs = {
             "sample-wise": sample_wise(X, Y, C, R, True, counts),

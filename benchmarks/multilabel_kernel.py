@@ -114,7 +114,9 @@ def times(report: Report, name: str, size: int, plain: bool, options: tuple[bool
     gamma, lines = gamma_of("scale", X), []
     counts = Y.shape[1] >= MANY and len(Y) in range(2_000, 5_001)
     for C in CS[:1] if quick else CS:
-        model = mm.MultilabelSVMClassifier(C=C, kernel="rbf", gamma=gamma, tol=TOL, cache_size=CACHE, fit_intercept=False)
+        model = mm.MultilabelSVMClassifier(
+            C=C, loss="hinge", kernel="rbf", gamma=gamma, tol=TOL, cache_size=CACHE, fit_intercept=False
+        )
         model.fit(X[:200], Y[:200])  # compiles
         own = median(processor(lambda model=model: model.fit(X, Y))[0] for _ in range(repeat))
         cells = [figure(own), str(model.n_iter_), f"{model.certificate_.relative_gap:.1e}"]
@@ -131,8 +133,10 @@ def fit_within(part: float, n: int) -> tuple[float, float, float, Any]:
     """Growth of this process and most that arrays took, in MB, processor seconds, and the model."""
     warnings.simplefilter("ignore")
     X, Y = synthetic(n)
-    mm.MultilabelSVMClassifier(kernel="rbf", tol=TOL, fit_intercept=False).fit(X[:200], Y[:200])  # compiles
-    model = mm.MultilabelSVMClassifier(kernel="rbf", tol=TOL, cache_size=part * megabytes(n * n), fit_intercept=False)
+    mm.MultilabelSVMClassifier(loss="hinge", kernel="rbf", tol=TOL, fit_intercept=False).fit(X[:200], Y[:200])  # compiles
+    model = mm.MultilabelSVMClassifier(
+        loss="hinge", kernel="rbf", tol=TOL, cache_size=part * megabytes(n * n), fit_intercept=False
+    )
     before = peak()
     seconds, _ = processor(lambda: model.fit(X, Y))
     grown = peak() - before

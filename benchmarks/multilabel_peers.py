@@ -121,7 +121,7 @@ def certified(X, Y, C: float, limit: float, repeat: int, R=None) -> tuple[float,
     """Processor seconds of a whole fit, the median of some seeds; a fit before them compiles what there is to compile"""
     times = []
     for seed in (0, *range(repeat)):
-        model = mm.MultilabelSVMClassifier(C, label_prior=R, tol=TOL, max_time=limit, random_state=seed)
+        model = mm.MultilabelSVMClassifier(C, loss="hinge", label_prior=R, tol=TOL, max_time=limit, random_state=seed)
         begin = time.process_time()
         model.fit(X, Y)
         times.append(time.process_time() - begin)
@@ -176,7 +176,7 @@ def compare(report: Report, title: str, split: Split, cs, options: tuple[float, 
     text += f"LinearSVC was given {PASSES:,}) or {limit:g} seconds; '<': so the true ratio is smaller.{absent}"
     for C in cs:
         own, model = certified(split.X, split.Y, C, limit, repeat)
-        finer = mm.MultilabelSVMClassifier(C, tol=1e-4, max_time=limit, random_state=0).fit(split.X, split.Y)
+        finer = mm.MultilabelSVMClassifier(C, loss="hinge", tol=1e-4, max_time=limit, random_state=0).fit(split.X, split.Y)
         bound = max(model.certificate_.dual, finer.certificate_.dual)
         trials = [arrival(peer, split, C, bound, limit) for peer in peers]
         arrived = [trial.seconds for trial in trials if trial.there]

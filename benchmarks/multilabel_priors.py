@@ -50,7 +50,9 @@ def shifted(split: Split, seed: int) -> Shifted:
 
 
 def fitted(split: Split, C: float, R, limit: float) -> mm.MultilabelSVMClassifier:
-    return mm.MultilabelSVMClassifier(C, label_prior=R, tol=TOL, max_time=limit, random_state=0).fit(split.X, split.Y)
+    return mm.MultilabelSVMClassifier(C, loss="hinge", label_prior=R, tol=TOL, max_time=limit, random_state=0).fit(
+        split.X, split.Y
+    )
 
 
 def scores(model: mm.MultilabelSVMClassifier, split: Split) -> tuple[float, float]:
@@ -217,7 +219,7 @@ def recognised(zoo: Zoo, kind: str, C: float, seen, coming) -> tuple[float, floa
         "of the classes seen": mm.prior_from_signatures(zoo.signatures[np.unique(y)]),
         "of the classes to come": None,  # ZeroShotClassifier makes it
     }[kind]
-    base = mm.MultilabelSVMClassifier(C, label_prior=R, random_state=0)
+    base = mm.MultilabelSVMClassifier(C, loss="hinge", label_prior=R, random_state=0)
     model = mm.ZeroShotClassifier(base, zoo.signatures[names], classes=names).fit(X, zoo.signatures[y])
     attributes = model.estimator_.predict(X_new)
     return 100.0 * hamming_loss(zoo.signatures[y_new], attributes), 100.0 * model.score(X_new, y_new)

@@ -24,6 +24,7 @@ LONG = re.compile(
             r"test_docs.py::test_code_runs_as_printed\[segmentation_and_parts.md",
             rf"test_latent.py::test_\w+\[((pairwise|{SLOWER})-2|(plain|batch)-3)\]",
             r"test_latent.py::test_weights_of_zero_are_told\[bags",
+            r"test_losses_and_forms.py::test_\w+\[.*CSR float32",
             r"test_levels.py::test_fits_on_tied_rows_end\[data[01]",
             r"test_multilabel.py::test_forms_of_features_give_the_same_optimum\[csr float32",
             r"test_online.py::test_a_source_and_memory_have_the_same_optimum\[top-k, beta, smoothed",

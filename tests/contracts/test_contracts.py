@@ -79,7 +79,8 @@ def test_solvers_are_their_parameters(kind):
 @pytest.mark.parametrize("name", LOSSES)
 def test_losses_are_descriptions(name):
     kind = LOSSES[name]
-    assert clone(kind()).get_params() == kind().get_params() and isinstance(kind().steep, bool)
+    assert clone(kind()).get_params() == kind().get_params()
+    assert all(isinstance(flag, bool) for flag in (kind().steep, kind().precise, kind().margins))
 
 
 def test_blocks_of_a_table_say_what_its_rows_say():

@@ -34,6 +34,8 @@ CASES = [
     *((name, solver) for name in ("stream", "rows in blocks", "half-spaces in blocks") for solver in ("online", "a small cache")),
     *(("python", solver) for solver in ("dual coordinate", "pairwise", "plain", "linearization", "bundle", "online")),
     *((name, "online") for name in ("words in blocks", "python in blocks")),
+    ("LogisticLoss", "dual coordinate"),
+    ("MultinomialLoss", "dual coordinate"),
 ]
 
 

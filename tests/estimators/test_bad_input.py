@@ -197,8 +197,9 @@ def test_refused_solver_objects():
     assert not hasattr(model, "coef_")
 
 
-def test_refused_squared_hinge_with_three_classes():
-    refuse_fit(mm.SVMClassifier, {"loss": "squared_hinge"}, X2, Y3, ValueError, "squared_hinge", "two classes", "3", "'hinge'")
+def test_refused_costs_of_one_against_the_rest():
+    for setting in ({"loss": "squared_hinge"}, {"multi_class": "ovr"}):
+        refuse_fit(mm.SVMClassifier, {"cost": 2.0 * COST, **setting}, X2, Y3, ValueError, "cost", "each against the rest")
 
 
 COST = 1.0 - np.eye(3)

@@ -85,7 +85,7 @@ def test_forms_of_features_give_the_same_optimum(form, R):
     best = Formula(X.astype(np.float32) if "float32" in form else X, Y, R=R).optimum()
     given = np.asfortranarray(X) if form == "fortran" else sp.csr_array(X) if "csr" in form else X
     given = given.astype(np.float32) if "float32" in form else given
-    model = mm.MultilabelSVMClassifier(label_prior=R, tol=1e-5, random_state=0).fit(given, Y)
+    model = mm.MultilabelSVMClassifier(loss="hinge", label_prior=R, tol=1e-5, random_state=0).fit(given, Y)
     assert model.certificate_.converged
     assert model.certificate_.primal == pytest.approx(best, rel=2e-5)
     assert model.decision_function(given).dtype == given.dtype
@@ -151,7 +151,7 @@ def test_dual_never_exceeds_primal(n, d, labels, seed, coupled, squared):
 def test_integer_weights_are_repetitions(R):
     X, Y = data()
     times = np.random.default_rng(0).integers(0, 4, len(X))
-    model = mm.MultilabelSVMClassifier(label_prior=R, tol=1e-9, random_state=0)
+    model = mm.MultilabelSVMClassifier(loss="hinge", label_prior=R, tol=1e-9, random_state=0)
     weighted = clone(model).fit(X, Y, sample_weight=times)
     repeated = clone(model).fit(np.repeat(X, times, axis=0), np.repeat(Y, times, axis=0))
     assert weighted.certificate_.primal == pytest.approx(repeated.certificate_.primal, rel=1e-8)
@@ -204,7 +204,7 @@ def test_threads_change_nothing():
 @pytest.mark.parametrize("R", [None, correlated(3)], ids=["identity", "dense"])
 def test_warm_start_goes_on_from_the_old_duals(R):
     X, Y = data()
-    model = mm.MultilabelSVMClassifier(label_prior=R, tol=1e-6, warm_start=True, random_state=0).fit(X, Y)
+    model = mm.MultilabelSVMClassifier(loss="hinge", label_prior=R, tol=1e-6, warm_start=True, random_state=0).fit(X, Y)
     passes = model.n_iter_
     model.fit(X, Y)
     assert model.n_iter_ == 0 < passes and model.certificate_.converged
@@ -220,7 +220,9 @@ def test_path_is_certified_at_each_point(R):
     Y = some_missing(Y)
     Cs = [0.1, 1.0, 3.0]
     mask, filled = np.isnan(Y), np.nan_to_num(Y)
-    for model, C in zip(mm.MultilabelSVMClassifier(label_prior=R, tol=1e-5).regularization_path(X, filled, Cs, mask=mask), Cs):
+    for model, C in zip(
+        mm.MultilabelSVMClassifier(loss="hinge", label_prior=R, tol=1e-5).regularization_path(X, filled, Cs, mask=mask), Cs
+    ):
         assert model.C == C and model.certificate_.converged
         assert model.certificate_.primal == pytest.approx(Formula(X, Y, C, R).optimum(), rel=2e-5)
     with pytest.raises(ValueError, match="Cs must be"):
@@ -241,17 +243,17 @@ def test_stopped_runs_have_a_model_and_a_true_certificate_for_every_label():
             self.count += 1
             return self.count >= self.after
 
-    model = mm.MultilabelSVMClassifier(10.0, tol=1e-9, random_state=0).set_callbacks(Stop(2))
+    model = mm.MultilabelSVMClassifier(10.0, loss="hinge", tol=1e-9, random_state=0).set_callbacks(Stop(2))
     with pytest.warns(ConvergenceWarning, match="Of 40 labels 16 were begun"):
         model.fit(X, Y)
     assert not model.certificate_.converged and model.coef_.shape == (40, 6)
     assert Formula(X, Y, 10.0).primal(model) == pytest.approx(model.certificate_.primal, rel=1e-9)
     assert np.count_nonzero(np.any(model.coef_ != 0, axis=1)) == 16
     with pytest.warns(ConvergenceWarning, match="max_iter=2"):
-        few = mm.MultilabelSVMClassifier(10.0, tol=1e-9, max_iter=2, random_state=0).fit(X, Y)
+        few = mm.MultilabelSVMClassifier(10.0, loss="hinge", tol=1e-9, max_iter=2, random_state=0).fit(X, Y)
     assert Formula(X, Y, 10.0).primal(few) == pytest.approx(few.certificate_.primal, rel=1e-9)
     with pytest.warns(ConvergenceWarning, match="max_time=1e-09"):
-        none = mm.MultilabelSVMClassifier(10.0, max_time=1e-9).fit(X, Y)
+        none = mm.MultilabelSVMClassifier(10.0, loss="hinge", max_time=1e-9).fit(X, Y)
     assert none.certificate_.primal == pytest.approx(10.0 * Y.size) and none.certificate_.dual == 0.0
 
 
@@ -499,4 +501,6 @@ def test_groups_of_any_size_give_the_same_optimum(monkeypatch):
     best = Formula(X, Y).optimum()
     for size in (1, 8, 64):
         monkeypatch.setattr(multilabel_problem, "TOGETHER", size)
-        assert mm.MultilabelSVMClassifier(tol=1e-6, random_state=0).fit(X, Y).certificate_.primal == pytest.approx(best, rel=2e-6)
+        assert mm.MultilabelSVMClassifier(loss="hinge", tol=1e-6, random_state=0).fit(X, Y).certificate_.primal == pytest.approx(
+            best, rel=2e-6
+        )

@@ -90,7 +90,7 @@ def latent_objective(model):
 
 
 PATHS = {
-    "multilabel": (mm.MultilabelSVMClassifier(**SETTING), X, MANY, WEIGHT, multilabel_objective),
+    "multilabel": (mm.MultilabelSVMClassifier(loss="hinge", **SETTING), X, MANY, WEIGHT, multilabel_objective),
     "structured": (mm.StructuredSVM(Chain(), **SETTING), SENTENCES, TAGS, WEIGHT[:12], structured_objective),
     "latent": (mm.LatentSVMClassifier(**SETTING), SENTENCES, [int(t[0] == 1) for t in TAGS], WEIGHT[:12], latent_objective),
 }

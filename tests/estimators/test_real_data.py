@@ -96,7 +96,7 @@ def test_labels_without_a_prior_are_those_of_one_vs_rest(labelled):
     """Every label is a LinearSVC at the same C."""
     (X, Y), C = labelled(), 0.1
     Y = Y.astype(np.int64)
-    model = mm.MultilabelSVMClassifier(C, tol=TOL, random_state=0).fit(X, Y)
+    model = mm.MultilabelSVMClassifier(C, loss="hinge", tol=TOL, random_state=0).fit(X, Y)
     theirs = 0.0
     for label in Y.T:
         theirs += objective(LinearSVC(C=C, loss="hinge", tol=1e-4, **MANY).fit(X, label), X, label)

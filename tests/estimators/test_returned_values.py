@@ -32,7 +32,7 @@ def test_float32_data_with_any_intercept_scaling(solver):
     settings = {"C": 10.0, "tol": 1e-5, "intercept_scaling": SCALING, "solver": solver, "random_state": 0, "max_iter": 100}
     models = [(mm.SVMClassifier(**settings), X, Y[:, 0]), (mm.SVMClassifier(**settings), sp.csr_array(X), Y[:, 0])]
     if solver == "online":
-        models.append((mm.MultilabelSVMClassifier(**settings), X, Y))
+        models.append((mm.MultilabelSVMClassifier(loss="hinge", **settings), X, Y))
     for model, rows, y in models:
         found = model.fit(rows, y).certificate_
         value = penalty(model) + 10.0 * hinges(model, X, y)

@@ -90,7 +90,7 @@ def test_masses_of_labels_are_sums_and_not_what_is_left_of_the_total():
 def test_weights_and_margins_of_labels_are_taken_as_given():
     """They differ by 1e12 between samples with and without the label: neither may be rounded to the other's size."""
     given = {"label_weight": np.array([[3e6, 0.7]]), "cost": np.array([[1e6, 0.3]])}
-    model = mm.MultilabelSVMClassifier(fit_intercept=False, **given).fit([[0.5]], [[1]])
+    model = mm.MultilabelSVMClassifier(loss="hinge", fit_intercept=False, **given).fit([[0.5]], [[1]])
     w = model.coef_.item()
     assert model.certificate_.primal == pytest.approx(0.5 * w**2 + 0.7 * max(0.0, 0.3 - 0.5 * w), rel=1e-15)
 

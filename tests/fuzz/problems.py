@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import linear, others, structured
+from . import forms, linear, others, structured
 from .checks import Report, strict
 from .draws import Draw
 from .order import kind_of
@@ -18,6 +18,7 @@ KINDS: dict[str, Callable[[Draw, Report], None]] = {
     "topk": partial(linear.run, make=linear.topk),
     "regression": partial(linear.run, make=linear.regression),
     "multilabel": partial(linear.run, make=linear.multilabel),
+    "forms": partial(linear.run, make=forms.task),
     "kernel": others.kernel,
     "structured": structured.run,
     "latent": others.latent,

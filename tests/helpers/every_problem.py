@@ -32,7 +32,7 @@ def of_loss(kind: type) -> Problem:
     if issubclass(kind, losses.BinaryLoss):
         return ScalarProblem(TABLE, kind(), (SIGN, np.ones(N)), WEIGHT)
     if issubclass(kind, losses.RegressionLoss):
-        return ScalarProblem(TABLE, kind(0.1), (SCORES[:, 0],), WEIGHT)
+        return ScalarProblem(TABLE, kind(), (SCORES[:, 0],), WEIGHT)
     if issubclass(kind, losses.MulticlassLoss):
         return BlockProblem(TABLE, LABEL, WEIGHT, COST, kind(2) if "k" in kind().get_params() else kind())
     columns = checked_labels((SCORES > 0).astype(int)).columns

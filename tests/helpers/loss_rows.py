@@ -3,7 +3,21 @@
 import numpy as np
 
 from maxmargin.jit import kernel
-from maxmargin.losses.base import row_extrapolate, row_repair
+from maxmargin.losses.base import row_extrapolate, row_repair, row_step, row_value
+
+
+@kernel
+def visit_rows(loss, curvature, given, duals, scratch, answers, changes):
+    """One step on every row: answers get the value, the share of the gap, whether there was a step, the change of the reward."""
+    scores, change, calm = scratch
+    for i in range(given.shape[0]):
+        for j in range(given.shape[1]):
+            scores.flat[0, j] = given[i, j]
+        answers[i, 0] = row_value(loss, i, scores)
+        share, stepped, gain = row_step(loss, i, curvature[i], scores, duals, change, calm)
+        answers[i, 1], answers[i, 2], answers[i, 3] = share, 1.0 if stepped else 0.0, gain
+        for j in range(given.shape[1]):
+            changes[i, j] = change.flat[0, j]
 
 
 @kernel

@@ -3,22 +3,24 @@
 import cvxpy as cp
 import numpy as np
 import pytest
-from helpers.loss_rows import extrapolate_rows, masses, random_rows, repair_rows
+from helpers.loss_rows import extrapolate_rows, masses, random_rows, repair_rows, visit_rows
 from helpers.reference import Multiclass, quadratic
 from scipy.optimize import minimize_scalar
 
 from maxmargin.jit import kernel, vectors
-from maxmargin.losses.base import clip, reward, row_step, row_value, step, value
+from maxmargin.losses.base import clip, reward, row_step, slope, step, value
 from maxmargin.losses.crammer_singer import crammer_singer
 from maxmargin.losses.epsilon_insensitive import EpsilonInsensitive
 from maxmargin.losses.hinge import Hinge
+from maxmargin.losses.logistic import Logistic
 from maxmargin.losses.nonnegative import NonNegative, NonNegativeRow
 from maxmargin.losses.squared_epsilon_insensitive import SquaredEpsilonInsensitive
+from maxmargin.losses.squared_error import BinarySquaredErrorLoss, SquaredError
 from maxmargin.losses.squared_hinge import SquaredHinge
 
 # ---- one score -----------------------------------------------------------------------------------------------------------------
 
-SCALAR = ["hinge", "squared_hinge", "epsilon_insensitive", "squared_epsilon_insensitive"]
+SCALAR = ["hinge", "squared_hinge", "epsilon_insensitive", "squared_epsilon_insensitive", "logistic", "squared_error"]
 N = 60
 
 
@@ -28,6 +30,10 @@ def scalar(name: str, rng: np.random.Generator):
     sign, margin = rng.choice([-1.0, 1.0], N), rng.choice([0.0, 0.5, 1.0, 2.0], N)
     cap[0] = 0.0
     bound = np.where(cap > 0.0, 1e3, 0.0) if name.startswith("squared") else cap
+    if name == "squared_error":
+        return SquaredError(target, cap), -bound, bound
+    if name == "logistic":
+        return Logistic(sign, cap), np.where(sign > 0, 0.0, -cap), np.where(sign > 0, cap, 0.0)
     if "hinge" in name:
         low, high = np.where(sign > 0, 0.0, -bound), np.where(sign > 0, bound, 0.0)
         return (SquaredHinge if name.startswith("squared") else Hinge)(sign, margin, cap), low, high
@@ -35,7 +41,50 @@ def scalar(name: str, rng: np.random.Generator):
     return cls(target, float(rng.choice([0.0, 0.3])), cap), -bound, bound
 
 
+def test_logistic_and_squared_error_by_their_formulas():
+    cap, z, a = 3.0, np.linspace(-3.0, 3.0, 25), np.linspace(0.1, 2.9, 7)
+    logistic, square = Logistic(np.array([-1.0]), np.array([cap])), SquaredError(np.array([0.4]), np.array([cap]))
+    assert np.allclose([value(logistic, 0, score) for score in z], cap * np.log(1.0 + np.exp(z)), rtol=1e-14)
+    entropy = -a * np.log(a / cap) - (cap - a) * np.log(1.0 - a / cap)
+    assert np.allclose([reward(logistic, 0, -dual) for dual in a], entropy, rtol=1e-13)
+    assert reward(logistic, 0, 0.0) == reward(logistic, 0, -cap) == 0.0
+    assert value(logistic, 0, 1e4) == pytest.approx(cap * 1e4) and 0.0 < value(logistic, 0, -700.0) < 1e-300
+    assert np.allclose([value(square, 0, score) for score in z], cap * (0.4 - z) ** 2, rtol=1e-14)
+    assert np.allclose([reward(square, 0, dual) for dual in z], 0.4 * z - z**2 / (4.0 * cap), rtol=1e-14)
+    two = BinarySquaredErrorLoss().of(np.array([1.0, -1.0]), np.array([0.5, 2.0]), np.array([cap, cap]))
+    assert value(two, 0, 0.2) == pytest.approx(cap * (0.5 - 0.2) ** 2) and value(two, 1, 0.2) == pytest.approx(cap * 2.2**2)
+
+
+@pytest.mark.parametrize("rho", [0.0, 1e-12, 1e-3, 1.0, 30.0, 1e4, 1e10])
+def test_logistic_step_solves_its_equation(rho):
+    """log p - log(1 - p) + rho p = c for scores and old duals of all sizes: the score after the step answers the dual."""
+    rng = np.random.default_rng(7)
+    for cap in (1e-3, 1.0, 1e5):
+        for _ in range(40):
+            z, old, sign = rng.normal() * 10.0 ** rng.uniform(-2, 2), rng.uniform(0.0, 1.0) ** 4, rng.choice([-1.0, 1.0])
+            loss, q = Logistic(np.array([sign]), np.array([cap])), rho / cap
+            b = sign * cap * (old if rng.integers(2) else 1.0 - old)
+            found = step(loss, 0, z, b, q)
+            p = sign * found / cap
+            assert 0.0 <= p <= 1.0
+            m = sign * (z + q * (found - b))  # of the score after the step, a difference of numbers of this size
+            size = abs(z) + rho + 1.0
+            assert p == pytest.approx(1.0 / (1.0 + np.exp(m)), rel=1e-14 * size, abs=1e-15)
+
+
 @pytest.mark.parametrize("name", SCALAR)
+def test_slope_attains_the_loss(name):
+    """value(z) = reward(b) - b z at b = slope(z), which is feasible."""
+    rng = np.random.default_rng(6)
+    loss = scalar(name, rng)[0]
+    for i in range(N):
+        for z in 3.0 * rng.normal(size=8):
+            b = slope(loss, i, z)
+            assert clip(loss, i, b) == b
+            assert value(loss, i, z) == pytest.approx(reward(loss, i, b) - b * z, rel=1e-12, abs=1e-13 * loss.cap[i])
+
+
+@pytest.mark.parametrize("name", SCALAR[:4])
 def test_value_and_reward_by_their_formulas(name):
     """Against the losses written out here for one example of weight cap = 3."""
     cap, z = 3.0, np.linspace(-3.0, 3.0, 25)
@@ -104,9 +153,10 @@ def test_dual_is_the_slope_of_the_loss(name):
             assert left >= -loss.cap[i] - slack and right <= loss.cap[i] + slack
 
 
-@pytest.mark.parametrize("name", ["hinge", "epsilon_insensitive"])
+@pytest.mark.parametrize("name", ["hinge", "epsilon_insensitive", "logistic"])
 def test_step_of_a_zero_row(name):
-    """Without curvature the dual sits at the bound that the slope points to; the example's share of the gap is then zero."""
+    """Without curvature the dual sits at the bound that the slope points to (logistic: in the middle); the example's share of the
+    gap is then zero."""
     rng = np.random.default_rng(3)
     loss, low, high = scalar(name, rng)
     for i in range(N):
@@ -132,6 +182,9 @@ def test_example_of_weight_zero_has_no_dual():
     for cls in (EpsilonInsensitive, SquaredEpsilonInsensitive):
         loss = cls(np.array([1.0]), 0.1, np.array([0.0]))
         assert step(loss, 0, -5.0, 0.0, 2.0) == 0.0 and value(loss, 0, -5.0) == 0.0 and reward(loss, 0, 0.0) == 0.0
+    for cls in (Logistic, SquaredError):
+        loss = cls(np.array([1.0]), np.array([0.0]))
+        assert step(loss, 0, -5.0, 0.0, 2.0) == 0.0 and value(loss, 0, -5.0) == 0.0 and reward(loss, 0, 0.0) == 0.0
 
 
 def test_wall():
@@ -143,20 +196,6 @@ def test_wall():
 
 
 # ---- a row of scores -----------------------------------------------------------------------------------------------------------
-
-
-@kernel
-def visit_rows(loss, curvature, given, duals, scratch, answers, changes):
-    """One step on every row: answers get the value, the share of the gap, whether there was a step, the change of the reward."""
-    scores, change, calm = scratch
-    for i in range(given.shape[0]):
-        for j in range(given.shape[1]):
-            scores.flat[0, j] = given[i, j]
-        answers[i, 0] = row_value(loss, i, scores)
-        share, stepped, gain = row_step(loss, i, curvature[i], scores, duals, change, calm)
-        answers[i, 1], answers[i, 2], answers[i, 3] = share, 1.0 if stepped else 0.0, gain
-        for j in range(given.shape[1]):
-            changes[i, j] = change.flat[0, j]
 
 
 @kernel

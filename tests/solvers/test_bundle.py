@@ -406,7 +406,7 @@ def test_multilabel_paths_and_groups(prior, monkeypatch):
     monkeypatch.setattr(multilabel_problem, "TOGETHER", 2)
     X, Y = multilabel.data()
     R = PRIORS[prior]
-    model = mm.MultilabelSVMClassifier(label_prior=R, tol=1e-4, solver="bundle", random_state=0)
+    model = mm.MultilabelSVMClassifier(loss="hinge", label_prior=R, tol=1e-4, solver="bundle", random_state=0)
     path = model.regularization_path(X, Y, [0.1, 1.0, 1.0])
     for fitted in path[:2]:
         best = multilabel.Formula(X, Y, fitted.C, R).optimum()

@@ -57,6 +57,15 @@ class LabelColumns:
         return present, known
 
 
+def class_bits(code: np.ndarray, classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """As `LabelColumns.packed`, of samples that have one label each, by its number."""
+    present, known = (np.zeros((len(code), -(-classes // BYTE)), np.uint8) for _ in range(2))
+    present[np.arange(len(code)), code // BYTE] = np.left_shift(1, code % BYTE)
+    for k in range(classes):
+        known[:, k // BYTE] |= np.uint8(1 << k % BYTE)
+    return present, known
+
+
 def _rows(matrix: sp.csc_array, column: int) -> np.ndarray:
     return matrix.indices[matrix.indptr[column] : matrix.indptr[column + 1]]
 

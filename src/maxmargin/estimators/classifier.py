@@ -1,4 +1,4 @@
-"""`SVMClassifier`: linear binary and multiclass support vector machines."""
+"""`SVMClassifier`: linear binary and multiclass support vector machines, and logistic regression."""
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -9,15 +9,16 @@ from sklearn.utils.validation import column_or_1d
 
 from ..data.matrices import numbers
 from ..data.mistakes import cost_rows
-from ..losses import BINARY, MULTICLASS
+from ..losses import BINARY, MULTICLASS, MULTILABEL
 from ..losses.base import BinaryLoss, Loss, MulticlassLoss
 from .by_block import Scored, blockwise, class_codes
 from .linear import LinearSVM
-from .posing import SeveralClasses, TwoClasses
+from .posing import EachAgainstRest, SeveralClasses, TwoClasses
 
 
 class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
-    """Linear support vector machine with a certificate: binary hinge, or Crammer-Singer for three classes and more.
+    """Linear support vector machine with a certificate: binary hinge, or Crammer-Singer for three classes and more; squared
+    hinge, logistic and squared losses, and each class against the rest, on request.
 
     Minimises 1/2 ||w||^2 + C sum_i s_i loss_i(w), as LinearSVC does, so that one can be swapped for the other. What is returned
     carries `certificate_`: the value reached, a lower bound on the optimum, and the gap between them.
@@ -26,13 +27,20 @@ class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
     ----------
     C : float, default=1.0
         Weight of the losses against the regulariser. A mean form with parameter lam has C = 1 / (lam * n_samples).
-    loss : {"hinge", "squared_hinge"} or loss object, default="hinge"
-        "squared_hinge" is for two classes. An object is a `BinaryLoss` or a `MulticlassLoss` of your own (`maxmargin.extend`).
+    loss : {"hinge", "squared_hinge", "log_loss", "squared_error"} or loss object, default="hinge"
+        "squared_hinge" is what LinearSVC has by default. "log_loss" is logistic regression, and with three classes and more its
+        multinomial form, both with a regularised intercept. "squared_error" is least squares on the targets -1 and 1. An object
+        is a `BinaryLoss` or a `MulticlassLoss` of your own (`maxmargin.extend`).
+    multi_class : {"crammer_singer", "ovr"}, default="crammer_singer"
+        With three classes and more: one loss of all classes ("hinge" of Crammer and Singer, "log_loss" multinomial), or of each
+        class against the rest, as in LinearSVC, all in one pass. Squared losses are always of each class against the rest.
     cost : array of shape (n_classes, n_classes) or dict of dicts, optional
         cost[y, j], the margin that class y must keep from class j, in the order of `classes_`; or by name, cost[y][j], where
-        pairs that are left out cost 1. The diagonal is zero; by default all other entries are 1.
+        pairs that are left out cost 1. The diagonal is zero; by default all other entries are 1. Not for "log_loss", which has
+        no margins, nor for classes against the rest.
     class_weight : dict or "balanced", optional
-        Factors on the weights of the samples of a class.
+        Factors on the weights of the samples of a class; with classes against the rest only on what they cost their own class,
+        as in LinearSVC.
     positive : bool or mask of shape (n_features,), default=False
         Weights that must not be negative. The intercept is never constrained.
     prior_mean : array of shape (n_features,) or (n_classes, n_features), optional
@@ -52,8 +60,8 @@ class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
     intercept_scaling : float, default=1.0
         The larger, the less the intercept is regularised.
     solver : {"auto", "dual_coordinate", "bundle", "online"} or solver object, default="auto"
-        How the optimum is found; "auto" is "dual_coordinate", and "online" where X is a source. With three classes and more also
-        "frank_wolfe", "partial_linearization" and "exponentiated_gradient".
+        How the optimum is found; "auto" is "dual_coordinate", and "online" where X is a source. With three classes and more and
+        the hinge loss of Crammer and Singer also "frank_wolfe", "partial_linearization" and "exponentiated_gradient".
     warm_start : bool, default=False
         Start the next `fit` from the duals of the last one, where the number of samples (and classes) is the same.
     keep_duals : bool, default=False
@@ -98,6 +106,7 @@ class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
     _parameter_constraints = {
         **LinearSVM._parameter_constraints,
         "loss": [StrOptions(set(BINARY)), BinaryLoss, MulticlassLoss],
+        "multi_class": [StrOptions({"crammer_singer", "ovr"})],
         "cost": ["array-like", dict, None],
         "class_weight": [StrOptions({"balanced"}), dict, None],
     }
@@ -107,6 +116,7 @@ class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
         C=1.0,
         *,
         loss="hinge",
+        multi_class="crammer_singer",
         cost=None,
         class_weight=None,
         positive=False,
@@ -128,6 +138,7 @@ class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
     ):
         self.C = C
         self.loss = loss
+        self.multi_class = multi_class
         self.cost = cost
         self.class_weight = class_weight
         self.positive = positive
@@ -189,17 +200,19 @@ class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
 
     def _posing(self, factors):
         count, cost = len(self.classes_), cost_matrix(self.cost, self.classes_)
-        if isinstance(self.loss, Loss):
-            loss: Loss = self.loss
-        elif count > 2 and self.loss not in MULTICLASS:
-            raise ValueError(f"loss={self.loss!r} is for two classes; y has {count}. Use loss='hinge'.")
-        else:
-            loss = (BINARY if count == 2 else MULTICLASS)[self.loss]()
-        if isinstance(loss, MulticlassLoss):
-            return SeveralClasses(loss, cost, factors)
-        if count > 2:
-            raise ValueError(f"{type(loss).__name__} is for two classes; y has {count}. A MulticlassLoss serves any number.")
-        return TwoClasses(loss, cost, factors)
+        own, several = isinstance(self.loss, Loss), count > 2
+        if own and several and isinstance(self.loss, BinaryLoss):
+            raise ValueError(f"{type(self.loss).__name__} is for two classes; y has {count}. A MulticlassLoss serves any number.")
+        if own and several and self.multi_class == "ovr":
+            raise ValueError(f"multi_class='ovr' does not go with {type(self.loss).__name__}, which is a loss of all classes.")
+        if not own and several and (self.multi_class == "ovr" or self.loss not in MULTICLASS):
+            if np.any(cost != 1.0 - np.eye(count)):
+                raise ValueError("cost is for one loss of all classes; with each against the rest there is none, leave it out.")
+            return EachAgainstRest(MULTILABEL[self.loss](), factors)
+        loss = self.loss if own else (MULTICLASS if several else BINARY)[self.loss]()
+        if not loss.margins and np.any(cost != 1.0 - np.eye(count)):
+            raise ValueError(f"loss={self.loss!r} has no margins, which cost is about; leave cost out.")
+        return (SeveralClasses if isinstance(loss, MulticlassLoss) else TwoClasses)(loss, cost, factors)
 
     def _shaped(self, coef, intercept):
         return np.atleast_2d(coef), np.atleast_1d(intercept)

@@ -66,7 +66,8 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, PartialFit):
     cost : array of shape (n_labels,) or (n_labels, 2), optional
         The margin a label must keep, 1 by default: what a wrong answer costs. Two columns: of a false alarm and of a miss. The
         default is the Hamming loss.
-    loss : {"hinge", "squared_hinge"}, default="hinge"
+    loss : {"squared_hinge", "hinge", "log_loss", "squared_error"}, default="squared_hinge"
+        Of one label. "log_loss" has no margins, so no `cost`; it and "squared_error" are for the linear kernel.
     tol, max_iter, max_time, fit_intercept, intercept_scaling, warm_start, random_state, verbose, dtype
         As for `SVMClassifier`. The intercept is a feature like others, coupled by R; with a kernel it is the constant
         intercept_scaling^2 added to it, regularised, where SVC has a free one. `max_iter` counts for each group of labels.
@@ -127,7 +128,7 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, PartialFit):
         label_prior=None,
         label_weight=None,
         cost=None,
-        loss="hinge",
+        loss="squared_hinge",
         cache_size=500.0,
         tol=1e-3,
         max_iter=10_000,
@@ -278,6 +279,8 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, PartialFit):
         R = None if self.label_prior is None else checked_prior(self.label_prior, count)
         factors = self._label_factors(masses)
         loss = self.loss if isinstance(self.loss, MultilabelLoss) else MULTILABEL[self.loss]()
+        if self.cost is not None and not loss.margins:
+            raise ValueError(f"loss={self.loss!r} has no margins, which cost is about; leave cost out.")
         return AllLabels(loss, factors, _pairs("cost", self.cost, count), R)
 
     def _bias(self) -> float:

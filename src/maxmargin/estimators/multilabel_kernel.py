@@ -23,6 +23,11 @@ def kernel_problem(
     estimator, gram: Gram, columns: LabelColumns, weight: np.ndarray, posing: AllLabels
 ) -> KernelMultilabelProblem:
     """What is minimised, at C = 1."""
+    if posing.loss.single is None:
+        raise ValueError(
+            f"kernel={estimator.kernel!r} has no steps for loss={estimator.loss!r}; use 'hinge' or 'squared_hinge', "
+            "or kernel='linear'."
+        )
     present = pattern(columns.present).astype(np.intp)
     weights = np.take_along_axis(posing.label_weight, present, axis=1) * weight
     if columns.missing is not None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..data.indicators import class_bits
 from ..data.table import Table
 from ..losses.base import BinaryLoss, MulticlassLoss, MultilabelLoss, RegressionLoss
 from ..problems.linear import BlockProblem, LinearProblem, ScalarProblem
@@ -61,6 +62,26 @@ class SeveralClasses(Posing):
 
     def problem(self, table, code, weight, regularizer, half_spaces):
         return BlockProblem(table, code, weight * self.factors[code], self.cost, self.loss, regularizer, half_spaces)
+
+
+@dataclass(frozen=True)
+class EachAgainstRest(Posing):
+    """Codes are the numbers of classes, each a label that a sample has or has not. The factor of a class is on the losses of that
+    label in its own samples, as in LinearSVC."""
+
+    loss: MultilabelLoss
+    factors: np.ndarray
+
+    @property
+    def classes(self) -> int:
+        return len(self.factors)
+
+    def problem(self, table, code, weight, regularizer, half_spaces):
+        ones = np.ones(self.classes)
+        weights, margins = np.column_stack([ones, self.factors]), np.column_stack([ones, ones])
+        labels = np.arange(self.classes)
+        packed = class_bits(code, self.classes)
+        return LabelGroup(table, weight, labels, packed, weights, margins, self.loss, prior=regularizer, half_spaces=half_spaces)
 
 
 @dataclass(frozen=True)

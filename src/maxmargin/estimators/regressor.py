@@ -1,4 +1,4 @@
-"""`SVMRegressor`: linear epsilon-insensitive regression."""
+"""`SVMRegressor`: linear regression, epsilon-insensitive or by least squares."""
 
 from numbers import Real
 
@@ -17,16 +17,18 @@ from .posing import RealTargets
 class SVMRegressor(Scored, RegressorMixin, LinearSVM):
     """Linear support vector regression with a certificate.
 
-    Minimises 1/2 ||w||^2 + C sum_i s_i max(0, |y_i - <w, x_i>| - epsilon), or the squares of these, as LinearSVR does.
+    Minimises 1/2 ||w||^2 + C sum_i s_i max(0, |y_i - <w, x_i>| - epsilon), or the squares of these, as LinearSVR does; or plain
+    squares of y_i - <w, x_i>, as Ridge does.
 
     Parameters
     ----------
     C : float, default=1.0
         Weight of the losses against the regulariser.
     epsilon : float, default=0.1
-        Deviations up to this cost nothing.
-    loss : {"epsilon_insensitive", "squared_epsilon_insensitive"} or loss object, default="epsilon_insensitive"
-        An object is a `RegressionLoss` of your own (`maxmargin.extend`); `epsilon` is then its own affair.
+        Deviations up to this cost nothing. "squared_error" does not look at it.
+    loss : {"epsilon_insensitive", "squared_epsilon_insensitive", "squared_error"} or loss object, default="epsilon_insensitive"
+        "squared_error" is Ridge with alpha = 1 / (2 C), where no intercept is fitted (Ridge leaves its own free). An object
+        is a `RegressionLoss` of your own (`maxmargin.extend`); `epsilon` is then its own affair.
     positive, prior_mean, prior_scale, prior_covariance, tol, max_iter, max_time, fit_intercept, intercept_scaling, solver, \
 warm_start, keep_duals, random_state, n_jobs, verbose, dtype
         As in `SVMClassifier`; means and scales have shape (n_features,).
@@ -114,8 +116,10 @@ warm_start, keep_duals, random_state, n_jobs, verbose, dtype
         return real_codes(y, rows)
 
     def _posing(self, factors):
-        own = isinstance(self.loss, RegressionLoss)
-        return RealTargets(self.loss if own else REGRESSION[self.loss](float(self.epsilon)))
+        if isinstance(self.loss, RegressionLoss):
+            return RealTargets(self.loss)
+        found = REGRESSION[self.loss]()
+        return RealTargets(found.set_params(epsilon=float(self.epsilon)) if "epsilon" in found.get_params() else found)
 
     def _shaped(self, coef, intercept):
         return coef, np.atleast_1d(intercept)

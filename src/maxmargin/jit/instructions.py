@@ -122,7 +122,7 @@ def exp(vector):
 
 
 def log(vector):
-    """the natural logarithm of each lane to nine digits; float64, of normal numbers > 0"""
+    """the natural logarithm of each lane; float64, of normal numbers > 0"""
     return np.log(vector)
 
 
@@ -324,13 +324,12 @@ def _(typing, array, k):
 
 # ---- exponential and logarithm, float64 ------------------------------------------------------------------
 # The libraries that numba can call on every platform take one number at a time; these take a vector. The relative error is
-# about 1e-15 for the exponential and 1e-9 for the logarithm, of which only the directions of partial linearization are made: a
-# direction need not be exact, as what is gained along it is measured. Every instruction names its liberties: numba would give one
-# without any leave to reorder, and the rounding trick would be optimised away.
+# about 1e-15 for either. Every instruction names its liberties: numba would give one without any leave to reorder, and the
+# rounding trick would be optimised away.
 
 EXP_TERMS = [1.0 / math.factorial(k) for k in range(13)]
 LOG_RANGE = [math.sqrt(0.5) - 1.0, math.sqrt(2.0) - 1.0]
-LOG_TERMS = Chebyshev.interpolate(lambda f: np.log1p(f) / f, 10, LOG_RANGE).convert(domain=[-1, 1], kind=Polynomial).coef
+LOG_TERMS = Chebyshev.interpolate(lambda f: np.log1p(f) / f, 18, LOG_RANGE).convert(domain=[-1, 1], kind=Polynomial).coef
 TO_INTEGER = 1.5 * 2.0**52  # added and taken away again, it leaves the nearest integer, and that integer in the last bits
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # their sum is ln 2 to 80 bits
 HALF_ROOT = 0x3FE6A09E667F3BCD  # the bits of sqrt(1/2)

@@ -25,6 +25,8 @@ class Loss(BaseEstimator, ABC):
     """A loss as users name it."""
 
     steep = False  # whether slopes grow with the scores: steps of stochastic gradient descent may then lead away
+    precise = False  # whether rows of its duals need float64: float32 holds none that is very near to its bound
+    margins = True  # whether it has margins, which `cost` is about
 
 
 class BinaryLoss(Loss):
@@ -56,15 +58,15 @@ class MulticlassLoss(Loss):
 class MultilabelLoss(Loss):
     """A loss of each label of an example, taken a vector at a time; `multilabel_steps` says what `of` needs to make."""
 
-    single: BinaryLoss  # the same loss of one label, which kernels (inner products) use
+    single: BinaryLoss | None = None  # the same loss of one label, where kernels (inner products) have steps for it
 
     @abstractmethod
     def of(self, labels: Any) -> Any:
         """What kernels see, from `multilabel_steps.Labels`."""
 
     @abstractmethod
-    def at(self, slope: np.ndarray) -> np.ndarray:
-        """The loss of unit weight where the slope, margin - y z, is not negative."""
+    def at(self, margin: np.ndarray) -> np.ndarray:
+        """The loss of unit weight at a score of zero."""
 
 
 @generic

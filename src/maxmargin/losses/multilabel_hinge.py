@@ -20,8 +20,8 @@ class MultilabelHingeLoss(MultilabelLoss):
     def of(self, labels):
         return MultilabelHinge(labels)
 
-    def at(self, slope):
-        return slope
+    def at(self, margin):
+        return margin
 
 
 @lane_value.register(MultilabelHinge)

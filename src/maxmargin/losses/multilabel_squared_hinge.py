@@ -21,8 +21,8 @@ class MultilabelSquaredHingeLoss(MultilabelLoss):
     def of(self, labels):
         return MultilabelSquaredHinge(labels)
 
-    def at(self, slope):
-        return slope * slope
+    def at(self, margin):
+        return margin * margin
 
 
 @lane_value.register(MultilabelSquaredHinge)

@@ -1,7 +1,7 @@
 """What the multi-label losses share: every label of an example is a binary problem of its own, taken a vector at a time.
 
 The loss of example i is a sum over its labels l of a loss of slope_l = margin_l - y_l z_l, y_l = +-1, weighted by cap_il. Duals
-are a_l >= 0, kept as the row b_l = y_l a_l; by Fenchel and Young label l has the share
+are a_l (>= 0, but for the squared loss), kept as the row b_l = y_l a_l; by Fenchel and Young label l has the share
 
     loss(slope_l) - a_l slope_l + cost(a_l)      of the duality gap, where its reward is margin_l a_l - cost(a_l).
 

@@ -21,6 +21,7 @@ from ..losses.base import MultilabelLoss
 from ..losses.multilabel_steps import Coupled, labels
 from ..regularizers.base import Regularizer
 from ..regularizers.coupled import Coupling
+from ..regularizers.half_spaces import HalfSpaces
 from .base import PLAIN_TERM, Problem
 from .linear import RowProblem
 
@@ -40,6 +41,8 @@ class LabelGroup(RowProblem):
     loss: MultilabelLoss
     R: np.ndarray | None = None  # None: the identity
     C: float = 1.0
+    prior: Regularizer = PLAIN_TERM  # of labels that are not coupled
+    half_spaces: HalfSpaces | None = None
 
     @property
     def n_classes(self) -> int:
@@ -52,7 +55,7 @@ class LabelGroup(RowProblem):
 
     @property
     def regularizer(self) -> Regularizer:
-        return PLAIN_TERM if self.R is None else self.coupling
+        return self.prior if self.R is None else self.coupling
 
     def taken(self, table, which, weight):
         present, known = self.packed
