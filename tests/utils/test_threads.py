@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from helpers.every_problem import STRUCTURES, problem_of
 
-from maxmargin.problems.structured import PIECES, StructuredProblem
+from maxmargin.problems.structured import SPANS, StructuredProblem
 from maxmargin.structures.encoded.contract import new_scratch
 from maxmargin.structures.encoded.sweeps import risk
-from maxmargin.utils.threads import in_threads, pieces, with_scratch
+from maxmargin.utils.threads import in_threads, spans, with_scratch
 
 
 @pytest.mark.parametrize("n_jobs", [1, 3])
@@ -37,7 +37,7 @@ def test_what_a_piece_leaves_does_not_show_in_the_next(name):
     problem = problem_of(name)
     assert isinstance(problem, StructuredProblem)
     W = problem.feasible(np.random.default_rng(0).normal(size=problem.weight_shape))
-    parts = pieces(problem.n_examples, PIECES)
+    parts = spans(problem.n_examples, SPANS)
     fresh = sum(risk(problem.data, problem.cap, W, new_scratch(problem.data), *part) for part in parts)
     assert len(parts) > 1
     assert problem.primal(W) == problem.primal(W, 2) == 0.5 * float(np.vdot(W, W)) + float(fresh)

@@ -300,7 +300,7 @@ def read_index(text, at, previous, bounds):
 def read_entries(text, at, bounds, tables, out, entries, hard):
     """index:value up to and with the line end: FINE or what is wrong, where, and how many entries and hard numbers so far."""
     previous = -1
-    while True:
+    while at < np.uint64(text.size):  # a line end comes before
         c = byte(text, at)
         while blank(c):
             at += ONE
@@ -327,6 +327,7 @@ def read_entries(text, at, bounds, tables, out, entries, hard):
             return LARGE_NUMBER, start, entries, hard
         out.values[entries], out.indices[entries] = value, index
         entries += ONE
+    return FINE, at, entries, hard
 
 
 @kernel

@@ -143,9 +143,9 @@ class Planes:
             return -(masses[: self.size] @ self.slopes[: self.size])
         return -(masses[support] @ self.slopes[support])
 
-    def lower_bound(self, masses: np.ndarray, v: np.ndarray, frame: Coordinates) -> float:
+    def lower_bound(self, masses: np.ndarray, v: np.ndarray, space: Coordinates) -> float:
         """Less what rounding may have added to it: offsets and the quadratic term may be large and nearly cancel."""
-        terms, least = masses[: self.size] * self.offsets[: self.size], frame.least(v)
+        terms, least = masses[: self.size] * self.offsets[: self.size], space.least(v)
         return float(terms.sum()) + least - BOUND_ROUNDING * (float(np.abs(terms).sum()) + abs(least))
 
     def reduce(
@@ -153,35 +153,35 @@ class Planes:
         masses: np.ndarray,
         alpha: float,
         centre: np.ndarray,
-        frame: Coordinates,
+        space: Coordinates,
         precision: float,
         stop: Callable[[], bool] = never,
     ) -> None:
         """Solve the reduced problem from these masses, which are replaced. `here` is <a_t, centre>."""
         n, stiff = self.size, 1.0 + 2.0 * alpha
-        if frame.boxed:
-            self.reduce_boxed(masses, alpha, centre, frame, precision, stop)
+        if space.boxed:
+            self.reduce_boxed(masses, alpha, centre, space, precision, stop)
         else:
             linear = stiff * self.offsets[:n] + (2.0 * alpha) * self.here[:n]
             program = self.gram[:n, :n], linear, self.model[:n]
             masses[:n] = simplex_qp.solve_program(*program, masses[:n], stiff * precision, stop, self.tuning.simplex)
 
-    def point(self, masses: np.ndarray, alpha: float, centre: np.ndarray, frame: Coordinates) -> tuple[np.ndarray, np.ndarray]:
+    def point(self, masses: np.ndarray, alpha: float, centre: np.ndarray, space: Coordinates) -> tuple[np.ndarray, np.ndarray]:
         """v, and the point that these masses stand for."""
         v = self.pull(masses)
-        return v, frame.nearest((v + (2.0 * alpha) * centre) / (1.0 + 2.0 * alpha)) if alpha > 0.0 else frame.nearest(v)
+        return v, space.nearest((v + (2.0 * alpha) * centre) / (1.0 + 2.0 * alpha)) if alpha > 0.0 else space.nearest(v)
 
-    def distance(self, masses: np.ndarray, alpha: float, centre: np.ndarray, frame: Coordinates) -> float:
+    def distance(self, masses: np.ndarray, alpha: float, centre: np.ndarray, space: Coordinates) -> float:
         """How far that point is from the centre; without a box, from inner products alone."""
-        if frame.boxed:
-            return float(np.linalg.norm(self.point(masses, alpha, centre, frame)[1] - centre))
+        if space.boxed:
+            return float(np.linalg.norm(self.point(masses, alpha, centre, space)[1] - centre))
         beta, pull = masses[: self.size], np.zeros(self.size)
         simplex_qp.restricted(self.gram, np.flatnonzero(beta), beta, pull)
         square = beta @ pull + 2.0 * (beta @ self.here[: self.size]) + centre @ centre
         return float(np.sqrt(max(square, 0.0))) / (1.0 + 2.0 * alpha)
 
     def reduce_boxed(
-        self, masses: np.ndarray, alpha: float, centre: np.ndarray, frame: Coordinates, precision: float, stop
+        self, masses: np.ndarray, alpha: float, centre: np.ndarray, space: Coordinates, precision: float, stop
     ) -> None:
         """Newton's method: a quadratic program on the coordinates that are free at the point at hand, then the best step towards
         its solution. The objective is concave and made of quadratic pieces, so that a few steps suffice."""
@@ -192,7 +192,7 @@ class Planes:
         v = self.pull(beta)
         for _ in range(NEWTON):
             free_point = (v + 2.0 * alpha * centre) / stiff
-            u = frame.nearest(free_point)
+            u = space.nearest(free_point)
             if simplex_qp.to_gain(parts, beta, b + A @ u) <= precision or stop():
                 break
             free = u == free_point
@@ -206,18 +206,18 @@ class Planes:
             target = simplex_qp.solve_program(*program, beta, 0.5 * stiff * precision, stop, self.tuning.simplex)
             change = target - beta
             ahead = self.pull(change)
-            t = self.step(v, ahead, float(b @ change), alpha, centre, frame)
+            t = self.step(v, ahead, float(b @ change), alpha, centre, space)
             if t == 0.0:
                 break
             beta = simplex_qp.normalised(np.maximum(beta + t * change, 0.0), model)
             v = self.pull(beta)
         masses[:n] = beta
 
-    def step(self, v: np.ndarray, ahead: np.ndarray, gain: float, alpha: float, centre: np.ndarray, frame: Coordinates) -> float:
+    def step(self, v: np.ndarray, ahead: np.ndarray, gain: float, alpha: float, centre: np.ndarray, space: Coordinates) -> float:
         """How far to go from v along `ahead`, at the most 1: where the derivative of the concave objective is zero."""
 
         def derivative(t: float) -> float:
-            return gain - float(ahead @ frame.nearest((v + t * ahead + 2.0 * alpha * centre) / (1.0 + 2.0 * alpha)))
+            return gain - float(ahead @ space.nearest((v + t * ahead + 2.0 * alpha * centre) / (1.0 + 2.0 * alpha)))
 
         if derivative(1.0) >= 0.0:
             return 1.0

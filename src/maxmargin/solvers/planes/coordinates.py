@@ -60,8 +60,8 @@ def coordinates_of(problem: Problem, layout: Layout) -> Coordinates:
     prior: Regularizer = problem.regularizer
     mean, variance, lower = (None if array is None else layout.flat(array) for array in (prior.mean, prior.variance, prior.lower))
     scale = None if variance is None else np.sqrt(variance)
-    frame = Coordinates(mean, scale)
-    return frame if lower is None else Coordinates(mean, scale, frame.inside(lower), floor=lower)
+    plain = Coordinates(mean, scale)
+    return plain if lower is None else Coordinates(mean, scale, plain.inside(lower), floor=lower)
 
 
 @coordinates_of.register
