@@ -110,6 +110,16 @@ class Source(ABC):
     def __iter__(self) -> Iterator[Block]:
         return self.blocks()
 
+    def map(self, transformer: Any) -> "Source":
+        """The same rows with X through a transformer of scikit-learn's, block by block.
+
+        One that has learned already, or needs not to, is used as it is; of another one a copy learns by its `partial_fit`, along
+        a pass over this source. `transformer` of what is returned is the one in use: predictions for arrays need it as well.
+        """
+        from .mapped import Mapped, learned  # it derives from this class
+
+        return Mapped(self, learned(transformer, self))
+
     @abstractmethod
     def check_unchanged(self) -> None:
         """Raise SourceChangedError if a file has changed since it was opened."""
