@@ -5,7 +5,7 @@ from typing import Any
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from ..data.sources.mapped import Mapped, learned
+from ..data.sources.base import Mapped, learned
 from ..data.sources.memory import is_source
 
 

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from sklearn.preprocessing import StandardScaler
 
 from ..data.matrices import checked_matrix
-from ..data.sources.mapped import Mapped
+from ..data.sources.base import Mapped
 from ..data.table import of_own_kind
 
 
