@@ -5,6 +5,7 @@ from .callbacks import Progress
 from .data.sources.base import Source, SourceChangedError
 from .data.sources.memory import Samples
 from .data.sources.opening import open_source
+from .estimators.block_transformer import BlockTransformer
 from .estimators.classifier import SVMClassifier
 from .estimators.latent import LatentSVMClassifier
 from .estimators.latent_structured import LatentStructuredSVM
@@ -23,6 +24,7 @@ from .structures import LatentStructure, Structure, StructureError, check_struct
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "BlockTransformer",
     "Bundle",
     "Certificate",
     "DualCoordinate",

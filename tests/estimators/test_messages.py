@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 
 import maxmargin as mm
 from maxmargin.data.sources.blocks import Block
-from maxmargin.estimators.advice import still_falling, unfinished
+from maxmargin.estimators.advice import Spread, still_falling, unfinished
 from maxmargin.result import Certificate
 from maxmargin.structures import Chain, Graph, Multiclass, Segmentation
 
@@ -48,7 +48,8 @@ def ended(message, gap=0.1):
         ("Stopped after max_time=2 seconds.", 0.1, None, False, "Raise max_time."),
         (
             "Stopped after max_iter=3 passes.", 0.1, 123456.0, True,
-            "The columns of X differ in size by a factor of 1e+05: scale them (StandardScaler, MaxAbsScaler), or lower C.",
+            "The columns of X differ in size by a factor of 1e+05 ('income' is the largest, column 3 the smallest): "
+            "scale them (StandardScaler, MaxAbsScaler), or lower C.",
         ),
         (
             "Stopped after max_iter=3 passes.", 0.5, 999.0, False,
@@ -59,7 +60,8 @@ def ended(message, gap=0.1):
     ],
 )  # fmt: skip
 def test_warning_says_what_was_seen(message, gap, spread, resumable, said):
-    text = unfinished(ended(message, gap), 1e-3, spread, resumable)
+    seen = None if spread is None else Spread(spread, "'income'", "column 3")
+    text = unfinished(ended(message, gap), 1e-3, seen, resumable)
     assert text == f"{message} The relative duality gap is {gap:g}, the target was tol=0.001. {said}".rstrip()
 
 

@@ -1,5 +1,7 @@
 """What a run that missed its target says: how it ended, how far it came, and the one thing that helps most."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from ..problems.base import Problem
@@ -9,6 +11,7 @@ from ..solvers.base import Solver
 UNEVEN = 1e3  # columns that differ in size by this factor are what slows a solver down
 FAR = 0.5  # a relative gap from which on the model may be hardly better than none
 LIMITS = ("max_iter", "max_time")
+SCALERS = "StandardScaler, MaxAbsScaler"
 
 
 def by_hand(message: str) -> bool:
@@ -16,8 +19,17 @@ def by_hand(message: str) -> bool:
     return message.startswith("Stopped by ")
 
 
-def unfinished(certificate: Certificate, tol: float, spread: float | None, resumable: bool) -> str:
-    """The text of the warning. `spread`: see below; `resumable`: whether warm_start=True goes on from here."""
+class Spread(NamedTuple):
+    """By how much the columns of X differ in size: which is the largest, which the smallest that is not zero, and the ratio of
+    their largest entries."""
+
+    factor: float
+    largest: str
+    smallest: str
+
+
+def unfinished(certificate: Certificate, tol: float, spread: Spread | None, resumable: bool, ways: str = SCALERS) -> str:
+    """The text of the warning. `resumable`: whether warm_start=True goes on from here; `ways`: to scale columns."""
     gap, message = certificate.relative_gap, certificate.message
     reached = f"The relative duality gap is {gap:.3g}, the target was" if gap < np.inf else "The target was"
     said = [message, f"{reached} tol={tol:g}."]
@@ -26,9 +38,10 @@ def unfinished(certificate: Certificate, tol: float, spread: float | None, resum
     if FAR <= gap < np.inf:
         said.append("The model is far from the optimum, and may be hardly better than none.")
     limit = limit_of(message)
-    if limit is not None and spread is not None and spread >= UNEVEN:
+    if limit is not None and spread is not None and spread.factor >= UNEVEN:
         said.append(
-            f"The columns of X differ in size by a factor of {spread:.0e}: scale them (StandardScaler, MaxAbsScaler), or lower C."
+            f"The columns of X differ in size by a factor of {spread.factor:.0e} ({spread.largest} is the largest, "
+            f"{spread.smallest} the smallest): scale them ({ways}), or lower C."
         )
     elif limit is not None:
         said.append(raise_it(limit, resumable))
@@ -51,15 +64,16 @@ def raise_it(limit: str, resumable: bool) -> str:
     return f"Raise {limit}{' (warm_start=True goes on from here)' if resumable else ''}."
 
 
-def spread_of(problem: Problem) -> float | None:
-    """The largest column of the data over the smallest that is not zero, by their largest entries; None where the problem has
-    no columns of numbers in memory."""
+def spread_of(problem: Problem, names: np.ndarray | None = None) -> Spread | None:
+    """By their largest entries; None where the problem has no columns of numbers in memory."""
     size = problem.column_sizes()
-    if size is None:
+    if size is None or not np.any(size > 0):
         return None
-    size = size[size > 0].astype(np.float64)
+    size = size.astype(np.float64)
+    largest, smallest = int(size.argmax()), int(np.where(size > 0, size, np.inf).argmin())
+    called = [f"column {j}" if names is None or j >= len(names) else repr(str(names[j])) for j in (largest, smallest)]
     with np.errstate(over="ignore"):  # beside a denormal number anything is infinitely large
-        return float(size.max() / size.min()) if size.size else None
+        return Spread(float(size[largest] / size[smallest]), *called)
 
 
 def resumes(solver: Solver, problem: Problem) -> bool:

@@ -24,7 +24,7 @@ from ..solvers.base import Solver
 from ..solvers.loop import Budget
 from ..structures.base import check_object
 from ..utils.threads import thread_count
-from .advice import resumes, spread_of, unfinished
+from .advice import SCALERS, Spread, resumes, spread_of, unfinished
 
 OURS = str(Path(__file__).parents[1]), str(Path(sklearn.__file__).parent)
 READ = "read the samples first, and give them as a list"
@@ -100,7 +100,9 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         if line is not None:
             line.teardown(self, context)
         if not result.certificate.converged:
-            text = unfinished(result.certificate, self.tol, self._spread(problem), resumable and resumes(solver, problem))
+            again = resumable and resumes(solver, problem)
+            ways = "standardize=True" if vars(self).get("standardize") is False else SCALERS
+            text = unfinished(result.certificate, self.tol, self._spread(problem), again, ways)
             warnings.warn(text, ConvergenceWarning, stacklevel=users_level())
         return result
 
@@ -119,10 +121,10 @@ class Certified(CallbackSupportMixin, BaseEstimator):
 
         return watch
 
-    def _spread(self, problem: Problem) -> float | None:
+    def _spread(self, problem: Problem) -> Spread | None:
         """By how much the columns of X differ in size, where that is known and nothing makes up for it."""
         made_up = (getattr(self, name, None) is not None for name in ("prior_scale", "prior_covariance"))
-        return None if any(made_up) else spread_of(problem)
+        return None if any(made_up) else spread_of(problem, getattr(self, "feature_names_in_", None))
 
 
 def checked_Cs(Cs) -> list[float]:  # noqa: N802 - as users call them

@@ -28,6 +28,7 @@ from ..solvers.base import Solver, Start
 from ..solvers.streams.run import MEGABYTE
 from .base import Certified
 from .posing import Posing
+from .scaling import Scaling, scaling_of_source
 
 
 def blockwise(method: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
@@ -171,6 +172,14 @@ def reading_solver(given) -> Solver:
     return found
 
 
+def check_unscaled(estimator) -> None:
+    """Refuse `standardize` where data arrive in pieces."""
+    if estimator.standardize:
+        raise ValueError(
+            "standardize=True needs all data at once; for partial_fit scale the columns yourself (StandardScaler.partial_fit)."
+        )
+
+
 def partial_solver(given) -> tuple[Solver, float]:
     """The solver for `partial_fit`, from the parameter of an estimator, and how many megabytes of examples may be kept."""
     found = resolve(given)
@@ -228,18 +237,21 @@ class Streaming(Certified):
             mass += np.bincount(np.searchsorted(labels, _labels(block)), block.weight, minlength=labels.size)
         return mass
 
-    def _source_problem(self, source) -> tuple[StreamProblem, Prior]:
-        """The problem of a source of the user's, and the prior that its weights have to be turned back by."""
+    def _source_problem(self, source) -> tuple[StreamProblem, Prior, Scaling | None]:
+        """The problem of a source of the user's, and the prior and the scaling that its weights have to be turned back by."""
         n_rows, factors = self._scanned(source)
         self.n_features_in_ = features = int(source.n_features)
         keep_names(self, source)
+        scaling = None
+        if self.standardize:
+            scaling, source = scaling_of_source(source, self._bias())
         posing = self._posing(factors)
         prior = self._prior(features, posing.classes)
         empty, regularizer, half_spaces = prior.applied(np.zeros((0, features)), posing.classes)
         like = self._rows(empty, posing.classes)
         classes = self.classes_ if self._classifies else None
         reader = SourceReader(posing, classes, prior, regularizer, half_spaces, (like.bias, like.sparse_below), self.dtype)
-        return StreamProblem(source, reader, n_rows, features, posing.classes, regularizer, half_spaces), prior
+        return StreamProblem(source, reader, n_rows, features, posing.classes, regularizer, half_spaces), prior, scaling
 
     # ---- partial_fit --------------------------------------------------------------------------------------
 
@@ -265,6 +277,7 @@ class Streaming(Certified):
         self
         """
         self._validate_params()
+        check_unscaled(self)
         solver, cache_size = partial_solver(self.solver)
         kept: SupportSamples | None = self.__dict__.get("_kept")
         factors = self._declared(classes, kept)

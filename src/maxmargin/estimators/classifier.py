@@ -59,6 +59,10 @@ class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
         Whether a constant feature `intercept_scaling` is appended; its weight is regularised, as in LinearSVC.
     intercept_scaling : float, default=1.0
         The larger, the less the intercept is regularised.
+    standardize : bool, default=False
+        Fit to columns of mean zero and unit variance, and give weights for the columns as they are. The objective, priors, signs
+        and `dual_coef_` are those of the scaled data, which are a copy; sparse columns, and all without an intercept, are scaled
+        and not centred.
     solver : {"auto", "dual_coordinate", "bundle", "online"} or solver object, default="auto"
         How the optimum is found; "auto" is "dual_coordinate", and "online" where X is a source. With three classes and more and
         the hinge loss of Crammer and Singer also "frank_wolfe", "partial_linearization" and "exponentiated_gradient".
@@ -128,6 +132,7 @@ class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
         max_time=None,
         fit_intercept=True,
         intercept_scaling=1.0,
+        standardize=False,
         solver="auto",
         warm_start=False,
         keep_duals=False,
@@ -150,6 +155,7 @@ class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
         self.max_time = max_time
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling
+        self.standardize = standardize
         self.solver = solver
         self.warm_start = warm_start
         self.keep_duals = keep_duals

@@ -28,18 +28,25 @@ from .base import Certified, checked_Cs
 from .by_block import Streaming, check_source, reading_solver
 from .frames import validate_data
 from .posing import Posing
+from .scaling import Scaling, scaling_of
 
 FLOATS = [np.float64, np.float32]  # what X may be, the first one otherwise
 LEARNED = ("n_features_in_", "feature_names_in_", "classes_", "_form")  # what checked samples say of a model before any fit
 
 
 class Posed(NamedTuple):
-    """The problem of checked samples at C = 1, the prior that its weights have to be turned back by (None: as they are), and the
-    samples themselves where a model keeps some."""
+    """The problem of checked samples at C = 1, the prior and the scaling of columns that its weights have to be turned back by
+    (None: as they are), and the samples themselves where a model keeps some."""
 
     problem: Problem
     prior: Prior | None = None
+    scaling: Scaling | None = None
     samples: Any = None
+
+    def back(self, weights: np.ndarray) -> np.ndarray:
+        """The user's weights (..., features + 1) from those of the problem."""
+        weights = weights if self.prior is None else self.prior.back(weights)
+        return weights if self.scaling is None else self.scaling.back(weights)
 
 
 class Prepared(NamedTuple):
@@ -58,6 +65,7 @@ class LinearModel(Certified):
         **Certified._parameter_constraints,
         "fit_intercept": ["boolean"],
         "intercept_scaling": [Interval(Real, 0.0, None, closed="neither")],
+        "standardize": ["boolean"],
     }
 
     @with_callbacks
@@ -123,8 +131,7 @@ class LinearModel(Certified):
         problem = posed.problem.at(self.C)
 
         def keep(result: Result) -> None:
-            weights = problem.coefficients(result.w)
-            self._keep(result, weights if posed.prior is None else posed.prior.back(weights))
+            self._keep(result, posed.back(problem.coefficients(result.w)))
 
         start = NOWHERE if last is None else last.fits(problem, solver)
         result = self._drive(solver, problem, keep, start=start)
@@ -172,6 +179,17 @@ class LinearModel(Certified):
             raise ValueError(f"X has {X.shape[0]} samples, y has {len(target)}.")
         return X, target
 
+    def _bias(self) -> float:
+        """The constant feature that carries the intercept; 0 for none."""
+        return float(self.intercept_scaling) if self.fit_intercept else 0.0
+
+    def _scaled(self, X, weight: np.ndarray) -> tuple[Any, Scaling | None]:
+        """X with columns of unit variance, where that is asked for, and how they were scaled."""
+        if not self.standardize:
+            return X, None
+        scaling = scaling_of(X, weight, self._bias())
+        return scaling.applied(X), scaling
+
     def _learned(self) -> dict[str, Any]:
         return {name: vars(self)[name] for name in LEARNED if name in vars(self)}
 
@@ -191,8 +209,7 @@ class LinearModel(Certified):
 
     def _keep(self, result: Result, weights: np.ndarray) -> None:
         """Fitted attributes from the weights (..., features + 1) in the user's coordinates."""
-        scaling = float(self.intercept_scaling) if self.fit_intercept else 0.0
-        self.coef_, self.intercept_ = self._shaped(np.ascontiguousarray(weights[..., :-1]), weights[..., -1] * scaling)
+        self.coef_, self.intercept_ = self._shaped(np.ascontiguousarray(weights[..., :-1]), weights[..., -1] * self._bias())
         self.__dict__.pop("dual_coef_", None)
         if self.keep_duals:
             self.dual_coef_ = result.duals
@@ -241,7 +258,7 @@ class LinearSVM(Streaming, LinearModel):
 
         risk(w) -> (value, subgradient), or values (P,) and subgradients (P, dim) for P = `n_groups` groups of samples. It has
         `risk.dim` weights: one a feature and last the intercept's (unused without one), for several classes a row of them for
-        each, flattened. C, priors and signs are not part of it.
+        each, flattened. C, priors, signs and `standardize` are not part of it.
         """
         model = clone(self)
         model._validate_params()
@@ -260,6 +277,7 @@ class LinearSVM(Streaming, LinearModel):
             return Prepared(lambda model: Posed(*model._source_problem(X)), {}, reading_solver(self.solver))
         solver = resolve(self.solver)
         X, (code, factors), weight = self._validated(X, y, sample_weight)
+        X, scaling = self._scaled(X, weight)
         posing = self._posing(factors)
         classes = posing.classes
         prior = self._prior(X.shape[1], classes)
@@ -268,7 +286,7 @@ class LinearSVM(Streaming, LinearModel):
 
         def pose(model) -> Posed:
             own = posing if model is self else model._posing(factors)
-            return Posed(own.problem(table, code, weight, regularizer, half_spaces), prior)
+            return Posed(own.problem(table, code, weight, regularizer, half_spaces), prior, scaling)
 
         return Prepared(pose, self._learned(), solver)
 
@@ -284,8 +302,7 @@ class LinearSVM(Streaming, LinearModel):
         return X, target, np.ones(X.shape[0]) if sample_weight is None else sample_weight
 
     def _rows(self, X, classes: int | None) -> Table:
-        bias = float(self.intercept_scaling) if self.fit_intercept else 0.0
-        return table_of(X, bias, SPARSE_BELOW["scalar" if classes is None else "row"])
+        return table_of(X, self._bias(), SPARSE_BELOW["scalar" if classes is None else "row"])
 
     def _checked_data(self, X, y, reset: bool = True):
         check_target(y, self._classifies)

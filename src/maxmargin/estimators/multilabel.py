@@ -18,7 +18,6 @@ from ..data.sources.memory import is_source
 from ..data.table import table_of
 from ..losses import MULTILABEL
 from ..losses.base import MultilabelLoss
-from ..problems.blocked import StreamProblem
 from ..problems.kernel import KernelMultilabelProblem
 from ..problems.multilabel import MultilabelProblem
 from ..problems.risk import Risk, risk_of
@@ -34,6 +33,7 @@ from .multilabel_kernel import KERNELS, keep_kernel, kernel_function, kernel_pro
 from .multilabel_partial_fit import PartialFit
 from .multilabel_stream import LabelReader, masses, stream
 from .posing import AllLabels
+from .scaling import scaling_of_source
 
 
 class MultilabelSVMClassifier(Scored, ClassifierMixin, PartialFit):
@@ -68,7 +68,8 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, PartialFit):
         default is the Hamming loss.
     loss : {"squared_hinge", "hinge", "log_loss", "squared_error"}, default="squared_hinge"
         Of one label. "log_loss" has no margins, so no `cost`; it and "squared_error" are for the linear kernel.
-    tol, max_iter, max_time, fit_intercept, intercept_scaling, warm_start, random_state, verbose, dtype
+    tol, max_iter, max_time, fit_intercept, intercept_scaling, standardize, warm_start, random_state, verbose, \
+dtype
         As for `SVMClassifier`. The intercept is a feature like others, coupled by R; with a kernel it is the constant
         intercept_scaling^2 added to it, regularised, where SVC has a free one. `max_iter` counts for each group of labels.
     solver : {"auto", "dual_coordinate", "bundle", "online"} or solver object, default="auto"
@@ -135,6 +136,7 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, PartialFit):
         max_time=None,
         fit_intercept=True,
         intercept_scaling=1.0,
+        standardize=False,
         solver="auto",
         warm_start=False,
         keep_duals=False,
@@ -158,6 +160,7 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, PartialFit):
         self.max_time = max_time
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling
+        self.standardize = standardize
         self.solver = solver
         self.warm_start = warm_start
         self.keep_duals = keep_duals
@@ -237,13 +240,18 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, PartialFit):
             check_source(self, X, y, sample_weight, multilabel=True)
             if mask is not None:
                 raise ValueError("A source has no mask of labels; leave mask out.")
-            return Prepared(lambda model: Posed(model._source_problem(X)), {}, reading_solver(self.solver))
+            return Prepared(lambda model: model._source_problem(X), {}, reading_solver(self.solver))
         solver = resolve(self.solver)
         X, labels = self._checked_pair(X, y, mask)
         weight = np.ones(X.shape[0]) if sample_weight is None else self._checked_weight(sample_weight, X)
         self.classes_, self._form = np.arange(labels.columns.shape[1]), (labels.dtype, labels.sparse)
+        if self.standardize and self.kernel != "linear":
+            raise ValueError(
+                f"standardize=True is for linear models; with kernel={self.kernel!r} put a StandardScaler into a pipeline."
+            )
+        X, scaling = self._scaled(X, weight)
         data = self._data(X)
-        return Prepared(lambda model: Posed(model._problem(data, labels, weight), None, X), self._learned(), solver)
+        return Prepared(lambda model: Posed(model._problem(data, labels, weight), None, scaling, X), self._learned(), solver)
 
     def _fit(self, posed, solver, last):
         """A kernel keeps support samples in the place of weights; duals of all labels at once are not kept."""
@@ -259,7 +267,7 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, PartialFit):
         self._remember_start(found)
         return found
 
-    def _source_problem(self, source) -> StreamProblem:
+    def _source_problem(self, source) -> Posed:
         """The problem of samples that come in blocks."""
         if self.kernel != "linear":
             raise ValueError("A kernel needs all samples in memory; sources are for kernel='linear'.")
@@ -270,8 +278,11 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, PartialFit):
         keep_names(self, source)
         self.classes_, self._form = np.arange(count), (np.dtype(int), True)
         self._dtypes()
+        scaling = None
+        if self.standardize:
+            scaling, source = scaling_of_source(source, self._bias())
         reader = LabelReader(self._posing(found), (self._bias(), SPARSE_BELOW["row"]), self.dtype)
-        return stream(source, reader, n_rows, features)
+        return Posed(stream(source, reader, n_rows, features), None, scaling)
 
     def _posing(self, masses: np.ndarray) -> AllLabels:
         """What is common to all samples; `masses` are those of the labels."""
@@ -282,9 +293,6 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, PartialFit):
         if self.cost is not None and not loss.margins:
             raise ValueError(f"loss={self.loss!r} has no margins, which cost is about; leave cost out.")
         return AllLabels(loss, factors, _pairs("cost", self.cost, count), R)
-
-    def _bias(self) -> float:
-        return float(self.intercept_scaling) if self.fit_intercept else 0.0
 
     def _checked_pair(self, X, y, mask, reset: bool = True) -> tuple[np.ndarray, Checked]:
         X = self._read(X, reset=reset, dtype=self._dtypes(), order="C")

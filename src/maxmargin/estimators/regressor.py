@@ -29,8 +29,8 @@ class SVMRegressor(Scored, RegressorMixin, LinearSVM):
     loss : {"epsilon_insensitive", "squared_epsilon_insensitive", "squared_error"} or loss object, default="epsilon_insensitive"
         "squared_error" is Ridge with alpha = 1 / (2 C), where no intercept is fitted (Ridge leaves its own free). An object
         is a `RegressionLoss` of your own (`maxmargin.extend`); `epsilon` is then its own affair.
-    positive, prior_mean, prior_scale, prior_covariance, tol, max_iter, max_time, fit_intercept, intercept_scaling, solver, \
-warm_start, keep_duals, random_state, n_jobs, verbose, dtype
+    positive, prior_mean, prior_scale, prior_covariance, tol, max_iter, max_time, fit_intercept, intercept_scaling, \
+standardize, solver, warm_start, keep_duals, random_state, n_jobs, verbose, dtype
         As in `SVMClassifier`; means and scales have shape (n_features,).
 
     Attributes
@@ -73,6 +73,7 @@ warm_start, keep_duals, random_state, n_jobs, verbose, dtype
         max_time=None,
         fit_intercept=True,
         intercept_scaling=1.0,
+        standardize=False,
         solver="auto",
         warm_start=False,
         keep_duals=False,
@@ -93,6 +94,7 @@ warm_start, keep_duals, random_state, n_jobs, verbose, dtype
         self.max_time = max_time
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling
+        self.standardize = standardize
         self.solver = solver
         self.warm_start = warm_start
         self.keep_duals = keep_duals

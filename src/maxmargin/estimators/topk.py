@@ -42,7 +42,7 @@ class TopKSVMClassifier(SVMClassifier):
         The loss is max_p <p, h> over a set of p; this subtracts smoothing/2 ||p||^2 there. The smoothed loss is below the plain
         one by at most smoothing / (2 k), has a Lipschitz continuous gradient, and is solved in fewer passes.
     class_weight, positive, prior_mean, prior_scale, prior_covariance, tol, max_iter, max_time, fit_intercept, intercept_scaling,
-    warm_start, keep_duals, random_state, n_jobs, verbose, dtype
+    standardize, warm_start, keep_duals, random_state, n_jobs, verbose, dtype
         As for `SVMClassifier`.
     solver : {"auto", "dual_coordinate", "bundle", "online"} or solver object, default="auto"
         How the optimum is found; "auto" is "dual_coordinate", and "online" where X is a source. Other solvers serve k = 1 only.
@@ -95,6 +95,7 @@ class TopKSVMClassifier(SVMClassifier):
         max_time=None,
         fit_intercept=True,
         intercept_scaling=1.0,
+        standardize=False,
         solver="auto",
         warm_start=False,
         keep_duals=False,
@@ -117,6 +118,7 @@ class TopKSVMClassifier(SVMClassifier):
         self.max_time = max_time
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling
+        self.standardize = standardize
         self.solver = solver
         self.warm_start = warm_start
         self.keep_duals = keep_duals

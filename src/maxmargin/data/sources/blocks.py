@@ -16,8 +16,8 @@ class SourceChangedError(ValueError):
 def no_array(source) -> TypeError:
     """What NumPy, and by it scikit-learn's scalers and searches, get to hear of a source."""
     return TypeError(
-        f"{source} is a source, which is read in blocks and is no array: only maxmargin's own fit, predict and score take it, so "
-        "leave scalers, pipelines and searches out (scale the columns before the file is written)."
+        f"{source} is a source, which is read in blocks and is no array: only maxmargin's own fit, predict and score take it. To "
+        "scale, use standardize=True, source.map(transformer), or in a pipeline maxmargin.BlockTransformer(transformer)."
     )
 
 
