@@ -18,7 +18,7 @@ from .problems.explicit import ExplicitProblem
 from .regularizers.label_prior import label_correlation, prior_from_signatures
 from .result import Certificate, History, Record, Result
 from .solve import minimize, solve
-from .solvers import Bundle, DualCoordinate, ExponentiatedGradient, FrankWolfe, OnlineDual, PartialLinearization
+from .solvers import Bundle, DualCoordinate, ExponentiatedGradient, FrankWolfe, Newton, OnlineDual, PartialLinearization
 from .structures import LatentStructure, Structure, StructureError, check_structure
 
 __version__ = "0.1.0.dev0"
@@ -36,6 +36,7 @@ __all__ = [
     "LatentStructure",
     "LatentStructuredSVM",
     "MultilabelSVMClassifier",
+    "Newton",
     "OnlineDual",
     "PartialLinearization",
     "Progress",

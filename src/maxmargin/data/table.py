@@ -36,6 +36,25 @@ class RowBlock:
         found = self.X @ self.X.T
         return np.asarray(found.toarray() if sp.issparse(found) else found) + self.bias**2
 
+    def weighted_products(self, weight: np.ndarray) -> np.ndarray:
+        """(features + 1, features + 1): sum_i weight_i x_i x_i', in float64; rows of weight zero cost nothing."""
+        some = weight != 0.0
+        X, weight = (self.X, weight) if some.all() else (self.X[some], weight[some])
+        d = X.shape[1]
+        result = np.empty((d + 1, d + 1))
+        if sp.issparse(X):
+            scaled = X.multiply(weight[:, None]).tocsr()
+            result[:d, :d] = (X.T @ scaled).toarray()
+            edge = self.bias * np.asarray(scaled.sum(axis=0), np.float64).ravel()
+        else:
+            X = X.astype(np.float64, copy=False)
+            scaled = X * weight[:, None]
+            result[:d, :d] = X.T @ scaled
+            edge = self.bias * scaled.sum(axis=0)
+        result[:d, d] = result[d, :d] = edge
+        result[d, d] = self.bias**2 * weight.sum()
+        return result
+
     def combined(self, duals: np.ndarray) -> np.ndarray:
         """(classes, features + 1): sum_i b_i x_i; duals are (rows, classes)."""
         return np.concatenate([np.asarray((self.X.T @ duals).T), self.bias * duals.sum(axis=0)[:, None]], axis=1)

@@ -63,8 +63,9 @@ class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
         Fit to columns of mean zero and unit variance, and give weights for the columns as they are. The objective, priors, signs
         and `dual_coef_` are those of the scaled data, which are a copy; sparse columns, and all without an intercept, are scaled
         and not centred.
-    solver : {"auto", "dual_coordinate", "bundle", "online"} or solver object, default="auto"
-        How the optimum is found; "auto" is "dual_coordinate", and "online" where X is a source. With three classes and more and
+    solver : {"auto", "dual_coordinate", "newton", "bundle", "online"} or solver object, default="auto"
+        How the optimum is found; "auto" is "dual_coordinate", "newton" for squared error of few features, and "online" where X
+        is a source. With three classes and more and
         the hinge loss of Crammer and Singer also "frank_wolfe", "partial_linearization" and "exponentiated_gradient".
     warm_start : bool, default=False
         Start the next `fit` from the duals of the last one, where the number of samples (and classes) is the same.

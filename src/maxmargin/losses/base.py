@@ -24,6 +24,8 @@ from ..jit import generic
 class Loss(BaseEstimator, ABC):
     """A loss as users name it."""
 
+    smooth = False  # whether it is differentiable; what `of` makes then has `slope` and `bend`
+    quadratic = False  # whether its second derivative is the same everywhere
     steep = False  # whether slopes grow with the scores: steps of stochastic gradient descent may then lead away
     precise = False  # whether rows of its duals need float64: float32 holds none that is very near to its bound
     margins = True  # whether it has margins, which `cost` is about
@@ -82,6 +84,11 @@ def reward(loss: Any, i: int, dual: float) -> Any:
 @generic
 def slope(loss: Any, i: int, score: float) -> Any:
     """The dual b at which the loss is attained: value(score) = reward(b) - b score, so that -b is its derivative."""
+
+
+@generic
+def bend(loss: Any, i: int, score: float) -> Any:
+    """The second derivative of the loss at this score; where it jumps, that of either side."""
 
 
 @generic

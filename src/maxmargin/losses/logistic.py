@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..jit import jitable
-from .base import BinaryLoss, clip, reward, slope, step, value
+from .base import BinaryLoss, bend, clip, reward, slope, step, value
 
 NEWTON_ROUNDS = 20  # 6 do; the end is where p rises no more
 LEAST_RHO = 1e-200  # stands for zero: exp(c) / 2 is then the start
@@ -37,6 +37,8 @@ class LogisticLoss(BinaryLoss):
     """log(1 + exp(-y z))"""
 
     margins = False
+
+    smooth = True
 
     def of(self, sign, margin, cap):
         return Logistic(sign, cap)
@@ -62,6 +64,12 @@ def _(loss, i, score):
     m = loss.sign[i] * score
     tail = np.exp(-abs(m)) / (1.0 + np.exp(-abs(m)))
     return loss.sign[i] * loss.cap[i] * (tail if m > 0.0 else 1.0 - tail)
+
+
+@bend.register(Logistic)
+def _(loss, i, score):
+    p = 1.0 / (1.0 + np.exp(min(abs(score), FARTHEST_SCORE)))
+    return loss.cap[i] * p * (1.0 - p)
 
 
 @clip.register(Logistic)

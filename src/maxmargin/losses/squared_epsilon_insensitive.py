@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .base import RegressionLoss, clip, reward, slope, step, value
+from .base import RegressionLoss, bend, clip, reward, slope, step, value
 
 
 class SquaredEpsilonInsensitive(NamedTuple):
@@ -23,6 +23,8 @@ class SquaredEpsilonInsensitiveLoss(RegressionLoss):
 
     def __init__(self, epsilon: float = 0.1):
         self.epsilon = epsilon
+
+    smooth = True
 
     def of(self, target, cap):
         return SquaredEpsilonInsensitive(target, float(self.epsilon), cap)
@@ -45,6 +47,11 @@ def _(loss, i, dual):
 def _(loss, i, score):
     residual = loss.target[i] - score
     return 2.0 * loss.cap[i] * (max(residual - loss.epsilon, 0.0) + min(residual + loss.epsilon, 0.0))
+
+
+@bend.register(SquaredEpsilonInsensitive)
+def _(loss, i, score):
+    return 2.0 * loss.cap[i] if abs(loss.target[i] - score) > loss.epsilon else 0.0
 
 
 @clip.register(SquaredEpsilonInsensitive)

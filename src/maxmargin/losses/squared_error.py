@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .base import BinaryLoss, RegressionLoss, clip, reward, slope, step, value
+from .base import BinaryLoss, RegressionLoss, bend, clip, reward, slope, step, value
 
 
 class SquaredError(NamedTuple):
@@ -20,6 +20,7 @@ class SquaredErrorLoss(RegressionLoss):
     """(target - z)^2"""
 
     steep = True
+    smooth = quadratic = True
 
     def of(self, target, cap):
         return SquaredError(target, cap)
@@ -29,6 +30,7 @@ class BinarySquaredErrorLoss(BinaryLoss):
     """(margin - y z)^2"""
 
     steep = True
+    smooth = quadratic = True
 
     def of(self, sign, margin, cap):
         return SquaredError(sign * margin, cap)
@@ -48,6 +50,11 @@ def _(loss, i, dual):
 @slope.register(SquaredError)
 def _(loss, i, score):
     return 2.0 * loss.cap[i] * (loss.target[i] - score)
+
+
+@bend.register(SquaredError)
+def _(loss, i, score):
+    return 2.0 * loss.cap[i]
 
 
 @clip.register(SquaredError)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .base import BinaryLoss, clip, reward, slope, step, value
+from .base import BinaryLoss, bend, clip, reward, slope, step, value
 
 
 class SquaredHinge(NamedTuple):
@@ -18,6 +18,7 @@ class SquaredHingeLoss(BinaryLoss):
     """max(0, margin - y z)^2"""
 
     steep = True
+    smooth = True
 
     def of(self, sign, margin, cap):
         return SquaredHinge(sign, margin, cap)
@@ -37,6 +38,11 @@ def _(loss, i, dual):
 @slope.register(SquaredHinge)
 def _(loss, i, score):
     return 2.0 * loss.cap[i] * loss.sign[i] * max(loss.margin[i] - loss.sign[i] * score, 0.0)
+
+
+@bend.register(SquaredHinge)
+def _(loss, i, score):
+    return 2.0 * loss.cap[i] if loss.sign[i] * score < loss.margin[i] else 0.0
 
 
 @clip.register(SquaredHinge)

@@ -3,6 +3,7 @@
 from ..problems.base import Problem
 from ..result import History, Result
 from .ascent import kernel  # noqa: F401 - lets DualCoordinate serve kernels
+from .automatic import Automatic
 from .base import NOWHERE, Solver, Start
 from .bundle import Bundle
 from .dual_coordinate import DualCoordinate
@@ -10,20 +11,22 @@ from .exponentiated_gradient import ExponentiatedGradient
 from .frank_wolfe import FrankWolfe
 from .label_groups import solve_groups
 from .loop import Budget, carry_out
+from .newton import Newton
 from .online import OnlineDual
 from .partial_linearization import PartialLinearization
 from .polytope import working_set  # noqa: F401 - lets it serve structures
 
 NAMES: dict[str, type[Solver]] = {
-    "auto": DualCoordinate,
+    "auto": Automatic,
     "dual_coordinate": DualCoordinate,
     "partial_linearization": PartialLinearization,
     "frank_wolfe": FrankWolfe,
     "exponentiated_gradient": ExponentiatedGradient,
     "bundle": Bundle,
+    "newton": Newton,
     "online": OnlineDual,
 }
-ALL = (DualCoordinate, PartialLinearization, FrankWolfe, ExponentiatedGradient, Bundle, OnlineDual)
+ALL = (DualCoordinate, PartialLinearization, FrankWolfe, ExponentiatedGradient, Bundle, Newton, OnlineDual)
 
 
 def resolve(given: str | Solver) -> Solver:

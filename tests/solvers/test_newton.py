@@ -1,0 +1,141 @@
+"""`Newton`: the optimum of differentiable losses, whatever the columns look like, in few steps."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.linear_model import LogisticRegression, Ridge
+
+import maxmargin as mm
+from maxmargin.data.table import table_of
+from maxmargin.losses import BINARY, REGRESSION
+from maxmargin.losses.base import bend, slope
+from maxmargin.solvers import resolve
+from maxmargin.solvers.automatic import choice
+
+rng = np.random.default_rng(7)
+N, D = 90, 5
+X = rng.normal(size=(N, D)) + 0.5
+Z = X @ rng.normal(size=D) + rng.normal(size=N)
+WEIGHT = rng.integers(0, 3, N).astype(float)
+MODELS = {
+    "squared hinge": (mm.SVMClassifier(loss="squared_hinge"), Z > 0),
+    "log loss": (mm.SVMClassifier(loss="log_loss"), Z > 0),
+    "squared error, two classes": (mm.SVMClassifier(loss="squared_error"), Z > 0),
+    "squared error": (mm.SVMRegressor(loss="squared_error"), Z),
+    "squared epsilon-insensitive": (mm.SVMRegressor(loss="squared_epsilon_insensitive", epsilon=0.3), Z),
+}
+PRIORS = {
+    "plain": {},
+    "prior": {"prior_mean": np.linspace(-1, 1, D), "prior_scale": np.linspace(0.5, 2, D)},
+    "covariance": {"prior_covariance": np.eye(D) + 0.5},
+}
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("C", [1e-3, 1.0, 100.0])
+def test_same_optimum_as_coordinate_ascent(name, prior, C):
+    model, y = MODELS[name]
+    model = clone(model).set_params(C=C, tol=1e-9, random_state=0, **PRIORS[prior])
+    found = clone(model).set_params(solver="newton").fit(X, y, sample_weight=WEIGHT)
+    wanted = clone(model).set_params(solver="dual_coordinate").fit(X, y, sample_weight=WEIGHT)
+    assert found.certificate_.converged and found.n_iter_ <= 30
+    assert found.certificate_.primal == pytest.approx(wanted.certificate_.primal, rel=3e-9)
+    np.testing.assert_allclose(found.coef_, wanted.coef_, rtol=1e-3, atol=1e-4 * np.abs(wanted.coef_).max())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sparse_rows(dtype):
+    sparse = sp.csr_array(np.where(rng.random(X.shape) < 0.4, X, 0.0).astype(dtype))
+    model = mm.SVMClassifier(loss="log_loss", solver="newton", tol=1e-8)
+    found, wanted = clone(model).fit(sparse, Z > 0), clone(model).fit(sparse.toarray(), Z > 0)
+    np.testing.assert_allclose(found.coef_, wanted.coef_, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_columns_of_any_size(name):
+    """Where coordinate ascent needs tens of thousands of passes."""
+    model, y = MODELS[name]
+    model = clone(model).set_params(solver="newton", tol=1e-6)
+    uneven = X * np.array([1e-4, 1e4, 1.0, 1e2, 1e-2])
+    assert clone(model).fit(uneven, y).certificate_.converged
+    twice = np.hstack([X, X, np.zeros((N, 1))])
+    assert clone(model).set_params(C=1e8).fit(twice, y).n_iter_ < 60
+
+
+def test_raw_data():
+    X, y = load_breast_cancer(return_X_y=True)
+    for loss in ("squared_hinge", "log_loss"):
+        model = mm.SVMClassifier(loss=loss, solver="newton", tol=1e-8).fit(X, y)
+        assert model.certificate_.converged and model.n_iter_ <= 60
+    peer = LogisticRegression(solver="liblinear", tol=1e-10, max_iter=100_000).fit(X, y)
+    own = mm.SVMClassifier(loss="log_loss", solver="newton", tol=1e-10).fit(X, y)
+    np.testing.assert_allclose(own.decision_function(X), peer.decision_function(X), atol=0.02)
+
+
+def test_ridge_in_one_step():
+    X, y = load_diabetes(return_X_y=True)
+    model = mm.SVMRegressor(loss="squared_error", C=3.0, fit_intercept=False, tol=1e-12).fit(X, y)
+    assert model.n_iter_ == 1 and model.certificate_.converged
+    np.testing.assert_allclose(model.coef_, Ridge(alpha=1 / 6.0, fit_intercept=False).fit(X, y).coef_, rtol=1e-9)
+
+
+def test_duals_rebuild_the_weights_and_start_others():
+    model = mm.SVMClassifier(loss="log_loss", solver="newton", tol=1e-10, keep_duals=True, warm_start=True, fit_intercept=False)
+    model.fit(X, Z > 0)
+    np.testing.assert_allclose(model.dual_coef_ @ X, model.coef_[0], rtol=1e-9)
+    assert model.fit(X, Z > 0).n_iter_ == 0
+    path = mm.SVMRegressor(loss="squared_epsilon_insensitive", solver="newton", tol=1e-8).regularization_path(
+        X, Z, [0.1, 1.0, 10.0]
+    )
+    assert all(fitted.certificate_.converged for fitted in path)
+
+
+def test_the_choice():
+    assert type(resolve("auto")).__name__ == "Automatic"
+    wide = mm.SVMRegressor(loss="squared_error").fit(rng.normal(size=(4, 9)), [1.0, 2.0, 3.0, 5.0])  # fewer rows than columns
+    assert wide.certificate_.converged
+    signed = mm.SVMRegressor(loss="squared_error", positive=True).fit(X, Z)
+    assert signed.certificate_.converged and np.all(signed.coef_ >= 0.0)
+    assert choice.dispatch(object)(None).__class__ is mm.DualCoordinate
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (mm.SVMClassifier(solver="newton"), "differentiable loss, which HingeLoss is not"),
+        (mm.SVMRegressor(loss="squared_error", positive=True, solver="newton"), "does not serve sign constraints"),
+        (mm.SVMRegressor(loss="squared_error", solver=mm.Newton(max_features=4)), "there are 5: more than max_features=4"),
+        (mm.TopKSVMClassifier(k=1, solver="newton"), "differentiable losses of one score in memory"),
+    ],
+)
+def test_what_it_does_not_serve(model, said):
+    y = Z if isinstance(model, mm.SVMRegressor) else (Z > 0).astype(int)
+    with pytest.raises(TypeError, match=said):
+        model.fit(X, y)
+    with pytest.raises(ValueError, match="max_features"):
+        mm.SVMRegressor(loss="squared_error", solver=mm.Newton(max_features=0)).fit(X, Z)
+
+
+@pytest.mark.parametrize("kind", [*BINARY.values(), *REGRESSION.values()], ids=lambda kind: kind.__name__)
+def test_second_derivatives(kind):
+    """Against differences of slopes, away from where they jump."""
+    if not kind.smooth:
+        return
+    target = (np.array([1.0, -1.0]), np.ones(2)) if kind in BINARY.values() else (np.array([0.7, -2.0]),)
+    loss, h = kind().of(*target, np.array([1.5, 0.3])), 1e-5
+    for i in range(2):
+        for score in (-3.01, -0.4, 0.33, 2.5):
+            wanted = (slope(loss, i, score - h) - slope(loss, i, score + h)) / (2 * h)
+            assert bend(loss, i, score) == pytest.approx(wanted, abs=1e-6)
+
+
+@pytest.mark.parametrize("bias", [0.0, 2.0])
+def test_weighted_products_of_blocks(bias):
+    weight = rng.random(N) * (rng.random(N) < 0.7)
+    full = np.column_stack([X, np.full(N, bias)])
+    for data in (X, sp.csr_matrix(X), X.astype(np.float32)):
+        found = sum(block.weighted_products(weight[block.start : block.stop]) for block in table_of(data, bias).blocks(17))
+        np.testing.assert_allclose(found, full.T @ (weight[:, None] * full), rtol=1e-5 if data.dtype == np.float32 else 1e-12)
