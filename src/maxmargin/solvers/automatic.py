@@ -8,7 +8,7 @@ from .base import Solver
 from .dual_coordinate import DualCoordinate
 from .newton import Newton
 
-FEW = 500  # features up to which one Newton step of a quadratic loss is tried. Set not recorded, 2026-11-16.
+FEW_FEATURES = 500  # features up to which one Newton step of a quadratic loss is tried. Set not recorded, 2026-11-16.
 
 
 class Automatic(Solver):
@@ -29,6 +29,6 @@ def choice(problem: Problem) -> Solver:
 
 @choice.register
 def _(problem: ScalarProblem) -> Solver:
-    newton = Newton(max_features=FEW)
+    newton = Newton(max_features=FEW_FEATURES)
     few = problem.loss.quadratic and problem.table.shape[1] <= problem.n_examples
     return newton if few and newton.serves(problem) is None else DualCoordinate()
