@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .base import BinaryLoss, RegressionLoss, clip, reward, slope, step, value
+from .base import BinaryLoss, RegressionLoss, clip, piece, reward, slope, step, value
 
 
 class SquaredError(NamedTuple):
@@ -20,6 +20,7 @@ class SquaredErrorLoss(RegressionLoss):
     """(target - z)^2"""
 
     steep = True
+    quadratic = True
 
     def of(self, target, cap):
         return SquaredError(target, cap)
@@ -29,6 +30,7 @@ class BinarySquaredErrorLoss(BinaryLoss):
     """(margin - y z)^2"""
 
     steep = True
+    quadratic = True
 
     def of(self, sign, margin, cap):
         return SquaredError(sign * margin, cap)
@@ -53,6 +55,13 @@ def _(loss, i, score):
 @clip.register(SquaredError)
 def _(loss, i, dual):
     return dual if loss.cap[i] > 0.0 else 0.0
+
+
+@piece.register(SquaredError)
+def _(loss, i, score, dual):
+    if loss.cap[i] <= 0.0:
+        return 0.0, 0.0, 0.0, 0.0
+    return -np.inf, np.inf, loss.target[i], 0.5 / loss.cap[i]
 
 
 @step.register(SquaredError)

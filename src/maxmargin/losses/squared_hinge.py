@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .base import BinaryLoss, clip, reward, slope, step, value
+from .base import BinaryLoss, clip, piece, reward, slope, step, value
 
 
 class SquaredHinge(NamedTuple):
@@ -18,6 +18,7 @@ class SquaredHingeLoss(BinaryLoss):
     """max(0, margin - y z)^2"""
 
     steep = True
+    quadratic = True
 
     def of(self, sign, margin, cap):
         return SquaredHinge(sign, margin, cap)
@@ -42,6 +43,14 @@ def _(loss, i, score):
 @clip.register(SquaredHinge)
 def _(loss, i, dual):
     return loss.sign[i] * max(loss.sign[i] * dual, 0.0) if loss.cap[i] > 0.0 else 0.0
+
+
+@piece.register(SquaredHinge)
+def _(loss, i, score, dual):
+    if loss.cap[i] <= 0.0:
+        return 0.0, 0.0, 0.0, 0.0
+    bound = loss.sign[i] * np.inf
+    return min(bound, 0.0), max(bound, 0.0), loss.sign[i] * loss.margin[i], 0.5 / loss.cap[i]
 
 
 @step.register(SquaredHinge)

@@ -112,7 +112,7 @@ class AscentTuning(NamedTuple):
 
 
 class KernelTuning(NamedTuple):
-    """Ascent on kernel multi-label problems. Sets not recorded, all 2026-11-15; `slack` came with `python -m benchmarks
+    """Ascent on kernel problems, label by label. Sets not recorded, all 2026-11-15; `slack` came with `python -m benchmarks
     multilabel_kernel`."""
 
     # Part of the memory that copies may take.
@@ -132,6 +132,18 @@ class KernelTuning(NamedTuple):
     # Steps a sample of a copy at the most, and steps between two looks at the gap of a copy.
     patience: int = 30
     look: int = 64
+
+
+class KernelBlockTuning(NamedTuple):
+    """Ascent on kernel problems, a block of samples at a time. Sets not recorded, 2026-11-16."""
+
+    # Samples of a block: steps within it are exact, scores of all others follow at its end.
+    block: int = 256
+    # What steps should leave of the gap of a block, and how many times they go over it at the most.
+    rest: float = 0.1
+    sweeps: int = 20
+    # Samples whose share of the gap is below this part of what the target leaves for each are not visited.
+    calm: float = 0.3
 
 
 class PolytopeTuning(NamedTuple):
@@ -236,4 +248,5 @@ class PredictionTuning(NamedTuple):
 
 
 ASCENT, KERNEL, POLYTOPE, STREAM = AscentTuning(), KernelTuning(), PolytopeTuning(), StreamTuning()
+KERNEL_BLOCKS = KernelBlockTuning()
 BUNDLE, CONVEX_CONCAVE, PREDICTION = BundleTuning(), ConvexConcaveTuning(), PredictionTuning()
