@@ -20,6 +20,8 @@ from sklearn.base import BaseEstimator
 
 from ..jit import generic
 
+BOUNDLESS = 1e30  # stands for infinity where a product with zero must be zero, and squares must be finite
+
 
 class Loss(BaseEstimator, ABC):
     """A loss as users name it."""
@@ -98,7 +100,7 @@ def clip(loss: Any, i: int, dual: float) -> Any:
 @generic
 def piece(loss: Any, i: int, score: float, dual: float) -> Any:
     """The quadratic piece of the reward that the dual lies on, linear b - soft b^2 / 2 for b in [low, high]: low, high, linear
-    and soft. Where two pieces meet it is the one that the score points to."""
+    and soft. Where two pieces meet it is the one that the score points to. A side without a bound has `BOUNDLESS`."""
 
 
 @generic

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .base import RegressionLoss, clip, piece, reward, slope, step, value
+from .base import BOUNDLESS, RegressionLoss, clip, piece, reward, slope, step, value
 
 
 class SquaredEpsilonInsensitive(NamedTuple):
@@ -58,8 +58,8 @@ def _(loss, i, score, dual):
     if loss.cap[i] <= 0.0:
         return 0.0, 0.0, 0.0, 0.0
     if dual > 0.0 or (dual == 0.0 and loss.target[i] > score):
-        return 0.0, np.inf, loss.target[i] - loss.epsilon, 0.5 / loss.cap[i]
-    return -np.inf, 0.0, loss.target[i] + loss.epsilon, 0.5 / loss.cap[i]
+        return 0.0, BOUNDLESS, loss.target[i] - loss.epsilon, 0.5 / loss.cap[i]
+    return -BOUNDLESS, 0.0, loss.target[i] + loss.epsilon, 0.5 / loss.cap[i]
 
 
 @step.register(SquaredEpsilonInsensitive)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .base import BinaryLoss, RegressionLoss, clip, piece, reward, slope, step, value
+from .base import BOUNDLESS, BinaryLoss, RegressionLoss, clip, piece, reward, slope, step, value
 
 
 class SquaredError(NamedTuple):
@@ -61,7 +61,7 @@ def _(loss, i, dual):
 def _(loss, i, score, dual):
     if loss.cap[i] <= 0.0:
         return 0.0, 0.0, 0.0, 0.0
-    return -np.inf, np.inf, loss.target[i], 0.5 / loss.cap[i]
+    return -BOUNDLESS, BOUNDLESS, loss.target[i], 0.5 / loss.cap[i]
 
 
 @step.register(SquaredError)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .base import BinaryLoss, clip, piece, reward, slope, step, value
+from .base import BOUNDLESS, BinaryLoss, clip, piece, reward, slope, step, value
 
 
 class SquaredHinge(NamedTuple):
@@ -49,7 +49,7 @@ def _(loss, i, dual):
 def _(loss, i, score, dual):
     if loss.cap[i] <= 0.0:
         return 0.0, 0.0, 0.0, 0.0
-    bound = loss.sign[i] * np.inf
+    bound = loss.sign[i] * BOUNDLESS
     return min(bound, 0.0), max(bound, 0.0), loss.sign[i] * loss.margin[i], 0.5 / loss.cap[i]
 
 

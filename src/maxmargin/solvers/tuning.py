@@ -135,7 +135,7 @@ class KernelTuning(NamedTuple):
 
 
 class KernelBlockTuning(NamedTuple):
-    """Ascent on kernel problems, a block of samples at a time. Sets not recorded, 2026-11-16."""
+    """Ascent on kernel problems, a block of samples at a time. Parts of letter, 2,000 and 3,000 rows, 2026-11-16."""
 
     # Samples of a block: steps within it are exact, scores of all others follow at its end.
     block: int = 256
@@ -144,6 +144,13 @@ class KernelBlockTuning(NamedTuple):
     sweeps: int = 20
     # Samples whose share of the gap is below this part of what the target leaves for each are not visited.
     calm: float = 0.3
+    # How far duals go on between passes, in units of the last change: at first, how much more after a success and less after
+    # a failure, and the bounds of it.
+    reach: float = 1.0
+    longer: float = 1.5
+    shorter: float = 0.5
+    nearest: float = 0.5
+    farthest: float = 64.0
 
 
 class PolytopeTuning(NamedTuple):

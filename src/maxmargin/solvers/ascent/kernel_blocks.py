@@ -7,6 +7,9 @@ them (`losses.blocks`); then the scores of all samples follow in one matrix prod
 
     S_k += (K_kj + bias^2) change_j       for j in the block: its own samples k at once, all others at its end
 
+Between passes the duals go on in the direction in which they have come, as far as it is worth while: kernel matrices are
+ill-conditioned, and passes alone take many times as long.
+
 Rows of the kernel matrix are computed when a sample is first visited, and kept as memory allows. All is float64, and values
 for certificates are taken from scores that are computed anew. Losses that are quadratic in pieces are better served by `kernel`.
 """
@@ -54,7 +57,7 @@ class KernelBlockOptions:
 class KernelBlocks(KernelRun):
     """A run on one kernel problem, a block of samples at a time."""
 
-    held = (*KernelRun.held, "shares")
+    held = (*KernelRun.held, "shares", "before", "reach")
     average = False
     n_jobs = 1
     shares: np.ndarray  # of each sample
@@ -62,9 +65,11 @@ class KernelBlocks(KernelRun):
     def __init__(self, problem: KernelProblem, options: KernelBlockOptions, warm: bool):
         self.problem, self.options, self.warm = problem, options, warm
         self.passes = self.visits = 0
+        self.before: np.ndarray | None = None  # the duals when the last pass had ended
+        self.reach = options.tuning.reach
         self.rows = KernelRows(problem.gram, problem.memory, None)
         if warm:
-            self.take_scores()
+            self.place(self.anew(self.point().duals))
         self.look()
 
     @abstractmethod
@@ -72,8 +77,8 @@ class KernelBlocks(KernelRun):
         """Duals and scores as they stand, (labels, samples)."""
 
     @abstractmethod
-    def take_scores(self) -> None:
-        """All scores anew, from feasible duals."""
+    def place(self, point: Point) -> None:
+        """Put these duals and scores in place."""
 
     @abstractmethod
     def find_shares(self) -> None:
@@ -92,10 +97,12 @@ class KernelBlocks(KernelRun):
     def duals_of(self, block: np.ndarray) -> np.ndarray:
         """Copies of the duals of a block."""
 
-    def product(self, duals: np.ndarray) -> np.ndarray:
-        """duals (K + bias^2), (labels, samples)"""
+    def anew(self, duals: np.ndarray) -> Point:
+        """The feasible duals nearest to these, (labels, samples), and their scores from scratch."""
+        duals = np.ascontiguousarray(self.problem.clipped(duals.T).T)
         found = self.rows.product(duals, np.flatnonzero(duals.any(axis=0)))
-        return found + self.problem.bias**2 * duals.sum(axis=1)[:, None]
+        found += self.problem.bias**2 * duals.sum(axis=1)[:, None]
+        return Point(duals, self.problem.correlation @ found)
 
     def look(self) -> None:
         self.find_shares()
@@ -132,8 +139,21 @@ class KernelBlocks(KernelRun):
                 break
         self.follow(rows, total)
 
+    def accelerate(self) -> None:
+        """Go on in the direction of the last pass, where that is better."""
+        tuning, duals = self.options.tuning, self.point().duals
+        if self.before is not None:
+            found = self.anew(duals + self.reach * (duals - self.before))
+            if self.problem.dual(found) > self.dual:
+                self.place(found)
+                self.look()
+                self.reach = min(self.reach * tuning.longer, tuning.farthest)
+            else:
+                self.reach = max(self.reach * tuning.shorter, tuning.nearest)
+        self.before = duals
+
     def synchronise(self) -> float:
-        self.take_scores()
+        self.place(self.anew(self.point().duals))
         self.look()
         return self.dual
 
@@ -159,8 +179,8 @@ class KernelScalarBlocks(KernelBlocks):
     def point(self):
         return Point(self.duals.copy(), self.scores.copy())
 
-    def take_scores(self):
-        self.scores = self.problem.correlation @ self.product(self.duals)
+    def place(self, point):
+        self.duals[:], self.scores[:] = point
 
     def find_shares(self):
         found = np.empty_like(self.duals)
@@ -204,10 +224,9 @@ class KernelRowBlocks(KernelBlocks):
         classes = self.problem.n_labels
         return Point(*(np.ascontiguousarray(table.flat[:, :classes].T) for table in (self.duals, self.scores)))
 
-    def take_scores(self):
-        classes = self.problem.n_labels
-        self.duals.flat[:, :classes] = self.problem.clipped(self.left())
-        self.scores.flat[:, :classes] = self.product(self.point().duals).T
+    def place(self, point):
+        for table, array in zip((self.duals, self.scores), point, strict=True):
+            table.flat[:, : self.problem.n_labels] = array.T
 
     def find_shares(self):
         row_shares(self.problem.exact_loss, self.curvature, self.scores, self.duals, self.scratch, self.shares)

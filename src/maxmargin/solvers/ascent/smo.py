@@ -14,10 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ...jit import generic, jitable, jitable_call, kernel, vectors
-from ...losses.base import piece, reward, value
+from ...losses.base import BOUNDLESS, piece, reward, value
 
 AWAY, SOON, NEAR = 0, 1, 2  # what View.near says of a sample
-BOUNDLESS = 1e30  # stands for infinity where a product with zero must be zero
 LEAST_CURVATURE = 1e-3  # the smallest curvature of a pair
 NO_GAIN = 1e-12  # part of the first gain in a copy that float32 cannot tell from nothing
 HALVES = 2  # of the samples of a copy, vectors in turn: of each the best sample moves
