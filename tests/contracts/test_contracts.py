@@ -58,7 +58,9 @@ def test_problems_pickle_and_share_what_is_known_at_another_c(name):
         assert other.table is problem.table and other.table.norms() is problem.table.norms()
 
 
-@pytest.mark.parametrize("name", ["HingeLoss", "CrammerSingerLoss", "Chain", "kernel", "explicit"])
+@pytest.mark.parametrize(
+    "name", ["HingeLoss", "CrammerSingerLoss", "Chain", "kernel", "kernel blocks", "kernel rows", "explicit"]
+)
 def test_a_start_from_the_optimum_ends_at_once(name):
     problem = problem_of(name)
     for kind in solvers.ALL:
@@ -80,7 +82,7 @@ def test_solvers_are_their_parameters(kind):
 def test_losses_are_descriptions(name):
     kind = LOSSES[name]
     assert clone(kind()).get_params() == kind().get_params()
-    assert all(isinstance(flag, bool) for flag in (kind().steep, kind().precise, kind().margins))
+    assert all(isinstance(flag, bool) for flag in (kind().steep, kind().precise, kind().margins, kind().quadratic))
 
 
 def test_blocks_of_a_table_say_what_its_rows_say():

@@ -28,7 +28,8 @@ SOLVERS = {
     "a small cache": mm.OnlineDual(cache_size=0.001, prune="zero"),
 }
 CASES = [
-    *((name, "dual coordinate") for name in ("HingeLoss", "CrammerSingerLoss", "TopKAlphaLoss", "explicit", "kernel", "Chain")),
+    *((name, "dual coordinate") for name in ("HingeLoss", "CrammerSingerLoss", "TopKAlphaLoss", "explicit", "Chain")),
+    *((name, "dual coordinate") for name in ("kernel", "kernel blocks", "kernel rows")),
     *(("Chain", solver) for solver in ("pairwise", "plain", "linearization", "bundle", "online")),
     ("CrammerSingerLoss", "bundle"),
     *((name, solver) for name in ("stream", "rows in blocks", "half-spaces in blocks") for solver in ("online", "a small cache")),

@@ -6,8 +6,8 @@ from sklearn.base import clone
 
 import maxmargin as mm
 from maxmargin.data import rows
+from maxmargin.estimators import kernel, multilabel
 from maxmargin.estimators import linear as base
-from maxmargin.estimators import multilabel
 from maxmargin.structures import Chain
 
 rng = np.random.default_rng(0)
@@ -44,7 +44,9 @@ LINEAR = {
     "topk": (mm.TopKSVMClassifier(k=2, **SETTING), FIVE, "C", (base, "table_of"), (rows, "squared_norms")),
     "topk over k": (mm.TopKSVMClassifier(**SETTING), FIVE, "k", (base, "table_of"), (rows, "squared_norms")),
     "multilabel": (mm.MultilabelSVMClassifier(**SETTING), MANY, "C", (multilabel, "table_of"), (rows, "squared_norms")),
-    "rbf": (mm.MultilabelSVMClassifier(kernel="rbf", **SETTING), MANY, "C", (multilabel, "gram_of")),
+    "rbf": (mm.MultilabelSVMClassifier(kernel="rbf", **SETTING), MANY, "C", (kernel, "gram_of")),
+    "binary rbf": (mm.SVMClassifier(kernel="rbf", **SETTING), TWO, "C", (kernel, "gram_of")),
+    "rows rbf": (mm.SVMClassifier(kernel="rbf", **SETTING), FIVE, "C", (kernel, "gram_of")),
 }
 
 

@@ -165,6 +165,8 @@ def all_checks():
         model = mm.MultilabelSVMClassifier(kernel=kernel, gamma=0.5, max_iter=50, random_state=0)
         yield from checks(model, without=ONE_COLUMN | NOT_OF_INDICATORS | told_at_once)
         yield from checks(OfClasses(kernel), only=ONE_COLUMN | told_at_once)
+    for model in (mm.SVMClassifier(), mm.SVMRegressor()):
+        yield from checks(model.set_params(kernel="rbf", gamma=0.5, max_iter=50, random_state=0), without=ALL_AT_ONCE)
     yield from checks(BySignature())
     yield from checks(OfRows())
 

@@ -12,7 +12,7 @@ from maxmargin.data.kernel_functions import function_of
 from maxmargin.data.table import table_of
 from maxmargin.problems.base import Problem
 from maxmargin.problems.blocked import streamed
-from maxmargin.problems.kernel import KernelMultilabelProblem
+from maxmargin.problems.kernel import KernelRowProblem, KernelScalarProblem
 from maxmargin.problems.linear import BlockProblem, ScalarProblem
 from maxmargin.problems.multilabel import MultilabelProblem
 from maxmargin.problems.structured import StructuredProblem
@@ -25,6 +25,7 @@ SCORES = X @ rng.normal(size=(4, K)) + 0.3 * rng.normal(size=(N, K))
 WEIGHT = rng.integers(0, 4, N).astype(float)
 LABEL, SIGN = SCORES.argmax(axis=1), np.where(SCORES[:, 0] > 0, 1.0, -1.0)
 TABLE, COST = table_of(X, 1.0), 1.0 - np.eye(K)
+KERNEL = function_of("rbf", 0.3, 3, 0.0)
 
 
 def of_loss(kind: type) -> Problem:
@@ -74,11 +75,17 @@ def problem_of(name: str) -> Problem:
         return mm.ExplicitProblem(X, rng.uniform(0, 1, N), np.arange(N) // 3).posed.at(C)
     if name == "kernel":
         sign = np.where(SCORES.T > 0, 1.0, -1.0).ravel()
-        gram = gram_of(function_of("rbf", 0.3, 3, 0.0), X)
-        return KernelMultilabelProblem(gram, losses.HingeLoss(), sign, np.ones(K * N), np.tile(WEIGHT, K), np.eye(K), 1.0).at(C)
+        gram = gram_of(KERNEL, X)
+        return KernelScalarProblem(gram, losses.HingeLoss(), (sign, np.ones(K * N)), np.tile(WEIGHT, K), None, 1.0).at(C)
+    if name == "kernel regression":
+        return KernelScalarProblem(gram_of(KERNEL, X), losses.EpsilonInsensitiveLoss(), (SCORES[:, 0],), WEIGHT, None, 1.0).at(C)
+    if name == "kernel blocks":
+        return KernelScalarProblem(gram_of(KERNEL, X), losses.LogisticLoss(), (SIGN, np.ones(N)), WEIGHT, None, 1.0).at(C)
+    if name == "kernel rows":
+        return KernelRowProblem(gram_of(KERNEL, X), losses.CrammerSingerLoss(), LABEL, WEIGHT, COST, 1.0).at(C)
     return streamed(of_loss(losses.HingeLoss)).at(C)
 
 
 LOSSES = {kind.__name__: kind for kind in losses.ALL}
 STRUCTURES = {kind.__name__: kind for kind in structures.ALL}
-NAMES = [*LOSSES, *STRUCTURES, "explicit", "kernel", "stream"]
+NAMES = [*LOSSES, *STRUCTURES, "explicit", "kernel", "kernel regression", "kernel blocks", "kernel rows", "stream"]

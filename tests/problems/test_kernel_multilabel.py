@@ -17,7 +17,7 @@ from maxmargin import DualCoordinate, solvers
 from maxmargin.data.gram import FunctionGram, KernelRows, checked_square, gram_of, indefinite
 from maxmargin.data.kernel_functions import cross, function_of, gamma_of, squared_lengths
 from maxmargin.losses import HingeLoss, SquaredHingeLoss
-from maxmargin.problems.kernel import KernelMultilabelProblem, Point
+from maxmargin.problems.kernel import KernelScalarProblem, Point
 from maxmargin.result import History
 from maxmargin.solvers.ascent.kernel import KernelAscent, KernelOptions, batches
 from maxmargin.solvers.base import Start
@@ -38,8 +38,8 @@ def problem_of(gram, Y, *, C=1.0, R=None, loss="hinge", weight=None, margin=None
     n, labels = Y.shape
     weight = np.ones((n, labels)) if weight is None else weight
     margin = np.ones((n, labels)) if margin is None else margin
-    parts = [np.ascontiguousarray(table.T).ravel() for table in (Y, margin, weight)]
-    return KernelMultilabelProblem(gram, LOSSES[loss](), *parts, np.eye(labels) if R is None else R, bias, room).at(C)
+    Y, margin, weight = (np.ascontiguousarray(table.T).ravel() for table in (Y, margin, weight))
+    return KernelScalarProblem(gram, LOSSES[loss](), (Y, margin), weight, R, bias, room).at(C)
 
 
 def rbf(X, gamma=GAMMA):

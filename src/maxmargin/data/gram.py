@@ -231,10 +231,10 @@ class ScaledRows(NamedTuple):
 class KernelRows:
     """Rows of a kernel matrix within a number of bytes; to make room, those that were asked for longest ago go first."""
 
-    def __init__(self, gram: Gram, memory: int, shift: float = 0.0):
+    def __init__(self, gram: Gram, memory: int, shift: float | None = 0.0):
         """At most `memory` bytes. A precomputed matrix takes none: its rows are read where they lie.
 
-        Where all rows fit once and a half, `scaled_rows` holds them a second time."""
+        Where all rows fit once and a half, `scaled_rows` holds them a second time, unless `shift` is None."""
         self.gram = gram
         self.computed = 0  # entries of the matrix, for those who want to know
         self.whole = isinstance(gram, PrecomputedGram)
@@ -252,7 +252,8 @@ class KernelRows:
         self.table = gram.matrix if isinstance(gram, PrecomputedGram) else np.empty((self.capacity, gram.n))
         self.used, self.now = np.zeros(self.capacity, np.int64), 0
         self.scaled_rows: ScaledRows | None = None
-        if not self.whole and self.capacity == gram.n and 12 * gram.n * (gram.n + 2 * self.step) <= memory:
+        fits = not self.whole and self.capacity == gram.n and 12 * gram.n * (gram.n + 2 * self.step) <= memory
+        if fits and shift is not None:
             size = gram.diagonal() + shift
             scale = np.divide(1.0, np.sqrt(size), out=np.zeros(gram.n), where=size > 0.0)
             self.scaled_rows = ScaledRows(np.empty((gram.n, gram.n), np.float32), scale, shift)

@@ -1,4 +1,4 @@
-"""`SVMClassifier`: linear binary and multiclass support vector machines, and logistic regression."""
+"""`SVMClassifier`: binary and multiclass support vector machines, linear or with a kernel, and logistic regression."""
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -12,16 +12,17 @@ from ..data.mistakes import cost_rows
 from ..losses import BINARY, MULTICLASS, MULTILABEL
 from ..losses.base import BinaryLoss, Loss, MulticlassLoss
 from .by_block import Scored, blockwise, class_codes
-from .linear import LinearSVM
+from .kernel import KernelSVM
 from .posing import EachAgainstRest, SeveralClasses, TwoClasses
 
 
-class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
-    """Linear support vector machine with a certificate: binary hinge, or Crammer-Singer for three classes and more; squared
-    hinge, logistic and squared losses, and each class against the rest, on request.
+class SVMClassifier(Scored, ClassifierMixin, KernelSVM):
+    """Support vector machine with a certificate: binary hinge, or Crammer-Singer for three classes and more; squared hinge,
+    logistic and squared losses, each class against the rest, and kernels on request.
 
-    Minimises 1/2 ||w||^2 + C sum_i s_i loss_i(w), as LinearSVC does, so that one can be swapped for the other. What is returned
-    carries `certificate_`: the value reached, a lower bound on the optimum, and the gap between them.
+    Minimises 1/2 ||w||^2 + C sum_i s_i loss_i(w), as LinearSVC does, so that one can be swapped for the other; with a kernel the
+    same in its feature space. What is returned carries `certificate_`: the value reached, a lower bound on the optimum, and the
+    gap between them.
 
     Parameters
     ----------
@@ -34,6 +35,16 @@ class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
     multi_class : {"crammer_singer", "ovr"}, default="crammer_singer"
         With three classes and more: one loss of all classes ("hinge" of Crammer and Singer, "log_loss" multinomial), or of each
         class against the rest, as in LinearSVC, all in one pass. Squared losses are always of each class against the rest.
+    kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
+        The inner product of samples. "precomputed": X is the kernel matrix in `fit`, and its rows against the training samples in
+        `predict`. A function takes two sets of samples and returns the matrix between them. Signs, priors, sources and
+        `partial_fit` are for the linear kernel.
+    gamma : {"scale", "auto"} or float > 0, default="scale"
+        Of rbf, poly and sigmoid, as in SVC: "scale" is 1 / (n_features * X.var()), "auto" is 1 / n_features.
+    degree : int, default=3
+        Of poly.
+    coef0 : float, default=0.0
+        Of poly and sigmoid.
     cost : array of shape (n_classes, n_classes) or dict of dicts, optional
         cost[y, j], the margin that class y must keep from class j, in the order of `classes_`; or by name, cost[y][j], where
         pairs that are left out cost 1. The diagonal is zero; by default all other entries are 1. Not for "log_loss", which has
@@ -49,6 +60,8 @@ class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
         Its standard deviations.
     prior_covariance : array of shape (n_features, n_features), optional
         Its full covariance, shared by the classes. X is then replaced once by a dense float64 matrix of the same shape.
+    cache_size : float, default=500
+        Memory in MB for rows of the kernel matrix, where a kernel other than the linear one is used.
     tol : float, default=1e-3
         The relative duality gap to certify: (primal - dual) / |primal| <= tol.
     max_iter : int, default=10_000
@@ -56,7 +69,8 @@ class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
     max_time : float, optional
         Seconds at the most. The model is then the best so far, with its true certificate and a ConvergenceWarning.
     fit_intercept : bool, default=True
-        Whether a constant feature `intercept_scaling` is appended; its weight is regularised, as in LinearSVC.
+        Whether a constant feature `intercept_scaling` is appended; its weight is regularised, as in LinearSVC. With
+        a kernel it is the constant intercept_scaling^2 added to it, where SVC has a free intercept.
     intercept_scaling : float, default=1.0
         The larger, the less the intercept is regularised.
     standardize : bool, default=False
@@ -65,8 +79,8 @@ class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
         and not centred.
     solver : {"auto", "dual_coordinate", "newton", "bundle", "online"} or solver object, default="auto"
         How the optimum is found; "auto" is "dual_coordinate", "newton" for squared error of few features, and "online" where X
-        is a source. With three classes and more and
-        the hinge loss of Crammer and Singer also "frank_wolfe", "partial_linearization" and "exponentiated_gradient".
+        is a source. With three classes and more and the hinge loss of Crammer and Singer also "frank_wolfe",
+        "partial_linearization" and "exponentiated_gradient". A kernel other than the linear one is served by "dual_coordinate".
     warm_start : bool, default=False
         Start the next `fit` from the duals of the last one, where the number of samples (and classes) is the same.
     keep_duals : bool, default=False
@@ -83,14 +97,18 @@ class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
     Attributes
     ----------
     coef_ : array of shape (1, n_features) for two classes, else (n_classes, n_features)
+        Of the linear kernel only.
     intercept_ : array of shape (1,) or (n_classes,)
     classes_ : array of shape (n_classes,)
     certificate_ : Certificate
         `primal`, `dual`, `gap`, `relative_gap`, `converged`, `verified`, `message`.
     history_ : History
         The exact evaluations during the run: iteration, seconds, primal, dual, gap.
-    dual_coef_ : array of shape (n_samples,) or (n_samples, n_classes), with keep_duals=True
-        coef_ = sum_i dual_coef_[i] x_i (without prior and signs).
+    dual_coef_ : array of shape (n_samples,) or (n_samples, n_classes), with keep_duals=True or a kernel
+        coef_ = sum_i dual_coef_[i] x_i (without prior and signs); with a kernel scores are sum_i dual_coef_[i] (k(x, x_i) +
+        intercept_scaling^2).
+    support_ : array, with a kernel
+        The samples with a dual that is not zero: all that predictions need.
     n_iter_ : int
         Passes made.
     n_features_in_ : int
@@ -109,7 +127,7 @@ class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
     """
 
     _parameter_constraints = {
-        **LinearSVM._parameter_constraints,
+        **KernelSVM._parameter_constraints,
         "loss": [StrOptions(set(BINARY)), BinaryLoss, MulticlassLoss],
         "multi_class": [StrOptions({"crammer_singer", "ovr"})],
         "cost": ["array-like", dict, None],
@@ -122,12 +140,17 @@ class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
         *,
         loss="hinge",
         multi_class="crammer_singer",
+        kernel="linear",
+        gamma="scale",
+        degree=3,
+        coef0=0.0,
         cost=None,
         class_weight=None,
         positive=False,
         prior_mean=None,
         prior_scale=None,
         prior_covariance=None,
+        cache_size=500.0,
         tol=1e-3,
         max_iter=10_000,
         max_time=None,
@@ -145,12 +168,17 @@ class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
         self.C = C
         self.loss = loss
         self.multi_class = multi_class
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
         self.cost = cost
         self.class_weight = class_weight
         self.positive = positive
         self.prior_mean = prior_mean
         self.prior_scale = prior_scale
         self.prior_covariance = prior_covariance
+        self.cache_size = cache_size
         self.tol = tol
         self.max_iter = max_iter
         self.max_time = max_time

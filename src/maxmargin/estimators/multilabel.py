@@ -1,16 +1,15 @@
 """`MultilabelSVMClassifier`: a model for each label, linear or with a kernel, coupled by what is known of the labels."""
 
 from dataclasses import replace
-from numbers import Integral, Real
+from numbers import Integral
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import ClassifierMixin, clone
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from ..callbacks import with_callbacks
-from ..data.gram import gram_of
 from ..data.indicators import Checked, checked_labels
 from ..data.matrices import numbers
 from ..data.rows import SPARSE_BELOW
@@ -18,18 +17,17 @@ from ..data.sources.memory import is_source
 from ..data.table import table_of
 from ..losses import MULTILABEL
 from ..losses.base import MultilabelLoss
-from ..problems.kernel import KernelMultilabelProblem
+from ..problems.kernel import KernelScalarProblem
 from ..problems.multilabel import MultilabelProblem
 from ..problems.risk import Risk, risk_of
 from ..regularizers.label_prior import checked_prior
 from ..solvers import resolve
-from ..solvers.base import NOWHERE, WarmStart
 from ..solvers.tuning import PREDICTION
 from ..utils.threads import thread_count
 from .by_block import Scored, blockwise, check_source, keep_names, reading_solver
 from .frames import validate_data
-from .linear import LinearModel, Posed, Prepared
-from .multilabel_kernel import KERNELS, keep_kernel, kernel_function, kernel_problem
+from .kernel import Kernelised, labels_problem
+from .linear import Posed, Prepared
 from .multilabel_partial_fit import PartialFit
 from .multilabel_stream import LabelReader, masses, stream
 from .posing import AllLabels
@@ -67,7 +65,7 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, PartialFit):
         The margin a label must keep, 1 by default: what a wrong answer costs. Two columns: of a false alarm and of a miss. The
         default is the Hamming loss.
     loss : {"squared_hinge", "hinge", "log_loss", "squared_error"}, default="squared_hinge"
-        Of one label. "log_loss" has no margins, so no `cost`; it and "squared_error" are for the linear kernel.
+        Of one label. "log_loss" has no margins, so no `cost`.
     tol, max_iter, max_time, fit_intercept, intercept_scaling, standardize, warm_start, random_state, verbose, \
 dtype
         As for `SVMClassifier`. The intercept is a feature like others, coupled by R; with a kernel it is the constant
@@ -106,16 +104,11 @@ dtype
     """
 
     _parameter_constraints = {
-        **LinearModel._parameter_constraints,
-        "kernel": [StrOptions(KERNELS), callable],
-        "gamma": [StrOptions({"scale", "auto"}), Interval(Real, 0.0, None, closed="neither")],
-        "degree": [Interval(Integral, 1, None, closed="left")],
-        "coef0": [Interval(Real, None, None, closed="neither")],
+        **Kernelised._parameter_constraints,
         "label_prior": ["array-like", None],
         "label_weight": [StrOptions({"balanced"}), "array-like", None],
         "cost": ["array-like", None],
         "loss": [StrOptions(set(MULTILABEL)), MultilabelLoss],
-        "cache_size": [Interval(Real, 0.0, None, closed="neither")],
     }
 
     def __init__(
@@ -232,9 +225,6 @@ dtype
         parts = [sp.csr_array(self._scored(X[k : k + PREDICTION.labels]) > 0) for k in starts]
         return sp.vstack(parts, format="csr").astype(dtype)
 
-    def _scored(self, X):
-        return self._kernel_model.scores(X) if hasattr(self, "_kernel_model") else super()._scored(X)
-
     def _prepared(self, X, y, sample_weight, mask=None) -> Prepared:
         if is_source(X):
             check_source(self, X, y, sample_weight, multilabel=True)
@@ -245,27 +235,15 @@ dtype
         X, labels = self._checked_pair(X, y, mask)
         weight = np.ones(X.shape[0]) if sample_weight is None else self._checked_weight(sample_weight, X)
         self.classes_, self._form = np.arange(labels.columns.shape[1]), (labels.dtype, labels.sparse)
-        if self.standardize and self.kernel != "linear":
-            raise ValueError(
-                f"standardize=True is for linear models; with kernel={self.kernel!r} put a StandardScaler into a pipeline."
-            )
         X, scaling = self._scaled(X, weight)
         data = self._data(X)
         return Prepared(lambda model: Posed(model._problem(data, labels, weight), None, scaling, X), self._learned(), solver)
 
     def _fit(self, posed, solver, last):
-        """A kernel keeps support samples in the place of weights; duals of all labels at once are not kept."""
+        """Duals of all labels at once are not kept."""
         if self.keep_duals and not (posed.problem.in_memory and solver.by_groups):
             raise ValueError("keep_duals=True needs solver='dual_coordinate' here, and the samples in memory.")
-        if self.kernel == "linear":
-            self._forget_kernel()
-            return super()._fit(posed, solver, last)
-        problem = posed.problem.at(self.C)
-        start = NOWHERE if last is None else last.fits(problem, solver)
-        result = self._drive(solver, problem, lambda found: keep_kernel(self, problem, found, posed.samples), start=start)
-        found = WarmStart.of(problem, solver, replace(result, w=None))
-        self._remember_start(found)
-        return found
+        return super()._fit(posed, solver, last)
 
     def _source_problem(self, source) -> Posed:
         """The problem of samples that come in blocks."""
@@ -305,15 +283,15 @@ dtype
     def _data(self, X):
         """X as the problem takes it: a table, or the kernel matrix."""
         if self.kernel != "linear":
-            return gram_of(kernel_function(self, X), X)
+            return self._kernel_data(X)
         return table_of(X, self._bias(), SPARSE_BELOW["row"])
 
-    def _problem(self, data, labels: Checked, weight: np.ndarray) -> MultilabelProblem | KernelMultilabelProblem:
+    def _problem(self, data, labels: Checked, weight: np.ndarray) -> MultilabelProblem | KernelScalarProblem:
         """What is minimised, at C = 1."""
         columns = labels.columns
         posing = self._posing(columns.masses(weight))
         if self.kernel != "linear":
-            return kernel_problem(self, data, columns, weight, posing)
+            return labels_problem(data, columns, weight, posing)
         return MultilabelProblem(data, columns, weight, posing.label_weight, posing.margin, posing.loss, posing.R)
 
     def _most_passes(self, problem):
@@ -329,11 +307,6 @@ dtype
             raise ValueError("label_weight is zero for every label; at least one must be positive.")
         return factors
 
-    def _forget_kernel(self) -> None:
-        """What a fit with a kernel has left."""
-        self.__dict__.pop("_kernel_model", None)
-        self.__dict__.pop("support_", None)
-
     def _keep(self, result, weights):
         if self.keep_duals:
             result = replace(result, duals=result.duals.tocsr() if self._form[1] else result.duals.toarray())
@@ -348,7 +321,6 @@ dtype
         tags.target_tags.multi_output = True
         tags.classifier_tags.multi_label = True
         tags.classifier_tags.multi_class = False
-        tags.input_tags.pairwise = self.kernel == "precomputed"
         return tags
 
 

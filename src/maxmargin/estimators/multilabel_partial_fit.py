@@ -13,7 +13,7 @@ from ..problems.blocked import stacked
 from ..result import Result
 from ..solvers.base import Start
 from .by_block import check_unscaled, partial_solver
-from .linear import LinearModel
+from .kernel import Kernelised
 
 
 class LabelledSupport(NamedTuple):
@@ -49,15 +49,13 @@ def supported(all_of_them: LabelledSupport, duals: sp.csc_array) -> LabelledSupp
     return LabelledSupport(all_of_them.X[support], labels, all_of_them.weight[support], duals[support], dropped)
 
 
-class PartialFit(LinearModel):
+class PartialFit(Kernelised):
     """What `MultilabelSVMClassifier` knows about pieces of data."""
 
-    kernel: Any
     label_weight: Any
     _checked_pair: Callable[..., tuple[Any, Checked]]
     _data: Callable[..., Any]
     _problem: Callable[..., Any]
-    _forget_kernel: Callable[[], None]
 
     @with_callbacks
     def partial_fit(self, X, y, classes=None, sample_weight=None, mask=None):
@@ -105,7 +103,6 @@ class PartialFit(LinearModel):
         self.classes_, self._form = np.arange(count), (labels.dtype, labels.sparse)
 
         def keep(result: Result) -> None:
-            self._forget_kernel()
             self._keep(result, problem.coefficients(result.w))
             self.certificate_ = replace(result.certificate, verified=result.certificate.verified and not samples.dropped)
 

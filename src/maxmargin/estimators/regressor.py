@@ -1,4 +1,4 @@
-"""`SVMRegressor`: linear regression, epsilon-insensitive or by least squares."""
+"""`SVMRegressor`: regression, linear or with a kernel, epsilon-insensitive or by least squares."""
 
 from numbers import Real
 
@@ -10,15 +10,15 @@ from ..data.matrices import numbers
 from ..losses import REGRESSION
 from ..losses.base import RegressionLoss
 from .by_block import Scored, blockwise, real_codes
-from .linear import LinearSVM
+from .kernel import KernelSVM
 from .posing import RealTargets
 
 
-class SVMRegressor(Scored, RegressorMixin, LinearSVM):
-    """Linear support vector regression with a certificate.
+class SVMRegressor(Scored, RegressorMixin, KernelSVM):
+    """Support vector regression with a certificate, linear or with a kernel.
 
     Minimises 1/2 ||w||^2 + C sum_i s_i max(0, |y_i - <w, x_i>| - epsilon), or the squares of these, as LinearSVR does; or plain
-    squares of y_i - <w, x_i>, as Ridge does.
+    squares of y_i - <w, x_i>, as Ridge does. With a kernel it is the same in the feature space of that.
 
     Parameters
     ----------
@@ -29,18 +29,19 @@ class SVMRegressor(Scored, RegressorMixin, LinearSVM):
     loss : {"epsilon_insensitive", "squared_epsilon_insensitive", "squared_error"} or loss object, default="epsilon_insensitive"
         "squared_error" is Ridge with alpha = 1 / (2 C), where no intercept is fitted (Ridge leaves its own free). An object
         is a `RegressionLoss` of your own (`maxmargin.extend`); `epsilon` is then its own affair.
-    positive, prior_mean, prior_scale, prior_covariance, tol, max_iter, max_time, fit_intercept, intercept_scaling, \
-standardize, solver, warm_start, keep_duals, random_state, n_jobs, verbose, dtype
+    kernel, gamma, degree, coef0, positive, prior_mean, prior_scale, prior_covariance, cache_size, tol, max_iter, max_time, \
+fit_intercept, intercept_scaling, standardize, solver, warm_start, keep_duals, random_state, n_jobs, verbose, dtype
         As in `SVMClassifier`; means and scales have shape (n_features,).
 
     Attributes
     ----------
     coef_ : array of shape (n_features,)
+        Of the linear kernel only.
     intercept_ : array of shape (1,)
-    certificate_, history_, n_iter_, n_features_in_, feature_names_in_
+    certificate_, history_, n_iter_, n_features_in_, feature_names_in_, support_
         As in `SVMClassifier`.
-    dual_coef_ : array of shape (n_samples,), with keep_duals=True
-        coef_ = sum_i dual_coef_[i] x_i (without prior and signs).
+    dual_coef_ : array of shape (n_samples,), with keep_duals=True or a kernel
+        coef_ = sum_i dual_coef_[i] x_i (without prior and signs); with a kernel scores are as in `SVMClassifier`.
 
     Examples
     --------
@@ -53,7 +54,7 @@ standardize, solver, warm_start, keep_duals, random_state, n_jobs, verbose, dtyp
     """
 
     _parameter_constraints = {
-        **LinearSVM._parameter_constraints,
+        **KernelSVM._parameter_constraints,
         "epsilon": [Interval(Real, 0.0, None, closed="left")],
         "loss": [StrOptions(set(REGRESSION)), RegressionLoss],
     }
@@ -64,10 +65,15 @@ standardize, solver, warm_start, keep_duals, random_state, n_jobs, verbose, dtyp
         *,
         epsilon=0.1,
         loss="epsilon_insensitive",
+        kernel="linear",
+        gamma="scale",
+        degree=3,
+        coef0=0.0,
         positive=False,
         prior_mean=None,
         prior_scale=None,
         prior_covariance=None,
+        cache_size=500.0,
         tol=1e-3,
         max_iter=10_000,
         max_time=None,
@@ -85,10 +91,15 @@ standardize, solver, warm_start, keep_duals, random_state, n_jobs, verbose, dtyp
         self.C = C
         self.epsilon = epsilon
         self.loss = loss
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
         self.positive = positive
         self.prior_mean = prior_mean
         self.prior_scale = prior_scale
         self.prior_covariance = prior_covariance
+        self.cache_size = cache_size
         self.tol = tol
         self.max_iter = max_iter
         self.max_time = max_time
@@ -106,7 +117,7 @@ standardize, solver, warm_start, keep_duals, random_state, n_jobs, verbose, dtyp
     @blockwise
     def predict(self, X) -> np.ndarray:
         """The predicted targets."""
-        return self._scores(X)
+        return self._scores(X).ravel()
 
     def _target_checks(self):
         return {"y_numeric": True}

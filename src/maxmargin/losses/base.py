@@ -20,15 +20,18 @@ from sklearn.base import BaseEstimator
 
 from ..jit import generic
 
+BOUNDLESS = 1e30  # stands for infinity where a product with zero must be zero, and squares must be finite
+
 
 class Loss(BaseEstimator, ABC):
     """A loss as users name it."""
 
     smooth = False  # whether it is differentiable; what `of` makes then has `slope` and `bend`
-    quadratic = False  # whether its second derivative is the same everywhere
+    parabolic = False  # whether its second derivative is the same everywhere
     steep = False  # whether slopes grow with the scores: steps of stochastic gradient descent may then lead away
     precise = False  # whether rows of its duals need float64: float32 holds none that is very near to its bound
     margins = True  # whether it has margins, which `cost` is about
+    quadratic = False  # whether the reward of its one dual consists of quadratic pieces, and `piece` is registered
 
 
 class BinaryLoss(Loss):
@@ -60,7 +63,7 @@ class MulticlassLoss(Loss):
 class MultilabelLoss(Loss):
     """A loss of each label of an example, taken a vector at a time; `multilabel_steps` says what `of` needs to make."""
 
-    single: BinaryLoss | None = None  # the same loss of one label, where kernels (inner products) have steps for it
+    single: BinaryLoss | None = None  # the same loss of one label, which models with a kernel take
 
     @abstractmethod
     def of(self, labels: Any) -> Any:
@@ -99,6 +102,12 @@ def step(loss: Any, i: int, score: float, dual: float, curvature: float) -> Any:
 @generic
 def clip(loss: Any, i: int, dual: float) -> Any:
     """The nearest feasible dual."""
+
+
+@generic
+def piece(loss: Any, i: int, score: float, dual: float) -> Any:
+    """The quadratic piece of the reward that the dual lies on, linear b - soft b^2 / 2 for b in [low, high]: low, high, linear
+    and soft. Where two pieces meet it is the one that the score points to. A side without a bound has `BOUNDLESS`."""
 
 
 @generic

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .base import RegressionLoss, clip, reward, slope, step, value
+from .base import RegressionLoss, clip, piece, reward, slope, step, value
 
 
 class EpsilonInsensitive(NamedTuple):
@@ -19,6 +19,8 @@ class EpsilonInsensitive(NamedTuple):
 
 class EpsilonInsensitiveLoss(RegressionLoss):
     """max(0, |target - z| - epsilon)"""
+
+    quadratic = True
 
     def __init__(self, epsilon: float = 0.1):
         self.epsilon = epsilon
@@ -48,6 +50,13 @@ def _(loss, i, score):
 @clip.register(EpsilonInsensitive)
 def _(loss, i, dual):
     return min(max(dual, -loss.cap[i]), loss.cap[i])
+
+
+@piece.register(EpsilonInsensitive)
+def _(loss, i, score, dual):
+    if dual > 0.0 or (dual == 0.0 and loss.target[i] > score):
+        return 0.0, loss.cap[i], loss.target[i] - loss.epsilon, 0.0
+    return -loss.cap[i], 0.0, loss.target[i] + loss.epsilon, 0.0
 
 
 @step.register(EpsilonInsensitive)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .base import BinaryLoss, clip, reward, slope, step, value
+from .base import BinaryLoss, clip, piece, reward, slope, step, value
 
 
 class Hinge(NamedTuple):
@@ -15,6 +15,8 @@ class Hinge(NamedTuple):
 
 class HingeLoss(BinaryLoss):
     """max(0, margin - y z)"""
+
+    quadratic = True
 
     def of(self, sign, margin, cap):
         return Hinge(sign, margin, cap)
@@ -38,6 +40,12 @@ def _(loss, i, score):
 @clip.register(Hinge)
 def _(loss, i, dual):
     return loss.sign[i] * min(max(loss.sign[i] * dual, 0.0), loss.cap[i])
+
+
+@piece.register(Hinge)
+def _(loss, i, score, dual):
+    bound = loss.sign[i] * loss.cap[i]
+    return min(bound, 0.0), max(bound, 0.0), loss.sign[i] * loss.margin[i], 0.0
 
 
 @step.register(Hinge)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..jit import jitable, vectors
 from .base import MultilabelLoss
-from .logistic import FARTHEST_SCORE, LEAST_RHO, NEWTON_ROUNDS
+from .logistic import FARTHEST_SCORE, LEAST_RHO, NEWTON_ROUNDS, LogisticLoss
 from .multilabel_steps import Labels, lane_best, lane_clip, lane_cost, lane_slope, lane_value, serve
 
 LEAST_PART = 1e-300  # stands for zero where its logarithm is multiplied by it
@@ -25,6 +25,7 @@ class MultilabelLogistic(NamedTuple):
 class MultilabelLogisticLoss(MultilabelLoss):
     """log(1 + exp(-y z)) of each label"""
 
+    single = LogisticLoss()
     precise = True
     margins = False
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from ..jit import vectors
 from .base import MultilabelLoss
 from .multilabel_steps import NO_CURVATURE, Labels, lane_best, lane_clip, lane_cost, lane_slope, lane_value, serve
+from .squared_error import BinarySquaredErrorLoss
 
 
 class MultilabelSquaredError(NamedTuple):
@@ -14,6 +15,7 @@ class MultilabelSquaredError(NamedTuple):
 class MultilabelSquaredErrorLoss(MultilabelLoss):
     """(margin - y z)^2 of each label"""
 
+    single = BinarySquaredErrorLoss()
     steep = True
 
     def of(self, labels):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .base import RegressionLoss, bend, clip, reward, slope, step, value
+from .base import BOUNDLESS, RegressionLoss, bend, clip, piece, reward, slope, step, value
 
 
 class SquaredEpsilonInsensitive(NamedTuple):
@@ -20,6 +20,7 @@ class SquaredEpsilonInsensitiveLoss(RegressionLoss):
     """max(0, |target - z| - epsilon)^2"""
 
     steep = True
+    quadratic = True
 
     def __init__(self, epsilon: float = 0.1):
         self.epsilon = epsilon
@@ -57,6 +58,15 @@ def _(loss, i, score):
 @clip.register(SquaredEpsilonInsensitive)
 def _(loss, i, dual):
     return dual if loss.cap[i] > 0.0 else 0.0
+
+
+@piece.register(SquaredEpsilonInsensitive)
+def _(loss, i, score, dual):
+    if loss.cap[i] <= 0.0:
+        return 0.0, 0.0, 0.0, 0.0
+    if dual > 0.0 or (dual == 0.0 and loss.target[i] > score):
+        return 0.0, BOUNDLESS, loss.target[i] - loss.epsilon, 0.5 / loss.cap[i]
+    return -BOUNDLESS, 0.0, loss.target[i] + loss.epsilon, 0.5 / loss.cap[i]
 
 
 @step.register(SquaredEpsilonInsensitive)

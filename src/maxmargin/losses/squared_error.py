@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .base import BinaryLoss, RegressionLoss, bend, clip, reward, slope, step, value
+from .base import BOUNDLESS, BinaryLoss, RegressionLoss, bend, clip, piece, reward, slope, step, value
 
 
 class SquaredError(NamedTuple):
@@ -20,7 +20,8 @@ class SquaredErrorLoss(RegressionLoss):
     """(target - z)^2"""
 
     steep = True
-    smooth = quadratic = True
+    smooth = parabolic = True
+    quadratic = True
 
     def of(self, target, cap):
         return SquaredError(target, cap)
@@ -30,7 +31,8 @@ class BinarySquaredErrorLoss(BinaryLoss):
     """(margin - y z)^2"""
 
     steep = True
-    smooth = quadratic = True
+    smooth = parabolic = True
+    quadratic = True
 
     def of(self, sign, margin, cap):
         return SquaredError(sign * margin, cap)
@@ -60,6 +62,13 @@ def _(loss, i, score):
 @clip.register(SquaredError)
 def _(loss, i, dual):
     return dual if loss.cap[i] > 0.0 else 0.0
+
+
+@piece.register(SquaredError)
+def _(loss, i, score, dual):
+    if loss.cap[i] <= 0.0:
+        return 0.0, 0.0, 0.0, 0.0
+    return -BOUNDLESS, BOUNDLESS, loss.target[i], 0.5 / loss.cap[i]
 
 
 @step.register(SquaredError)

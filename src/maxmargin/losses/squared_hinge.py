@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .base import BinaryLoss, bend, clip, reward, slope, step, value
+from .base import BOUNDLESS, BinaryLoss, bend, clip, piece, reward, slope, step, value
 
 
 class SquaredHinge(NamedTuple):
@@ -19,6 +19,7 @@ class SquaredHingeLoss(BinaryLoss):
 
     steep = True
     smooth = True
+    quadratic = True
 
     def of(self, sign, margin, cap):
         return SquaredHinge(sign, margin, cap)
@@ -48,6 +49,14 @@ def _(loss, i, score):
 @clip.register(SquaredHinge)
 def _(loss, i, dual):
     return loss.sign[i] * max(loss.sign[i] * dual, 0.0) if loss.cap[i] > 0.0 else 0.0
+
+
+@piece.register(SquaredHinge)
+def _(loss, i, score, dual):
+    if loss.cap[i] <= 0.0:
+        return 0.0, 0.0, 0.0, 0.0
+    bound = loss.sign[i] * BOUNDLESS
+    return min(bound, 0.0), max(bound, 0.0), loss.sign[i] * loss.margin[i], 0.5 / loss.cap[i]
 
 
 @step.register(SquaredHinge)

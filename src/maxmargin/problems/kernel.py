@@ -1,4 +1,4 @@
-"""Multi-label learning with a kernel (Hariharan, Vishwanathan and Varma 2012): what is minimised, and its dual.
+"""Learning with a kernel (for several labels: Hariharan, Vishwanathan and Varma 2012): what is minimised, and its dual.
 
     min over Z   1/2 sum_lk (R^+)_lk <z_l, z_k> + sum_il loss_il(<z_l, phi(x_i)>)
     duals B (labels x samples), signed:    scores S = R B (K + bias^2),    D = sum reward(B) - 1/2 <B, S>
@@ -6,8 +6,13 @@
 with R the prior correlation of labels and K the kernel matrix; `bias` is a constant feature beside phi and carries the intercept,
 which is regularised like everything else: there is no free bias. At Z = Z(B) the quadratic term of P is 1/2 <B, S> too, so both
 values follow from B and S alone, and neither an inverse of R nor the vectors phi are needed.
+
+Two classes, and regression, have one label. Where a loss is one of all classes of a sample, B holds a row of duals for each and R
+is the identity.
 """
 
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -15,9 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..data.gram import BLOCK, Gram
-from ..jit import kernel
-from ..losses.base import BinaryLoss, clip, reward, value
+from ..jit import kernel, vectors
+from ..losses.base import BinaryLoss, MulticlassLoss, RegressionLoss, clip, reward, value
+from ..losses.blocks import row_block_value
 from .base import Problem
+from .linear import row_repairs
 
 
 @kernel
@@ -44,38 +51,37 @@ def clip_all(loss, duals):
 
 
 class Point(NamedTuple):
-    """Weights in the space of the kernel: the duals they are a sum by, and the scores they give; both (labels, samples)."""
+    """Weights in the space of the kernel: the duals they are a sum by, and the scores they give; both (labels, samples), and
+    labels are classes where those have one loss."""
 
     duals: np.ndarray
     scores: np.ndarray
 
 
-@dataclass(frozen=True)
-class KernelMultilabelProblem(Problem):
-    """`sign`, `margin` and `weight` are over labels and samples, label by label; `memory`: bytes for rows of the kernel."""
+class KernelProblem(Problem):
+    """What problems with a kernel have in common. `memory`: bytes for rows of the kernel matrix."""
 
     gram: Gram
-    loss: BinaryLoss
-    sign: np.ndarray
-    margin: np.ndarray
-    weight: np.ndarray
-    correlation: np.ndarray
-    bias: float = 0.0
-    memory: int = 1 << 30
-    C: float = 1.0
-
-    @cached_property
-    def exact_loss(self) -> Any:
-        """The loss as kernels see it: one score for each label of each sample."""
-        return self.loss.of(self.sign, self.margin, self.cap)
+    bias: float
+    memory: int
 
     @property
     def n_examples(self) -> int:
         return self.gram.n
 
     @property
-    def n_labels(self) -> int:
-        return self.correlation.shape[0]
+    @abstractmethod
+    def n_labels(self) -> int: ...
+
+    @property
+    def correlation(self) -> np.ndarray:
+        """R"""
+        return np.eye(self.n_labels)
+
+    @property
+    @abstractmethod
+    def exact_loss(self) -> Any:
+        """The loss as kernels see it."""
 
     @property
     def dual_shape(self) -> tuple[int, ...]:
@@ -85,11 +91,9 @@ class KernelMultilabelProblem(Problem):
     def weight_shape(self) -> tuple[int, ...]:
         return (self.n_examples, self.n_labels)
 
+    @abstractmethod
     def clipped(self, duals: np.ndarray) -> np.ndarray:
-        """The nearest feasible duals: for a start from another problem's."""
-        result = np.array(duals.T, dtype=np.float64, order="C")
-        clip_all(self.exact_loss, result.reshape(-1))
-        return result.T
+        """The nearest feasible duals, (samples, labels): for a start from another problem's."""
 
     def resumed(self, duals, weights, data, kind):
         fits = isinstance(duals, np.ndarray) and duals.shape == self.dual_shape
@@ -108,10 +112,95 @@ class KernelMultilabelProblem(Problem):
             result += mixed[:, block] @ self.gram.rows(block)
         return result
 
+    @abstractmethod
+    def losses(self, scores: np.ndarray) -> float:
+        """The sum of the losses, weighted, at these scores of labels and samples."""
+
+    @abstractmethod
+    def rewards(self, duals: np.ndarray) -> float:
+        """What feasible duals of labels and samples add to the dual value."""
+
     def primal(self, point: Point, n_jobs: int = 1) -> float:
         """P at the point."""
-        return 0.5 * float(np.vdot(point.duals, point.scores)) + total_value(self.exact_loss, point.scores.reshape(-1))
+        return 0.5 * float(np.vdot(point.duals, point.scores)) + self.losses(point.scores)
 
     def dual(self, point: Point) -> float:
         """D at the point."""
-        return total_reward(self.exact_loss, point.duals.reshape(-1)) - 0.5 * float(np.vdot(point.duals, point.scores))
+        return self.rewards(point.duals) - 0.5 * float(np.vdot(point.duals, point.scores))
+
+
+@dataclass(frozen=True)
+class KernelScalarProblem(KernelProblem):
+    """One score and one dual for each label of each sample. `target`, what the loss takes of each, and `weight` are over labels
+    and samples, label by label; `prior` is R (None: the identity)."""
+
+    gram: Gram
+    loss: BinaryLoss | RegressionLoss
+    target: tuple[np.ndarray, ...]
+    weight: np.ndarray
+    prior: np.ndarray | None = None
+    bias: float = 0.0
+    memory: int = 1 << 30
+    C: float = 1.0
+
+    @cached_property
+    def exact_loss(self) -> Any:
+        of: Callable[..., Any] = self.loss.of  # the two kinds of loss take different targets
+        return of(*self.target, self.cap)
+
+    @property
+    def n_labels(self) -> int:
+        return self.weight.size // self.n_examples
+
+    @cached_property
+    def correlation(self) -> np.ndarray:
+        return np.eye(self.n_labels) if self.prior is None else self.prior
+
+    def clipped(self, duals: np.ndarray) -> np.ndarray:
+        result = np.array(duals.T, dtype=np.float64, order="C")
+        clip_all(self.exact_loss, result.reshape(-1))
+        return result.T
+
+    def losses(self, scores):
+        return total_value(self.exact_loss, scores.reshape(-1))
+
+    def rewards(self, duals):
+        return total_reward(self.exact_loss, duals.reshape(-1))
+
+
+@dataclass(frozen=True)
+class KernelRowProblem(KernelProblem):
+    """One loss of all classes of a sample, and a row of duals; cost[y, j] is the margin that class y must keep from class j."""
+
+    gram: Gram
+    loss: MulticlassLoss
+    label: np.ndarray
+    weight: np.ndarray
+    cost: np.ndarray
+    bias: float = 0.0
+    memory: int = 1 << 30
+    C: float = 1.0
+
+    @cached_property
+    def exact_loss(self) -> Any:
+        return self.loss.of(self.label, self.cost, self.cap, np.float64)
+
+    @property
+    def n_labels(self) -> int:
+        return self.cost.shape[0]
+
+    def repaired(self, duals: np.ndarray) -> tuple[np.ndarray, float]:
+        """The feasible duals nearest to these, (samples, classes), and their reward."""
+        result, row = np.empty(self.dual_shape), vectors.zeros_table(1, self.n_labels, np.float64)
+        return result, row_repairs(self.exact_loss, vectors.table(vectors.pack(duals, np.float64)), row, result)
+
+    def clipped(self, duals: np.ndarray) -> np.ndarray:
+        return self.repaired(duals)[0]
+
+    def losses(self, scores):
+        table = vectors.table(vectors.pack(scores.T, np.float64))
+        row = vectors.zeros_table(1, self.n_labels, np.float64)
+        return row_block_value(self.exact_loss, np.arange(self.n_examples), table, row)
+
+    def rewards(self, duals):
+        return self.repaired(duals.T)[1]

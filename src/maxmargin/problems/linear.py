@@ -93,11 +93,13 @@ def wall_combine(X, duals, space, out):
 
 @kernel
 def row_repairs(loss, duals, out, result):
-    """The exactly feasible float64 duals, class by class"""
+    """The exactly feasible float64 duals, class by class; returns their reward"""
+    total = 0.0
     for i in range(result.shape[0]):
-        row_repair(loss, i, duals, out)
+        total += row_repair(loss, i, duals, out)
         for j in range(result.shape[1]):
             result[i, j] = out.flat[0, j]
+    return total
 
 
 CRAMMER_SINGER = CrammerSingerLoss()

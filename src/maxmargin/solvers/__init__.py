@@ -2,7 +2,7 @@
 
 from ..problems.base import Problem
 from ..result import History, Result
-from .ascent import kernel  # noqa: F401 - lets DualCoordinate serve kernels
+from .ascent import kernel_blocks  # noqa: F401 - lets DualCoordinate serve kernels
 from .automatic import Automatic
 from .base import NOWHERE, Solver, Start
 from .bundle import Bundle

@@ -30,5 +30,5 @@ def choice(problem: Problem) -> Solver:
 @choice.register
 def _(problem: ScalarProblem) -> Solver:
     newton = Newton(max_features=FEW_FEATURES)
-    few = problem.loss.quadratic and problem.table.shape[1] <= problem.n_examples
+    few = problem.loss.parabolic and problem.table.shape[1] <= problem.n_examples
     return newton if few and newton.serves(problem) is None else DualCoordinate()

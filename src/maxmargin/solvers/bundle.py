@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from ..problems.base import Problem
 from ..problems.blocked import StreamProblem
-from ..problems.kernel import KernelMultilabelProblem
+from ..problems.kernel import KernelProblem
 from ..problems.multilabel import MultilabelProblem
 from ..problems.risk import Layout, layout_of, risk_of
 from ..problems.structured import SampleStream
@@ -164,7 +164,7 @@ def _(problem: MultilabelProblem) -> str | None:
 
 
 @knows.register
-def _(problem: KernelMultilabelProblem) -> str | None:
+def _(problem: KernelProblem) -> str | None:
     return "Bundle serves no kernels: its planes are vectors of weights. Use solver='dual_coordinate'."
 
 

@@ -112,7 +112,7 @@ class AscentTuning(NamedTuple):
 
 
 class KernelTuning(NamedTuple):
-    """Ascent on kernel multi-label problems. Sets not recorded, all 2026-11-15; `slack` came with `python -m benchmarks
+    """Ascent on kernel problems, label by label. Sets not recorded, all 2026-11-15; `slack` came with `python -m benchmarks
     multilabel_kernel`."""
 
     # Part of the memory that copies may take.
@@ -132,6 +132,25 @@ class KernelTuning(NamedTuple):
     # Steps a sample of a copy at the most, and steps between two looks at the gap of a copy.
     patience: int = 30
     look: int = 64
+
+
+class KernelBlockTuning(NamedTuple):
+    """Ascent on kernel problems, a block of samples at a time. Parts of letter, 2,000 and 3,000 rows, 2026-11-16."""
+
+    # Samples of a block: steps within it are exact, scores of all others follow at its end.
+    block: int = 256
+    # What steps should leave of the gap of a block, and how many times they go over it at the most.
+    rest: float = 0.1
+    sweeps: int = 20
+    # Samples whose share of the gap is below this part of what the target leaves for each are not visited.
+    calm: float = 0.3
+    # How far duals go on between passes, in units of the last change: at first, how much more after a success and less after
+    # a failure, and the bounds of it.
+    reach: float = 1.0
+    longer: float = 1.5
+    shorter: float = 0.5
+    nearest: float = 0.5
+    farthest: float = 64.0
 
 
 class PolytopeTuning(NamedTuple):
@@ -236,4 +255,5 @@ class PredictionTuning(NamedTuple):
 
 
 ASCENT, KERNEL, POLYTOPE, STREAM = AscentTuning(), KernelTuning(), PolytopeTuning(), StreamTuning()
+KERNEL_BLOCKS = KernelBlockTuning()
 BUNDLE, CONVEX_CONCAVE, PREDICTION = BundleTuning(), ConvexConcaveTuning(), PredictionTuning()

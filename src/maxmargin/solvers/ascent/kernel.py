@@ -1,5 +1,6 @@
-"""Ascent on the dual of a kernel multi-label problem: SMO on the samples that matter, label by label, with delayed gradients.
+"""Ascent on the dual of a kernel problem: SMO on the samples that matter, label by label, with delayed gradients.
 
+It serves losses that are quadratic in pieces, of labels, two classes or real targets; `kernel_blocks` serves others.
 A round (after Hariharan et al. 2012) takes the labels in batches that the prior does not couple; with R = I that is all of them
 at once. For each label the samples that can gain or that lie inside their box are collected, what the kernel matrix has
 between them is copied row by row as needed, and sequential minimal optimisation runs on the copy (`smo.py`). Then the scores of
@@ -17,12 +18,10 @@ from queue import SimpleQueue
 import numpy as np
 
 from ...data.gram import BLOCK, KernelRows, indefinite
-from ...losses.hinge import Hinge
-from ...problems.kernel import KernelMultilabelProblem, Point
+from ...problems.kernel import KernelProblem, KernelScalarProblem, Point
 from ...result import TINY
 from ...utils.threads import in_threads
 from ..base import Run
-from ..dual_coordinate import begin
 from ..tuning import KERNEL, KernelTuning
 from .smo import AWAY, NEAR, SOON, RowsSource, ScaledSource, State, View, Workspace, climb, look_at, put_at_bounds
 
@@ -52,19 +51,37 @@ def batches(correlation: np.ndarray) -> list[np.ndarray]:
     return [np.array(group) for group in groups]
 
 
-class KernelAscent(Run):
+class KernelRun(Run):
+    """A run on a kernel problem: what it has in memory of the kernel matrix."""
+
+    problem: KernelProblem
+    rows: KernelRows
+
+    def doubt(self) -> str | None:
+        """Why the dual value may be no lower bound: the kernel is not positive semidefinite."""
+        if self.problem.gram.definite or not indefinite(self.rows):
+            return None
+        return "The kernel matrix is not positive semidefinite, so the dual value is no lower bound and the gap proves nothing."
+
+    def primal(self, point: Point, n_jobs: int) -> float:
+        return self.problem.primal(point, n_jobs)
+
+
+class KernelAscent(KernelRun):
     """A run on one kernel problem: its duals, its scores and the rows in memory."""
 
     held = (*Run.held, "steps", "state", "view", "allowed")
-    problem: KernelMultilabelProblem
+    problem: KernelScalarProblem
     n_jobs = 1
 
-    def __init__(self, problem: KernelMultilabelProblem, duals: np.ndarray | None, options: KernelOptions):
+    def __init__(self, problem: KernelScalarProblem, duals: np.ndarray | None, options: KernelOptions):
         self.problem, self.options, self.average = problem, options, options.average
         self.warm = duals is not None
         self.passes = self.visits = self.steps = 0
         n, labels = problem.n_examples, problem.n_labels
-        self.rows = KernelRows(problem.gram, int((1.0 - options.tuning.copy) * problem.memory), problem.bias**2)
+        # The scale of a dual that its loss curves too is not that of the kernel: no rows are kept scaled.
+        shift = None if problem.loss.steep else problem.bias**2
+        self.rows = KernelRows(problem.gram, int((1.0 - options.tuning.copy) * problem.memory), shift)
         self.batches = batches(problem.correlation)
         diagonal = problem.gram.diagonal() + problem.bias**2
         curvature = np.maximum(np.diag(problem.correlation)[:, None] * diagonal, 0.0)
@@ -174,9 +191,9 @@ class KernelAscent(Run):
         return steps
 
     def source(self, label: int, places: np.ndarray, near: np.ndarray) -> RowsSource | ScaledSource:
-        """Where the copy of a label comes from. The scale of a dual that its loss curves too is not that of the kernel."""
+        """Where the copy of a label comes from."""
         scaled_rows = self.rows.scaled_rows
-        if scaled_rows is not None and isinstance(self.problem.exact_loss, Hinge):
+        if scaled_rows is not None:
             return ScaledSource(scaled_rows.table, places, near.view(np.uint64))
         factor = float(self.problem.correlation[label, label])
         return RowsSource(self.rows.table, places, near.view(np.uint64), factor, self.problem.bias**2)
@@ -195,12 +212,6 @@ class KernelAscent(Run):
         else:
             self.scores += R @ total
 
-    def doubt(self) -> str | None:
-        """Why the dual value may be no lower bound: the kernel is not positive semidefinite."""
-        if self.problem.gram.definite or not indefinite(self.rows):
-            return None
-        return "The kernel matrix is not positive semidefinite, so the dual value is no lower bound and the gap proves nothing."
-
     def accelerate(self) -> None:
         """Nothing to do between rounds."""
 
@@ -217,13 +228,5 @@ class KernelAscent(Run):
     def candidates(self) -> list[Point]:
         return [Point(self.duals.copy(), self.scores.copy())]
 
-    def primal(self, point: Point, n_jobs: int) -> float:
-        return self.problem.primal(point, n_jobs)
-
     def left(self) -> np.ndarray:
         return self.duals.T.copy()
-
-
-@begin.register
-def _(problem: KernelMultilabelProblem, duals, tol, seed, dtype, momentum, average):
-    return KernelAscent(problem, duals, KernelOptions(tol, seed))

@@ -1,5 +1,8 @@
 """Sequential minimal optimisation (SMO) of one label's duals, on a copy of what the kernel matrix has between some samples.
 
+The loss is quadratic in pieces (`losses.base.piece`). Each dual stays on the piece that it lies on, and at the end of one it may
+go on to the next in another round: duals of regression change their signs there.
+
     i, j = the samples whose own steps gain most, by second order and within their boxes, one from each half of the samples
     both go to the best point of their plane within their boxes
 
@@ -11,46 +14,12 @@ from typing import NamedTuple
 import numpy as np
 
 from ...jit import generic, jitable, jitable_call, kernel, vectors
-from ...losses.base import reward, value
-from ...losses.hinge import Hinge
-from ...losses.squared_hinge import SquaredHinge
+from ...losses.base import BOUNDLESS, piece, reward, value
 
 AWAY, SOON, NEAR = 0, 1, 2  # what View.near says of a sample
-BOUNDLESS = 1e30  # stands for infinity where a product with zero must be zero
 LEAST_CURVATURE = 1e-3  # the smallest curvature of a pair
 NO_GAIN = 1e-12  # part of the first gain in a copy that float32 cannot tell from nothing
 HALVES = 2  # of the samples of a copy, vectors in turn: of each the best sample moves
-
-
-@generic
-def bounds(loss, k):
-    """The lowest and the highest signed dual."""
-
-
-@generic
-def softness(loss, k):
-    """What the loss itself adds to the curvature."""
-
-
-@bounds.register(Hinge)
-def _(loss, k):
-    return min(loss.sign[k] * loss.cap[k], 0.0), max(loss.sign[k] * loss.cap[k], 0.0)
-
-
-@softness.register(Hinge)
-def _(loss, k):
-    return 0.0
-
-
-@bounds.register(SquaredHinge)
-def _(loss, k):
-    far = BOUNDLESS if loss.cap[k] > 0.0 else 0.0
-    return min(loss.sign[k] * far, 0.0), max(loss.sign[k] * far, 0.0)
-
-
-@softness.register(SquaredHinge)
-def _(loss, k):
-    return 0.5 / loss.cap[k] if loss.cap[k] > 0.0 else 0.0
 
 
 class State(NamedTuple):
@@ -88,9 +57,8 @@ def look_at_label(loss, label, state, view, slack):
     for i in range(n):
         k = label * n + i
         b, s = state.duals[label, i], state.scores[label, i]
-        low, high = bounds(loss, k)
-        soft = softness(loss, k)
-        slope = loss.sign[k] * loss.margin[k] - s - soft * b
+        low, high, linear, soft = piece(loss, k, s, b)
+        slope = linear - s - soft * b
         h = state.curvature[label, i] + soft
         if h > 0.0:
             d = min(max(slope / h, low - b), high - b)
@@ -112,9 +80,10 @@ def put_at_bounds(loss, label, state):
     n = state.duals.shape[1]
     for i in range(n):
         k = label * n + i
-        if state.curvature[label, i] + softness(loss, k) <= 0.0:
-            low, high = bounds(loss, k)
-            slope, old = loss.sign[k] * loss.margin[k] - state.scores[label, i], state.duals[label, i]
+        s, old = state.scores[label, i], state.duals[label, i]
+        low, high, linear, soft = piece(loss, k, s, old)
+        if state.curvature[label, i] + soft <= 0.0:
+            slope = linear - s
             new = high if slope > 0.0 else low if slope < 0.0 else old
             state.change[label, i], state.duals[label, i] = new - old, new
 
@@ -155,15 +124,14 @@ def copy_part(loss, label, state, near, part):
     for p in range(near.size):
         i = np.int64(near[p])
         k = label * n + i
-        lowest, highest = bounds(loss, k)
-        soft = softness(loss, k)
+        b, s = state.duals[label, i], state.scores[label, i]
+        lowest, highest, linear, soft = piece(loss, k, s, b)
         root = np.sqrt(state.curvature[label, i] + soft)
-        b = state.duals[label, i]
         scale[p] = 1.0 / root
-        slope[p] = (loss.sign[k] * loss.margin[k] - state.scores[label, i] - soft * b) / root
+        slope[p] = (linear - s - soft * b) / root
         low[p] = max((lowest - b) * root, -BOUNDLESS)
         high[p] = min((highest - b) * root, BOUNDLESS)
-        weight[p] = loss.cap[k] * root * root if soft > 0.0 else BOUNDLESS
+        weight[p] = min(0.5 / soft * root * root, BOUNDLESS) if soft > 0.0 else BOUNDLESS
 
 
 class RowsSource(NamedTuple):
@@ -216,7 +184,7 @@ def part_gap(slope, low, high, weight):
     total = 0.0
     for p in range(slope.size):
         g = slope[p]
-        total += max(g * low[p], min(g * high[p], weight[p] * g * g))
+        total += min(max(g * low[p], g * high[p]), weight[p] * g * g)
     return total
 
 
@@ -334,8 +302,8 @@ def put_back(loss, label, state, near, part):
     low, high, scale = part.low[0].reshape(-1), part.high[0].reshape(-1), part.scale[0].reshape(-1)
     for p in range(near.size):
         i = np.int64(near[p])
-        lowest, highest = bounds(loss, label * n + i)
         b = state.duals[label, i]
+        lowest, highest, _, _ = piece(loss, label * n + i, state.scores[label, i], b)
         if part.moved[p] == 0.0:
             continue
         if low[p] == 0.0:
