@@ -54,6 +54,7 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         "verbose": ["verbose"],
         "dtype": "no_validation",
     }
+    _silent = False  # whether somebody else tells of a target that was missed: a search does, once for all its fits
 
     def _validate_params(self) -> None:
         check_object(getattr(self, "structure", None))
@@ -62,6 +63,8 @@ class Certified(CallbackSupportMixin, BaseEstimator):
     def _copied(self, **setting):
         """An unfitted copy with other parameters, for a step of a path: it tells the same callbacks."""
         estimator = clone(self).set_params(**setting)
+        if self._silent:
+            estimator._silent = True
         if hasattr(self, "_skl_callbacks"):
             estimator.set_callbacks(*self._skl_callbacks)
         return estimator
@@ -99,7 +102,7 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         context.call_on_fit_task_end(estimator=self)
         if line is not None:
             line.teardown(self, context)
-        if not result.certificate.converged:
+        if not (result.certificate.converged or self._silent):
             text = unfinished(result.certificate, self.tol, self._spread(problem), resumable and resumes(solver, problem))
             warnings.warn(text, ConvergenceWarning, stacklevel=users_level())
         return result

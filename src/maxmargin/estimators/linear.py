@@ -1,7 +1,7 @@
 """What the linear estimators share: parameters, validation, the call of the solver, warm starts and paths."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -94,15 +94,15 @@ class LinearModel(Certified):
 
         Go from small to large C: there the old duals stay feasible and near. The samples are checked once.
         """
-        return self._path((X, y, sample_weight), self._settings(Cs), same_losses=True)
+        return list(self._over_C((X, y, sample_weight), checked_Cs(Cs)))
 
-    def _settings(self, Cs) -> list[dict[str, Any]]:
-        return [{"C": C} for C in checked_Cs(Cs)]
+    def _over_C(self, samples: tuple, Cs: list[float]) -> Iterator:  # noqa: N802 - as users call it
+        """The path over these values, one model at a time."""
+        return self._path(samples, [{"C": C} for C in Cs], same_losses=True)
 
-    def _path(self, samples: tuple, settings: list[dict[str, Any]], same_losses: bool = False) -> list:
+    def _path(self, samples: tuple, settings: list[dict[str, Any]], same_losses: bool = False) -> Iterator:
         """Fitted copies, one for each setting of parameters, each started from the one before it. The samples, what `_prepared`
         takes, must not mean anything else under another setting: they are checked once."""
-        fitted: list[LinearModel] = []
         prepared, posed, last = None, None, None
         learned: dict[str, Any] = {}
         for setting in settings:
@@ -115,8 +115,7 @@ class LinearModel(Certified):
                 posed = prepared.pose(estimator)
                 learned = estimator._learned()
             last = with_callbacks(type(estimator)._fit)(estimator, posed, prepared.solver, last)
-            fitted.append(estimator)
-        return fitted
+            yield estimator
 
     def _fit(self, posed: Posed, solver: Solver, last: WarmStart | None) -> WarmStart:
         """Solve the problem at this C, from what an earlier run has left; returns what this one leaves."""

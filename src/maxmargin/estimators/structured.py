@@ -1,5 +1,6 @@
 """`StructuredSVM`: max-margin learning of any structure."""
 
+from collections.abc import Iterator
 from functools import partial
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -185,18 +186,19 @@ class StructuredSVM(Certified):
 
         Go from small to large C. The samples are encoded once.
         """
-        values = checked_Cs(Cs)
+        return list(self._over_C((X, y, sample_weight), checked_Cs(Cs)))
+
+    def _over_C(self, samples: tuple, Cs: list[float]) -> Iterator:  # noqa: N802 - as users call it
+        """The path over these values, one model at a time."""
         self._validate_params()
         model = clone(self)
-        problem = StructuredProblem(*model._encoded(X, y, sample_weight))
-        fitted: list[StructuredSVM] = []
+        problem = StructuredProblem(*model._encoded(*samples))
         last = None
-        for C in values:
+        for C in Cs:
             estimator = self._copied(C=C)
             estimator.structure_ = model.structure_
             last = with_callbacks(type(estimator)._fit)(estimator, problem, last)
-            fitted.append(estimator)
-        return fitted
+            yield estimator
 
     def predict(self, X):
         """The best output of each sample: a list, or an array where outputs are single labels."""
