@@ -130,10 +130,18 @@ class Certified(CallbackSupportMixin, BaseEstimator):
 
 def checked_Cs(Cs) -> list[float]:  # noqa: N802 - as users call them
     """The values of C of a path."""
-    values = np.asarray(Cs, dtype=np.float64)
+    try:
+        values = np.asarray(Cs, dtype=np.float64)
+    except (TypeError, ValueError):
+        values = np.zeros(1)
     if values.ndim != 1 or not np.all(np.isfinite(values)) or np.any(values <= 0):
         raise ValueError("Cs must be a list of finite numbers > 0.")
     return [float(C) for C in values]
+
+
+def settings_of(Cs) -> list[dict[str, Any]]:
+    """These values as settings of a path."""
+    return [{"C": C} for C in checked_Cs(Cs)]
 
 
 # ---- checks of samples that are not the rows of a matrix -------------------------------------------------

@@ -22,7 +22,8 @@ class SVMClassifierCV(LinearSearch, SVMClassifier):
     refit : bool, default=True
         Whether the estimator is fitted at `C_` to all samples. Without it there are `C_` and `scores_`, and no model.
     search_tol : float, default=1e-2
-        The relative duality gap of the fits of the search, where it is larger than `tol`, which is that of the model.
+        The relative duality gap of the fits of the search, where it is larger than `tol`, which is that of the model. At small C,
+        where little is gained over w = 0, it is relative to that gain.
     loss, multi_class, cost, class_weight, positive, prior_mean, prior_scale, prior_covariance, tol, max_iter, max_time, \
 fit_intercept, intercept_scaling, solver, warm_start, keep_duals, random_state, n_jobs, verbose, dtype
         As for `SVMClassifier`. `max_iter` and `max_time` are for each fit. `n_jobs` is how many folds are worked on at a time.

@@ -1,7 +1,7 @@
 """What the linear estimators share: parameters, validation, the call of the solver, warm starts and paths."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from ..result import Result
 from ..solvers import resolve
 from ..solvers.base import NOWHERE, Solver, WarmStart
 from ..utils.threads import thread_count
-from .base import Certified, checked_Cs
+from .base import Certified, settings_of
 from .by_block import Streaming, check_source, reading_solver
 from .frames import validate_data
 from .posing import Posing
@@ -94,15 +94,16 @@ class LinearModel(Certified):
 
         Go from small to large C: there the old duals stay feasible and near. The samples are checked once.
         """
-        return list(self._over_C((X, y, sample_weight), checked_Cs(Cs)))
+        return list(self._rising((X, y, sample_weight), settings_of(Cs)))
 
-    def _over_C(self, samples: tuple, Cs: list[float]) -> Iterator:  # noqa: N802 - as users call it
-        """The path over these values, one model at a time."""
-        return self._path(samples, [{"C": C} for C in Cs], same_losses=True)
+    def _rising(self, samples: tuple, settings: Iterable[dict[str, Any]]) -> Iterator:
+        """The path over settings of C (and `tol`), one model at a time."""
+        return self._path(samples, settings, same_losses=True)
 
-    def _path(self, samples: tuple, settings: list[dict[str, Any]], same_losses: bool = False) -> Iterator:
+    def _path(self, samples: tuple, settings: Iterable[dict[str, Any]], same_losses: bool = False) -> Iterator:
         """Fitted copies, one for each setting of parameters, each started from the one before it. The samples, what `_prepared`
-        takes, must not mean anything else under another setting: they are checked once."""
+        takes, must not mean anything else under another setting: they are checked once. A setting is asked for when its turn
+        comes."""
         prepared, posed, last = None, None, None
         learned: dict[str, Any] = {}
         for setting in settings:

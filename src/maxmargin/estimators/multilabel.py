@@ -27,7 +27,7 @@ from ..solvers import resolve
 from ..solvers.base import NOWHERE, WarmStart
 from ..solvers.tuning import PREDICTION
 from ..utils.threads import thread_count
-from .base import checked_Cs
+from .base import settings_of
 from .by_block import Scored, blockwise, check_source, keep_names, reading_solver
 from .frames import validate_data
 from .linear import LinearModel, Posed, Prepared
@@ -192,7 +192,7 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, PartialFit):
 
         The samples are checked once.
         """
-        return list(self._over_C((X, y, sample_weight, mask), checked_Cs(Cs)))
+        return list(self._rising((X, y, sample_weight, mask), settings_of(Cs)))
 
     def risk(self, X, y, sample_weight=None, mask=None, n_groups: int = 1) -> Risk:
         """The losses alone, sum_il s_i u_l loss_il(w), as a convex function for `maxmargin.minimize` or a solver of your own.

@@ -6,7 +6,7 @@ before it and certified to a coarse gap; folds run side by side. Only the winner
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from inspect import Parameter, signature
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ from ..utils.threads import in_threads, thread_count
 from .advice import by_hand
 from .base import Certified, checked_Cs, users_level
 
-SMALLEST, LARGEST = -4, 4  # powers of ten between which a number of Cs is spread, as in LogisticRegressionCV
+POWERS = -4, 4  # of ten, between which a number of Cs is spread, as in LogisticRegressionCV
 EQUAL = 1e-12  # mean scores that differ by less are ties: rounding may tell them apart
 DEFAULTS = {"Cs": 10, "cv": None, "scoring": None, "refit": True, "search_tol": 1e-2}
 CONSTRAINTS: dict[str, list[Any]] = {
@@ -45,6 +45,31 @@ class ReadSamples(NamedTuple):
     X: Any
     y: Any
     weight: np.ndarray | None
+
+
+class Targets:
+    """How far each fit along a fold goes.
+
+    The gap is relative to the objective, and at a small C nearly every w has that of w = 0: a hundredth of it says nothing there.
+    So what counts is `search_tol` times the objective or, where that is less, times what the model gains over w = 0, as the C
+    before has shown it; and never less than `tol`. Where little is gained fits are short, so that this costs hardly any time.
+    """
+
+    def __init__(self, tol: float, search_tol: float):
+        self.tol, self.search_tol = tol, search_tol
+        self.loss_at_zero: float | None = None  # the objective over C at the smallest C, which is that of w = 0 or a little less
+        self.gain = 0.0  # over w = 0, relative to the objective
+
+    def settings(self, Cs: np.ndarray) -> Iterator[dict[str, float]]:
+        """The parameters of each fit, made when its turn comes."""
+        for C in Cs:
+            yield {"C": float(C), "tol": max(self.tol, self.search_tol * min(self.gain, 1.0))}
+
+    def note(self, fitted: Any) -> None:
+        """What a fit has reached."""
+        loss = fitted.certificate_.primal / fitted.C
+        self.loss_at_zero = loss if self.loss_at_zero is None else self.loss_at_zero
+        self.gain = self.loss_at_zero / loss - 1.0 if loss > 0.0 else 1.0
 
 
 def init_of_search(estimator: type) -> Callable[..., None]:
@@ -150,7 +175,7 @@ class Search(Certified):
     def _scores_of_folds(self, samples: ReadSamples, values: np.ndarray) -> tuple[np.ndarray, list[float]]:
         """(folds, Cs); and the relative gaps of the fits that missed their target."""
         model = self._plain()
-        folds = list(check_cv(self.cv, samples.y, classifier=is_classifier(self)).split(samples.X, samples.y))
+        folds = list(check_cv(self.cv, samples.y, classifier=self._stratified).split(samples.X, samples.y))
         if not folds:
             raise ValueError("cv has no folds: it must give at least one pair of training and test samples.")
         scorer = check_scoring(model, scoring=self.scoring)
@@ -164,8 +189,10 @@ class Search(Certified):
             held_out = _safe_split(model, samples.X, samples.y, test, train)
             weight = None if samples.weight is None else _safe_indexing(samples.weight, train)
             counted = {"sample_weight": _safe_indexing(samples.weight, test)} if weighted else {}
+            targets = Targets(self.tol, self.search_tol)
             scores, gaps = np.empty(values.size), []
-            for place, fitted in zip(order, model._over_C((X, y, weight), values[order].tolist()), strict=True):
+            for place, fitted in zip(order, model._rising((X, y, weight), targets.settings(values[order])), strict=True):
+                targets.note(fitted)
                 if by_hand(fitted.certificate_.message):
                     raise KeyboardInterrupt
                 if not fitted.certificate_.converged:
@@ -181,17 +208,22 @@ class Search(Certified):
         own = {name: value for name, value in self.get_params(deep=False).items() if name not in DEFAULTS}
         if not isinstance(self.random_state, Integral):  # folds share no state
             own["random_state"] = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        own |= {"tol": max(self.tol, self.search_tol), "n_jobs": None, "keep_duals": False, "warm_start": False, "verbose": 0}
+        own |= {"n_jobs": None, "keep_duals": False, "warm_start": False, "verbose": 0}
         model = self._estimator(**own)
         model._silent = True
         return model
 
     def _missed(self, gaps: list[float], fits: int) -> str:
-        target = max(self.tol, self.search_tol)
         return (
-            f"{len(gaps)} of the {fits} fits of the search missed the relative gap {target:g} (the largest is {max(gaps):.3g}): "
-            "their scores may not be those of the optimum. Raise max_iter or max_time, scale X, or leave large Cs out."
+            f"{len(gaps)} of the {fits} fits of the search missed their relative gap of {self.search_tol:g} or less (the largest "
+            f"is {max(gaps):.3g}): their scores may not be those of the optimum. Raise max_iter or max_time, scale X, or leave "
+            "large Cs out."
         )
+
+    @property
+    def _stratified(self) -> bool:
+        """Whether each fold gets its part of every class."""
+        return False
 
     @abstractmethod
     def _checked(self, X, y, sample_weight) -> ReadSamples:
@@ -200,6 +232,10 @@ class Search(Certified):
 
 class LinearSearch(Search):
     """The search of a model of matrices with a column of targets."""
+
+    @property
+    def _stratified(self) -> bool:
+        return is_classifier(self)
 
     def _checked(self, X, y, sample_weight):
         X, y = self._checked_data(X, y)
@@ -215,7 +251,7 @@ class LinearSearch(Search):
 def values_of(given: Any) -> np.ndarray:
     """The values of C that are tried."""
     if isinstance(given, Integral):
-        return np.logspace(SMALLEST, LARGEST, int(given))
+        return np.logspace(*POWERS, int(given))
     values = np.array(checked_Cs(given))
     if not values.size:
         raise ValueError("Cs is empty: give at least one value of C, or how many there are to be.")

@@ -1,6 +1,6 @@
 """`StructuredSVM`: max-margin learning of any structure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from ..structures.base import Structure, fresh
 from ..structures.encoded.python import Custom
 from ..structures.latent import LatentStructure
 from ..utils.threads import thread_count
-from .base import READ, Certified, checked_Cs, checked_dtype, checked_weight, same_count, sample_count
+from .base import READ, Certified, checked_dtype, checked_weight, same_count, sample_count, settings_of
 from .by_block import check_source, reading_solver
 
 
@@ -186,16 +186,16 @@ class StructuredSVM(Certified):
 
         Go from small to large C. The samples are encoded once.
         """
-        return list(self._over_C((X, y, sample_weight), checked_Cs(Cs)))
+        return list(self._rising((X, y, sample_weight), settings_of(Cs)))
 
-    def _over_C(self, samples: tuple, Cs: list[float]) -> Iterator:  # noqa: N802 - as users call it
-        """The path over these values, one model at a time."""
+    def _rising(self, samples: tuple, settings: Iterable[dict[str, Any]]) -> Iterator:
+        """The path over settings of C (and `tol`), one model at a time."""
         self._validate_params()
         model = clone(self)
         problem = StructuredProblem(*model._encoded(*samples))
         last = None
-        for C in Cs:
-            estimator = self._copied(C=C)
+        for setting in settings:
+            estimator = self._copied(**setting)
             estimator.structure_ = model.structure_
             last = with_callbacks(type(estimator)._fit)(estimator, problem, last)
             yield estimator
