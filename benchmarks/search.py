@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
+from threadpoolctl import threadpool_limits
 
 import maxmargin as mm
 
@@ -70,7 +71,7 @@ SETS: dict[str, Task] = {
 
 def seconds(fit: Callable[[], Any]) -> tuple[float, Any]:
     """Processor seconds of a call, and what it returned"""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore", ConvergenceWarning)
         began = time.process_time()
         found = fit()

@@ -187,6 +187,33 @@ def test_search_is_coarse_and_the_model_is_not():
     assert model.certificate_.relative_gap <= 1e-5
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_fold_ends_where_no_dual_is_near_its_bound(classes):
+    """Clusters that can be told apart: beyond some C nothing changes, and nothing is fitted."""
+    y = np.arange(60) % classes
+    clusters = 8.0 * np.eye(4)[y] + X
+    Cs, tried = [1e-3, 10.0, 100.0, 1e3, 1e4], []
+
+    def counted(model, X, y):
+        tried.append(model.C)
+        return model.score(X, y)
+
+    model = mm.SVMClassifierCV(Cs, scoring=counted, cv=2, random_state=0).fit(clusters, y)
+    assert 1e-3 in tried and 1e4 not in tried
+    fits = mm.SVMClassifier(tol=1e-6, random_state=0).regularization_path(clusters, y, [max(tried), 1e4])
+    np.testing.assert_allclose(fits[0].coef_, fits[1].coef_, atol=1e-2)
+    np.testing.assert_array_equal(model.scores_[:, -1], model.scores_[:, Cs.index(max(tried))])
+
+
+def test_an_outlier_keeps_a_fold_going():
+    y = np.arange(60) % 2
+    clusters = 8.0 * np.eye(4)[y] + X
+    clusters[[0, 1]] = clusters[[1, 0]]
+    tried = []
+    mm.SVMClassifierCV(CS, scoring=lambda model, X, y: tried.append(model.C) or 0.0, cv=2, random_state=0).fit(clusters, y)
+    assert tried == CS * 2
+
+
 def test_no_model_without_refit():
     model = mm.SVMClassifierCV(CS, random_state=0).fit(X, TWO)
     model.set_params(refit=False).fit(X, TWO)

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import sklearn
@@ -20,7 +20,7 @@ from ..data.mistakes import check_opened
 from ..problems.base import Problem
 from ..result import History, Result
 from ..solvers import NAMES, solution_of
-from ..solvers.base import Solver
+from ..solvers.base import Solver, WarmStart
 from ..solvers.loop import Budget
 from ..structures.base import check_object
 from ..utils.threads import thread_count
@@ -36,6 +36,19 @@ def users_level() -> int:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(OURS):
         frame, level = frame.f_back, level + 1
     return level
+
+
+class Step(NamedTuple):
+    """A step of a path: the fitted model, its problem and what its run has left."""
+
+    model: Any
+    problem: Problem
+    left: WarmStart
+
+    @property
+    def outgrown(self) -> bool:
+        """Whether larger C have the same optimum, as far as this run has come."""
+        return not self.left.planes and self.problem.outgrown(self.left.duals)
 
 
 class Certified(CallbackSupportMixin, BaseEstimator):

@@ -192,7 +192,7 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, PartialFit):
 
         The samples are checked once.
         """
-        return list(self._rising((X, y, sample_weight, mask), settings_of(Cs)))
+        return [step.model for step in self._rising((X, y, sample_weight, mask), settings_of(Cs))]
 
     def risk(self, X, y, sample_weight=None, mask=None, n_groups: int = 1) -> Risk:
         """The losses alone, sum_il s_i u_l loss_il(w), as a convex function for `maxmargin.minimize` or a solver of your own.

@@ -1,7 +1,8 @@
 """C by cross-validation: what the estimators that choose it themselves share.
 
 Samples are read once. Along each fold the models of all C follow each other from small to large, each started from the one
-before it and certified to a coarse gap; folds run side by side. Only the winner is fitted to `tol`, on all samples.
+before it and certified to a coarse gap; folds run side by side. A fold ends early where no dual is near its bound any more: all
+larger C have the same optimum, and get its score. Only the winner is fitted to `tol`, on all samples.
 """
 
 import warnings
@@ -191,13 +192,16 @@ class Search(Certified):
             counted = {"sample_weight": _safe_indexing(samples.weight, test)} if weighted else {}
             targets = Targets(self.tol, self.search_tol)
             scores, gaps = np.empty(values.size), []
-            for place, fitted in zip(order, model._rising((X, y, weight), targets.settings(values[order])), strict=True):
-                targets.note(fitted)
-                if by_hand(fitted.certificate_.message):
+            for done, step in enumerate(model._rising((X, y, weight), targets.settings(values[order]))):
+                certificate = step.model.certificate_
+                if by_hand(certificate.message):
                     raise KeyboardInterrupt
-                if not fitted.certificate_.converged:
-                    gaps.append(fitted.certificate_.relative_gap)
-                scores[place] = scorer(fitted, *held_out, **counted)
+                targets.note(step.model)
+                scores[order[done:]] = scorer(step.model, *held_out, **counted)
+                if not certificate.converged:
+                    gaps.append(certificate.relative_gap)
+                elif done + 1 < values.size and step.outgrown:
+                    break
             return scores, gaps
 
         found = in_threads(along, folds, thread_count(self.n_jobs))

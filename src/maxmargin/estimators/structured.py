@@ -23,7 +23,7 @@ from ..structures.base import Structure, fresh
 from ..structures.encoded.python import Custom
 from ..structures.latent import LatentStructure
 from ..utils.threads import thread_count
-from .base import READ, Certified, checked_dtype, checked_weight, same_count, sample_count, settings_of
+from .base import READ, Certified, Step, checked_dtype, checked_weight, same_count, sample_count, settings_of
 from .by_block import check_source, reading_solver
 
 
@@ -186,9 +186,9 @@ class StructuredSVM(Certified):
 
         Go from small to large C. The samples are encoded once.
         """
-        return list(self._rising((X, y, sample_weight), settings_of(Cs)))
+        return [step.model for step in self._rising((X, y, sample_weight), settings_of(Cs))]
 
-    def _rising(self, samples: tuple, settings: Iterable[dict[str, Any]]) -> Iterator:
+    def _rising(self, samples: tuple, settings: Iterable[dict[str, Any]]) -> Iterator[Step]:
         """The path over settings of C (and `tol`), one model at a time."""
         self._validate_params()
         model = clone(self)
@@ -198,7 +198,7 @@ class StructuredSVM(Certified):
             estimator = self._copied(**setting)
             estimator.structure_ = model.structure_
             last = with_callbacks(type(estimator)._fit)(estimator, problem, last)
-            yield estimator
+            yield Step(estimator, problem.at(estimator.C), last)
 
     def predict(self, X):
         """The best output of each sample: a list, or an array where outputs are single labels."""
