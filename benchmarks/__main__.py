@@ -1,6 +1,7 @@
 """The command line: python -m benchmarks COMMAND [options], with COMMAND one of
 
-fit, everyday, scaling, startup, sources, structured, topk, multilabel, multilabel_kernel, bundle, latent, online, all, summary
+fit, everyday, scaling, startup, sources, structured, topk, multilabel, multilabel_kernel, bundle, latent, online,
+search, all, summary
 """
 
 import argparse
@@ -16,6 +17,7 @@ from . import (
     multilabel_sets,
     online,
     scaling,
+    search,
     sequences,
     sources,
     startup,
@@ -105,6 +107,11 @@ def parser() -> argparse.ArgumentParser:
     flow.add_argument("--who", nargs="+", choices=online.WHO, default=list(online.WHO), metavar="WHO", help=text)
     text = "where streams and measurements are kept, for several processes to share (default: a temporary one)"
     flow.add_argument("--folder", type=Path, metavar="FOLDER", help=text)
+    choice = commands.add_parser("search", parents=[common], help="C by cross-validation, beside GridSearchCV")
+    kinds = list(search.SETS)
+    choice.add_argument("--workload", nargs="+", choices=kinds, default=kinds, metavar="NAME", help=", ".join(kinds))
+    choice.add_argument("--rows", type=int, metavar="N", help="rows of each set at the most (2,000; 500 with --quick)")
+    choice.add_argument("--Cs", type=int, default=9, metavar="N", help="values between 1e-4 and 1e4 (9)")
     whole = commands.add_parser("all", parents=[common], help="everything")
     whole.set_defaults(workload=list(COMPARED), loss=list(LOSSES), lam=None, solver=names)
     commands.add_parser("summary", help="what README says about speed, from the tables kept in RESULTS.md; measures nothing")
@@ -157,6 +164,9 @@ def main() -> None:
     if args.command in ("online", "all"):
         chosen = args if args.command == "online" else parser().parse_args(["online"])
         online.run(report, chosen.part, chosen.who, chosen.folder, args.quick)
+    if args.command in ("search", "all"):
+        chosen = args if args.command == "search" else parser().parse_args(["search"])
+        search.run(report, chosen.workload, chosen.rows or (500 if args.quick else 2_000), chosen.Cs)
     if args.command in ("fit", "all"):
         workloads = [Workload(name, QUICK_ROWS if args.quick else None) for name in args.workload]
         everything = parser().parse_args(["all"])

@@ -7,12 +7,17 @@ from .data.sources.memory import Samples
 from .data.sources.opening import open_source
 from .estimators.block_transformer import BlockTransformer
 from .estimators.classifier import SVMClassifier
+from .estimators.classifier_cv import SVMClassifierCV
 from .estimators.latent import LatentSVMClassifier
 from .estimators.latent_structured import LatentStructuredSVM
 from .estimators.multilabel import MultilabelSVMClassifier
+from .estimators.multilabel_cv import MultilabelSVMClassifierCV
 from .estimators.regressor import SVMRegressor
+from .estimators.regressor_cv import SVMRegressorCV
 from .estimators.structured import StructuredSVM
+from .estimators.structured_cv import StructuredSVMCV
 from .estimators.topk import TopKSVMClassifier
+from .estimators.topk_cv import TopKSVMClassifierCV
 from .estimators.zero_shot import ZeroShotClassifier
 from .problems.explicit import ExplicitProblem
 from .regularizers.label_prior import label_correlation, prior_from_signatures
@@ -36,6 +41,7 @@ __all__ = [
     "LatentStructure",
     "LatentStructuredSVM",
     "MultilabelSVMClassifier",
+    "MultilabelSVMClassifierCV",
     "Newton",
     "OnlineDual",
     "PartialLinearization",
@@ -43,14 +49,18 @@ __all__ = [
     "Record",
     "Result",
     "SVMClassifier",
+    "SVMClassifierCV",
     "SVMRegressor",
+    "SVMRegressorCV",
     "Samples",
     "Source",
     "SourceChangedError",
     "Structure",
     "StructureError",
     "StructuredSVM",
+    "StructuredSVMCV",
     "TopKSVMClassifier",
+    "TopKSVMClassifierCV",
     "ZeroShotClassifier",
     "check_structure",
     "datasets",

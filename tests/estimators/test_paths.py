@@ -125,3 +125,34 @@ def test_risks_count_the_weights_of_samples(case):
         assert value == pytest.approx(other, rel=1e-12) and value > 0.0
         np.testing.assert_allclose(slope, other_slope, atol=1e-10)
     assert model.risk(given, y)(w)[0] != pytest.approx(value, rel=1e-3)
+
+
+RISING = {
+    "hinge": (mm.SVMClassifier(**SETTING), TWO),
+    "squared hinge": (mm.SVMClassifier(loss="squared_hinge", **SETTING), TWO),
+    "logistic": (mm.SVMClassifier(loss="log_loss", **SETTING), TWO),
+    "prior": (mm.SVMClassifier(prior_mean=0.3, prior_scale=0.5, **SETTING), TWO),
+    "signs": (mm.SVMClassifier(positive=True, **SETTING), TWO),
+    "Crammer-Singer": (mm.SVMClassifier(**SETTING), FIVE),
+    "multi-label": (mm.MultilabelSVMClassifier(loss="hinge", **SETTING), MANY),
+    "regression": (mm.SVMRegressor(**SETTING), LABEL),
+}
+
+
+@pytest.mark.parametrize("case", RISING)
+def test_a_start_from_smaller_c_is_never_worse_than_its_duals(case):
+    model, y = RISING[case]
+    for before, after in zip(path := model.regularization_path(X, y, [1e-4, 1e-3, 1e2, 1e3]), path[1:], strict=False):
+        first = after.history_[0]
+        assert first.iteration == 0 or case == "multi-label"  # whose labels follow each other
+        assert first.dual >= before.certificate_.dual - 1e-9 * abs(before.certificate_.dual) or case == "multi-label"
+        assert after.certificate_.converged
+
+
+@pytest.mark.parametrize("case", ["hinge", "Crammer-Singer", "regression"])
+def test_duals_at_their_bounds_rise_with_c(case):
+    """At a small C all are there: ten times as large they are nearly the optimum at ten times the C."""
+    model, y = RISING[case]
+    small, large = model.regularization_path(X, y, [1e-5, 1e-4])
+    assert large.history_[0].iteration == 0
+    assert large.history_[0].dual > 9.5 * small.certificate_.dual

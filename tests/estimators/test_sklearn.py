@@ -38,6 +38,8 @@ def few(cls=mm.SVMClassifier, classes=2):
         mm.SVMClassifier(loss="squared_error", max_iter=50, random_state=0),
         mm.SVMRegressor(max_iter=50, random_state=0),
         mm.SVMRegressor(loss="squared_error", max_iter=50, random_state=0),
+        mm.SVMClassifierCV([0.01, 1.0], cv=3, max_iter=50, random_state=0),
+        mm.SVMRegressorCV([0.01, 1.0], cv=3, max_iter=50, random_state=0),
     ]
 )
 def test_scikit_learns_checks(estimator, check):

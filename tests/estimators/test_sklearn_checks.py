@@ -21,15 +21,11 @@ def distinct(y) -> int:
     return np.unique(np.asarray(y).ravel().astype(str)).size
 
 
-class TwoGuesses(mm.TopKSVMClassifier):
+class WithRoom:
     """k = 2 wherever there are three classes: many checks have two, which leave room for one guess only."""
 
     def fit(self, X, y=None, sample_weight=None):
         return self._with_room(y, super().fit, X, y, sample_weight)
-
-    def partial_fit(self, X, y, classes=None, sample_weight=None):
-        known = getattr(self, "classes_", y) if classes is None else classes
-        return self._with_room(known, super().partial_fit, X, y, classes, sample_weight)
 
     def _with_room(self, labels, method, *given):
         k = self.k
@@ -38,6 +34,16 @@ class TwoGuesses(mm.TopKSVMClassifier):
             return method(*given)
         finally:
             self.k = k
+
+
+class TwoGuesses(WithRoom, mm.TopKSVMClassifier):
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        known = getattr(self, "classes_", y) if classes is None else classes
+        return self._with_room(known, super().partial_fit, X, y, classes, sample_weight)
+
+
+class TwoGuessesCV(WithRoom, mm.TopKSVMClassifierCV):
+    """Its folds have all classes, or the check is of data without any."""
 
 
 class OfClasses(ClassifierMixin, BaseEstimator):
@@ -120,6 +126,28 @@ class OfRows(OfClasses):
         return tags
 
 
+class OfStructures(OfClasses):
+    """A search over structures: each row is a sample, its class the output."""
+
+    def fit(self, X, y, sample_weight=None):
+        codes = self._coded(y)
+        X = validate_data(self, X, dtype=np.float64)
+        structure = mm.structures.Multiclass(len(self.classes_))
+        self.model_ = mm.StructuredSVMCV(structure, [0.1, 1.0], cv=2, tol=self.tol, max_iter=self.max_iter, random_state=0)
+        self.model_.fit(X, codes, sample_weight)
+        self.n_iter_ = self.model_.n_iter_
+        return self
+
+    def predict(self, X):
+        check_is_fitted(self)
+        return self.classes_[self.model_.predict(validate_data(self, X, dtype=np.float64, reset=False))]
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = False  # the adapter's
+        return tags
+
+
 def bags(X) -> list:
     return [X[i : i + 1] for i in range(X.shape[0])]
 
@@ -148,6 +176,10 @@ OF_OTHER_MODELS = {
 }
 
 
+# The adapter has no folds of its own to tell the check of, which then repeats samples across them.
+WEIGHTS_AND_FOLDS = {"check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"}
+
+
 def checks(estimator, only=(), without=frozenset()):
     """(estimator, check) for pytest: all of them, or some."""
     for made, check in estimator_checks_generator(estimator):
@@ -169,6 +201,10 @@ def all_checks():
         yield from checks(model.set_params(kernel="rbf", gamma=0.5, max_iter=50, random_state=0), without=ALL_AT_ONCE)
     yield from checks(BySignature())
     yield from checks(OfRows())
+    yield from checks(TwoGuessesCV([0.01, 1.0], k=2, cv=3, max_iter=50, random_state=0))
+    model = mm.MultilabelSVMClassifierCV([0.01, 1.0], cv=2, max_iter=50, random_state=0)
+    yield from checks(model, without=ONE_COLUMN | NOT_OF_INDICATORS)
+    yield from checks(OfStructures(), without=WEIGHTS_AND_FOLDS)
 
 
 @pytest.mark.parametrize(("estimator", "check"), list(all_checks()))

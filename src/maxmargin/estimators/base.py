@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import sklearn
@@ -20,7 +20,7 @@ from ..data.mistakes import check_opened
 from ..problems.base import Problem
 from ..result import History, Result
 from ..solvers import NAMES, solution_of
-from ..solvers.base import Solver
+from ..solvers.base import Solver, WarmStart
 from ..solvers.loop import Budget
 from ..structures.base import check_object
 from ..utils.threads import thread_count
@@ -36,6 +36,19 @@ def users_level() -> int:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(OURS):
         frame, level = frame.f_back, level + 1
     return level
+
+
+class Step(NamedTuple):
+    """A step of a path: the fitted model, its problem and what its run has left."""
+
+    model: Any
+    problem: Problem
+    left: WarmStart
+
+    @property
+    def outgrown(self) -> bool:
+        """Whether larger C have the same optimum, as far as this run has come."""
+        return not self.left.planes and self.problem.outgrown(self.left.duals)
 
 
 class Certified(CallbackSupportMixin, BaseEstimator):
@@ -54,6 +67,7 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         "verbose": ["verbose"],
         "dtype": "no_validation",
     }
+    _silent = False  # whether somebody else tells of a target that was missed: a search does, once for all its fits
 
     def _validate_params(self) -> None:
         check_object(getattr(self, "structure", None))
@@ -62,6 +76,8 @@ class Certified(CallbackSupportMixin, BaseEstimator):
     def _copied(self, **setting):
         """An unfitted copy with other parameters, for a step of a path: it tells the same callbacks."""
         estimator = clone(self).set_params(**setting)
+        if self._silent:
+            estimator._silent = True
         if hasattr(self, "_skl_callbacks"):
             estimator.set_callbacks(*self._skl_callbacks)
         return estimator
@@ -99,7 +115,7 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         context.call_on_fit_task_end(estimator=self)
         if line is not None:
             line.teardown(self, context)
-        if not result.certificate.converged:
+        if not (result.certificate.converged or self._silent):
             again = resumable and resumes(solver, problem)
             ways = "standardize=True" if vars(self).get("standardize") is False else SCALERS
             text = unfinished(result.certificate, self.tol, self._spread(problem), again, ways)
@@ -129,10 +145,18 @@ class Certified(CallbackSupportMixin, BaseEstimator):
 
 def checked_Cs(Cs) -> list[float]:  # noqa: N802 - as users call them
     """The values of C of a path."""
-    values = np.asarray(Cs, dtype=np.float64)
+    try:
+        values = np.asarray(Cs, dtype=np.float64)
+    except (TypeError, ValueError):
+        values = np.zeros(1)
     if values.ndim != 1 or not np.all(np.isfinite(values)) or np.any(values <= 0):
         raise ValueError("Cs must be a list of finite numbers > 0.")
     return [float(C) for C in values]
+
+
+def settings_of(Cs) -> list[dict[str, Any]]:
+    """These values as settings of a path."""
+    return [{"C": C} for C in checked_Cs(Cs)]
 
 
 # ---- checks of samples that are not the rows of a matrix -------------------------------------------------

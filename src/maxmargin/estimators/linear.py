@@ -1,7 +1,7 @@
 """What the linear estimators share: parameters, validation, the call of the solver, warm starts and paths."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from ..result import Result
 from ..solvers import resolve
 from ..solvers.base import NOWHERE, Solver, WarmStart
 from ..utils.threads import thread_count
-from .base import Certified, checked_Cs
+from .base import Certified, Step, settings_of
 from .by_block import Streaming, check_source, reading_solver
 from .frames import validate_data
 from .posing import Posing
@@ -102,15 +102,16 @@ class LinearModel(Certified):
 
         Go from small to large C: there the old duals stay feasible and near. The samples are checked once.
         """
-        return self._path((X, y, sample_weight), self._settings(Cs), same_losses=True)
+        return [step.model for step in self._rising((X, y, sample_weight), settings_of(Cs))]
 
-    def _settings(self, Cs) -> list[dict[str, Any]]:
-        return [{"C": C} for C in checked_Cs(Cs)]
+    def _rising(self, samples: tuple, settings: Iterable[dict[str, Any]]) -> Iterator[Step]:
+        """The path over settings of C (and `tol`), one model at a time."""
+        return self._path(samples, settings, same_losses=True)
 
-    def _path(self, samples: tuple, settings: list[dict[str, Any]], same_losses: bool = False) -> list:
+    def _path(self, samples: tuple, settings: Iterable[dict[str, Any]], same_losses: bool = False) -> Iterator[Step]:
         """Fitted copies, one for each setting of parameters, each started from the one before it. The samples, what `_prepared`
-        takes, must not mean anything else under another setting: they are checked once."""
-        fitted: list[LinearModel] = []
+        takes, must not mean anything else under another setting: they are checked once. A setting is asked for when its turn
+        comes."""
         prepared, posed, last = None, None, None
         learned: dict[str, Any] = {}
         for setting in settings:
@@ -123,8 +124,7 @@ class LinearModel(Certified):
                 posed = prepared.pose(estimator)
                 learned = estimator._learned()
             last = with_callbacks(type(estimator)._fit)(estimator, posed, prepared.solver, last)
-            fitted.append(estimator)
-        return fitted
+            yield Step(estimator, posed.problem.at(estimator.C), last)
 
     def _fit(self, posed: Posed, solver: Solver, last: WarmStart | None) -> WarmStart:
         """Solve the problem at this C, from what an earlier run has left; returns what this one leaves."""

@@ -24,6 +24,7 @@ from ..regularizers.label_prior import checked_prior
 from ..solvers import resolve
 from ..solvers.tuning import PREDICTION
 from ..utils.threads import thread_count
+from .base import settings_of
 from .by_block import Scored, blockwise, check_source, keep_names, reading_solver
 from .frames import validate_data
 from .kernel import Kernelised, labels_problem
@@ -187,7 +188,7 @@ dtype
 
         The samples are checked once.
         """
-        return self._path((X, y, sample_weight, mask), self._settings(Cs), same_losses=True)
+        return [step.model for step in self._rising((X, y, sample_weight, mask), settings_of(Cs))]
 
     def risk(self, X, y, sample_weight=None, mask=None, n_groups: int = 1) -> Risk:
         """The losses alone, sum_il s_i u_l loss_il(w), as a convex function for `maxmargin.minimize` or a solver of your own.

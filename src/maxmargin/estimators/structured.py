@@ -1,5 +1,6 @@
 """`StructuredSVM`: max-margin learning of any structure."""
 
+from collections.abc import Iterable, Iterator
 from functools import partial
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from ..structures.base import Structure, fresh
 from ..structures.encoded.python import Custom
 from ..structures.latent import LatentStructure
 from ..utils.threads import thread_count
-from .base import READ, Certified, checked_Cs, checked_dtype, checked_weight, same_count, sample_count
+from .base import READ, Certified, Step, checked_dtype, checked_weight, same_count, sample_count, settings_of
 from .by_block import check_source, reading_solver
 
 
@@ -185,18 +186,19 @@ class StructuredSVM(Certified):
 
         Go from small to large C. The samples are encoded once.
         """
-        values = checked_Cs(Cs)
+        return [step.model for step in self._rising((X, y, sample_weight), settings_of(Cs))]
+
+    def _rising(self, samples: tuple, settings: Iterable[dict[str, Any]]) -> Iterator[Step]:
+        """The path over settings of C (and `tol`), one model at a time."""
         self._validate_params()
         model = clone(self)
-        problem = StructuredProblem(*model._encoded(X, y, sample_weight))
-        fitted: list[StructuredSVM] = []
+        problem = StructuredProblem(*model._encoded(*samples))
         last = None
-        for C in values:
-            estimator = self._copied(C=C)
+        for setting in settings:
+            estimator = self._copied(**setting)
             estimator.structure_ = model.structure_
             last = with_callbacks(type(estimator)._fit)(estimator, problem, last)
-            fitted.append(estimator)
-        return fitted
+            yield Step(estimator, problem.at(estimator.C), last)
 
     def predict(self, X):
         """The best output of each sample: a list, or an array where outputs are single labels."""

@@ -166,7 +166,7 @@ class TopKSVMClassifier(SVMClassifier):
         ks = list(ks)
         for k in ks:
             _check_k(k)
-        return self._path((X, y, sample_weight), [{"k": k} for k in ks])
+        return [step.model for step in self._path((X, y, sample_weight), [{"k": k} for k in ks])]
 
     def _checked_target(self, y, sample_weight):
         _check_k(self.k)

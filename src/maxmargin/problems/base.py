@@ -114,6 +114,11 @@ class Problem(ABC):
         """
         return None, None
 
+    def outgrown(self, duals: Any) -> bool:
+        """Whether these duals, of a run on this problem, are as good at half the C. Then no bound holds them: were they the
+        optimum, they would be that of every larger C. False where that is not known."""
+        return False
+
     def fitting(self, weights: Any) -> Any:
         """Weights of an earlier run, where they have the shape of this problem's; else None."""
         return weights if weights is not None and weights.shape == self.weight_shape else None

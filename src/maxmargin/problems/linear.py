@@ -103,6 +103,7 @@ def row_repairs(loss, duals, out, result):
 
 
 CRAMMER_SINGER = CrammerSingerLoss()
+SAME_VALUE = 1e-3  # dual values that differ by less, relatively, are the same where a larger C is asked about
 
 
 class LinearProblem(Problem):
@@ -150,6 +151,12 @@ class LinearProblem(Problem):
         weights = self.fitting(weights)
         fits = weights is not None and duals is not None and duals.shape == self.dual_shape
         return (self.clipped(duals), weights) if fits else (None, None)
+
+    def outgrown(self, duals):
+        half = self.at(0.5 * self.C)
+        if duals is None or not np.allclose(half.clipped(duals), duals):
+            return False
+        return bool(np.isclose(half.reevaluated(duals).dual, self.reevaluated(duals).dual, rtol=SAME_VALUE))
 
     def column_sizes(self):
         return rows.column_sizes(self.X)

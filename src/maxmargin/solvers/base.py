@@ -19,10 +19,11 @@ from .pace import never
 @dataclass(frozen=True)
 class Start:
     """Where a run begins: duals (points of structured problems, planes) of an earlier run, feasible here, or None; and weights
-    that may already be good, or None."""
+    that may already be good, or None. `rise`: C over that of the earlier run, by which duals at their bounds have to grow."""
 
     duals: Any = None
     weights: Any = None
+    rise: float = 1.0
 
 
 NOWHERE = Start()
@@ -79,7 +80,10 @@ class Run(ABC):
         """The exact primal value of a candidate."""
         return self.problem.primal(w, n_jobs)
 
-    def accelerate(self) -> None:  # noqa: B027 - most runs do nothing here, and in the following
+    def rise(self, most: float) -> None:  # noqa: B027 - most runs do nothing here, and in the following
+        """Before the first pass: multiply the duals by a number up to `most`, where that is better."""
+
+    def accelerate(self) -> None:  # noqa: B027
         """Between passes."""
 
     def wake(self) -> None:  # noqa: B027
@@ -161,10 +165,11 @@ class WarmStart:
     planes: bool
     origin: object
     data: Any = None
+    C: float = 1.0
 
     @classmethod
     def of(cls, problem: Problem, solver: Solver, result: Result) -> "WarmStart":
-        return cls(result.duals, result.w, not solver.keeps_duals, problem.origin, problem.remembered)
+        return cls(result.duals, result.w, not solver.keeps_duals, problem.origin, problem.remembered, problem.C)
 
     def fits(self, problem: Problem, solver: Solver) -> Start:
         """As much of it as this solver can start from on this problem, made feasible."""
@@ -174,7 +179,7 @@ class WarmStart:
             weights = problem.fitting(self.weights)
             same = self.planes and not solver.keeps_duals and self.origin is problem.origin and weights is not None
             return Start(self.duals if same else None, weights)
-        return Start(*problem.resumed(self.duals, self.weights, self.data, solver.kind_of_points()))
+        return Start(*problem.resumed(self.duals, self.weights, self.data, solver.kind_of_points()), rise=problem.C / self.C)
 
     def for_other_data(self) -> "WarmStart":
         """The same without planes, which are large and of no use to other data."""

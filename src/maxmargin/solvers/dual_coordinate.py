@@ -52,6 +52,8 @@ class DualCoordinate(Solver):
         dtype = np.float64 if self.double else None
         run = begin(problem, start.duals, setting.tol, setting.seed, dtype, self.momentum, self.average and setting.average)
         run.hint = problem.fitting(start.weights)
+        if run.warm:
+            run.rise(start.rise)
         run.n_jobs = setting.n_jobs  # for runs that work on several labels at once
         return run
 

@@ -89,7 +89,8 @@ class Groups:
         weights = None if start.weights is None else start.weights[k]
         if isinstance(start.duals, list):  # planes
             return Start(start.duals[k], weights)
-        return Start(None if start.duals is None else group.clipped(start.duals[:, self.columns[k]].toarray()), weights)
+        duals = None if start.duals is None else group.clipped(start.duals[:, self.columns[k]].toarray())
+        return Start(duals, weights, start.rise)
 
     def result(self) -> Result:
         """All groups together."""

@@ -344,6 +344,7 @@ class Accelerated(Ascent):
     """A run that extrapolates between passes."""
 
     held = (*Ascent.held, "before", "other", "before_v", "memory", "begin_at")
+    problem: ScalarProblem | RowProblem
 
     def row_bytes(self):
         return self.problem.X.values.nbytes / max(self.problem.n_examples, 1)
@@ -353,6 +354,18 @@ class Accelerated(Ascent):
         self.other = like(self.space)
         self.before_v = unclipped(like(self.space))
         self.memory, self.begin_at = 0, self.passes + self.options.tuning.visits.start
+
+    def rise(self, most: float) -> None:
+        """At a larger C the duals at their bounds grow with it, the others hardly: D(k b) = k reward - k^2 quadratic is best at
+        some k in between. Where rewards are not linear or the prior has a mean, that is a guess, and the better value counts."""
+        quadratic_part = -dual_part(self.space)
+        if most <= 1.0 or quadratic_part <= 0.0 or self.reward <= 2.0 * quadratic_part:
+            return
+        duals, dual = self.left(), self.dual
+        self.take(self.problem.clipped(min(most, self.reward / (2.0 * quadratic_part)) * duals))
+        if not self.synchronise() > dual:
+            self.take(duals)
+            self.synchronise()
 
     def accelerate(self) -> None:
         """Extrapolate from the state after the last pass."""

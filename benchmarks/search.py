@@ -1,0 +1,127 @@
+"""C by cross-validation beside scikit-learn's GridSearchCV around the same estimator: time, and who wins.
+
+Both search the same values on the same five folds with one thread; ours along paths to `search_tol`, the grid by fits from
+nothing to `tol`. Times are processor seconds of later calls: both are run on a fifth of the rows first, which compiles. Where
+winners differ, the scores of the grid say what that costs, with the standard error of its mean over the folds.
+"""
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
+from threadpoolctl import threadpool_limits
+
+import maxmargin as mm
+
+from .multilabel_sets import real
+from .report import Report, figure, table
+from .workloads import Arrays, MissingDataError, Workload
+
+FOLDS = 5
+TOL = 1e-3
+GOAL = 1 / 3
+
+
+class Task(NamedTuple):
+    """A set, the two estimators, and their setting"""
+
+    load: Callable[[int], Arrays]
+    search: Any
+    estimator: Any
+    setting: dict[str, Any]
+
+
+def digits(rows: int) -> Arrays:
+    """1,797 digits of 8 x 8 pixels, divided by 16"""
+    X, y = load_digits(return_X_y=True)
+    return X[:rows] / 16.0, y[:rows]
+
+
+def labels(name: str) -> Callable[[int], Arrays]:
+    """The first rows of a multi-label set"""
+
+    def load(rows: int) -> Arrays:
+        split = real(name)
+        return split.X[:rows], split.Y[:rows]
+
+    return load
+
+
+def rows_of(name: str) -> Callable[[int], Arrays]:
+    return lambda rows: Workload(name, rows).load()
+
+
+CLASSES = mm.SVMClassifierCV, mm.SVMClassifier
+REST = {"loss": "squared_hinge", "multi_class": "ovr"}
+SETS: dict[str, Task] = {
+    "letter": Task(rows_of("letter"), *CLASSES, {}),
+    "news20": Task(rows_of("news20"), *CLASSES, {}),
+    "digits": Task(digits, *CLASSES, {}),
+    "digits, LinearSVC's defaults": Task(digits, *CLASSES, REST),
+    "a9a": Task(rows_of("a9a"), *CLASSES, {}),
+    "cadata": Task(rows_of("cadata"), mm.SVMRegressorCV, mm.SVMRegressor, {}),
+    "yeast": Task(labels("yeast"), mm.MultilabelSVMClassifierCV, mm.MultilabelSVMClassifier, {"scoring": "f1_micro"}),
+}
+
+
+def seconds(fit: Callable[[], Any]) -> tuple[float, Any]:
+    """Processor seconds of a call, and what it returned"""
+    with warnings.catch_warnings(), threadpool_limits(1):
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        began = time.process_time()
+        found = fit()
+        return time.process_time() - began, found
+
+
+def compared(task: Task, X, y, Cs: np.ndarray) -> tuple[float, Any, float, GridSearchCV]:
+    """Our time and search, the grid's time and search"""
+    scoring = task.setting.get("scoring")
+    plain = {name: value for name, value in task.setting.items() if name != "scoring"}
+    mine = task.search(Cs, cv=FOLDS, scoring=scoring, tol=TOL, random_state=0, **plain)
+    grid = GridSearchCV(task.estimator(tol=TOL, random_state=0, **plain), {"C": Cs}, cv=FOLDS, scoring=scoring)
+    return *seconds(lambda: mine.fit(X, y)), *seconds(lambda: grid.fit(X, y))
+
+
+def line(name: str, rows: int, Cs: np.ndarray) -> list[str]:
+    task = SETS[name]
+    X, y = task.load(rows)
+    compared(task, X[::5], y[::5], Cs)  # compiles
+    ours, mine, theirs, grid = compared(task, X, y, Cs)
+    place = int(np.flatnonzero(Cs == mine.C_)[0])
+    folds = np.array([grid.cv_results_[f"split{k}_test_score"] for k in range(FOLDS)])
+    lost = folds[:, grid.best_index_].mean() - folds[:, place].mean()
+    error = folds[:, grid.best_index_].std(ddof=1) / np.sqrt(FOLDS)
+    winners = f"{mine.C_:g}", f"{grid.best_params_['C']:g}"
+    return [
+        name,
+        str(X.shape[0]),
+        figure(ours),
+        figure(theirs),
+        figure(ours / theirs, 2),
+        *winners,
+        f"{lost:.4f}",
+        f"{error:.4f}",
+    ]
+
+
+def run(report: Report, names: list[str], rows: int, count: int) -> None:
+    Cs = np.logspace(-4, 4, count)
+    lines = []
+    for name in names:
+        try:
+            lines.append(line(name, rows, Cs))
+        except MissingDataError as missing:
+            print(f"\nskipped {name}: {missing}", flush=True)
+            continue
+        print(*lines[-1], sep="  ", flush=True)
+    head = ["", "rows", "search s", "grid s", "ratio", "our C", "grid's C", "score lost", "standard error"]
+    text = (
+        f"{count} values of C between 1e-4 and 1e4, {FOLDS} folds, tol {TOL:g}, one thread, processor seconds. The goal is a "
+        f"ratio of {GOAL:.2f} and the same winner; *score lost* is by the scores of the grid, which are not exact either."
+    )
+    report.section("search: C by cross-validation beside GridSearchCV", f"{text}\n\n{table(head, lines)}")

@@ -1,0 +1,55 @@
+"""`SVMClassifierCV`: `SVMClassifier` with a C chosen by cross-validation."""
+
+from .classifier import SVMClassifier
+from .search import LinearSearch, constraints_of_search, init_of_search
+
+
+class SVMClassifierCV(LinearSearch, SVMClassifier):
+    """`SVMClassifier` that chooses its C by cross-validation, in the manner of LogisticRegressionCV.
+
+    For each fold the models of all `Cs` follow each other from small to large, each started from the one before it and certified
+    to the relative gap `search_tol`. The best is fitted to all samples, to `tol`: it is a `SVMClassifier` with C = `C_`.
+    Samples must be in memory.
+
+    Parameters
+    ----------
+    Cs : int or list of floats, default=10
+        The values that are tried; a number of them is spread on a logarithmic scale between 1e-4 and 1e4.
+    cv : int, splitter or iterable of pairs (training, test), optional
+        The folds, as in scikit-learn; None is five, stratified.
+    scoring : str or callable, optional
+        What is best, as in scikit-learn; None is `score`, the accuracy.
+    refit : bool, default=True
+        Whether the estimator is fitted at `C_` to all samples. Without it there are `C_` and `scores_`, and no model.
+    search_tol : float, default=1e-2
+        The relative duality gap of the fits of the search, where it is larger than `tol`, which is that of the model. At small C,
+        where little is gained over w = 0, it is relative to that gain.
+    loss, multi_class, cost, class_weight, positive, prior_mean, prior_scale, prior_covariance, tol, max_iter, max_time, \
+fit_intercept, intercept_scaling, solver, warm_start, keep_duals, random_state, n_jobs, verbose, dtype
+        As for `SVMClassifier`. `max_iter` and `max_time` are for each fit. `n_jobs` is how many folds are worked on at a time.
+        Callbacks and `verbose` follow the last fit, that of the model.
+
+    Attributes
+    ----------
+    C_ : float
+        The C of the best mean score; of several with the same score the smallest.
+    Cs_ : array of shape (n_Cs,)
+    scores_ : array of shape (n_folds, n_Cs)
+        The scores on the samples that a fold has left out. Where no dual of a fit is near its bound, as from some C on if
+        the samples can be separated, its score is that of all larger C, which have the same optimum.
+    coef_, intercept_, classes_, certificate_, history_, n_iter_, n_features_in_, feature_names_in_, dual_coef_
+        As for `SVMClassifier`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> import maxmargin as mm
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = mm.SVMClassifierCV([0.01, 0.1, 1.0], random_state=0).fit(X, y)
+    >>> model.scores_.shape, model.C_ in model.Cs_, model.certificate_.converged
+    ((5, 3), True, True)
+    """
+
+    _estimator = SVMClassifier
+    _parameter_constraints = constraints_of_search(SVMClassifier)
+    __init__ = init_of_search(SVMClassifier)

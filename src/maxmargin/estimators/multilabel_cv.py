@@ -1,0 +1,80 @@
+"""`MultilabelSVMClassifierCV`: `MultilabelSVMClassifier` with a C chosen by cross-validation."""
+
+import numpy as np
+import scipy.sparse as sp
+
+from .multilabel import MultilabelSVMClassifier
+from .search import ReadSamples, Search, constraints_of_search, init_of_search
+
+
+class MultilabelSVMClassifierCV(Search, MultilabelSVMClassifier):
+    """`MultilabelSVMClassifier` that chooses its C by cross-validation, as LogisticRegressionCV does: one C for all labels.
+
+    For each fold the models of all `Cs` follow each other from small to large, each started from the one before it and certified
+    to the relative gap `search_tol`. The best is fitted to all samples, to `tol`: it is a `MultilabelSVMClassifier` with
+    C = `C_`. Samples must be in memory.
+
+    Parameters
+    ----------
+    Cs, cv, refit, search_tol
+        As for `SVMClassifierCV`. Folds are runs of samples, in their order.
+    scoring : str or callable, optional
+        What is best, as in scikit-learn. None is `score`, the share of samples with all labels right;
+        "f1_micro" and the like judge labels one by one.
+    kernel, gamma, degree, coef0, label_prior, label_weight, cost, loss, cache_size, tol, max_iter, max_time, fit_intercept, \
+intercept_scaling, solver, warm_start, keep_duals, random_state, n_jobs, verbose, dtype
+        As for `MultilabelSVMClassifier`; `max_iter`, `max_time` and `n_jobs` as for `SVMClassifierCV`.
+
+    Attributes
+    ----------
+    C_ : float
+        The C of the best mean score; of several with the same score the smallest.
+    Cs_ : array of shape (n_Cs,)
+    scores_ : array of shape (n_folds, n_Cs)
+        The scores on the samples that a fold has left out.
+    coef_, intercept_, classes_, certificate_, history_, n_iter_, n_features_in_, feature_names_in_, dual_coef_, support_
+        As for `MultilabelSVMClassifier`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_multilabel_classification
+    >>> import maxmargin as mm
+    >>> X, Y = make_multilabel_classification(200, random_state=0)
+    >>> model = mm.MultilabelSVMClassifierCV([1e-4, 1e-3, 1e-2], scoring="f1_micro", random_state=0).fit(X, Y)
+    >>> model.scores_.shape, model.certificate_.converged
+    ((5, 3), True)
+    """
+
+    _estimator = MultilabelSVMClassifier
+    _parameter_constraints = constraints_of_search(MultilabelSVMClassifier)
+    __init__ = init_of_search(MultilabelSVMClassifier)
+
+    def fit(self, X, y=None, sample_weight=None, mask=None):
+        """Choose C by cross-validation, and find its optimum over all samples to the relative duality gap `tol`.
+
+        Parameters
+        ----------
+        X : array, data frame or CSR matrix of shape (n_samples, n_features)
+        y : array or sparse matrix of shape (n_samples, n_labels)
+            Indicators 0 and 1. NaN, for a label that is not known, needs a `scoring` of your own that knows what to do with it.
+        sample_weight : array of shape (n_samples,), optional
+            Weights s_i >= 0; they go with their samples into folds and, where the scorer takes weights, into the scores.
+        mask : None
+            Not served: a score cannot know what was masked. Put NaN into y instead.
+
+        Returns
+        -------
+        self
+        """
+        if mask is not None:
+            raise ValueError(
+                "mask cannot be told to a scorer: put NaN where y is not known, and give a scoring that leaves it out."
+            )
+        return super().fit(X, y, sample_weight)
+
+    def _checked(self, X, y, sample_weight):
+        X, labels = self._checked_pair(X, y, None)
+        weight = None if sample_weight is None else self._checked_weight(sample_weight, X)
+        if labels.columns.missing is not None and not callable(self.scoring):
+            raise ValueError("y has labels that are not known, which no score of scikit-learn takes: give a function as scoring.")
+        return ReadSamples(X, sp.csr_array(y) if labels.sparse else np.asanyarray(y), weight)
