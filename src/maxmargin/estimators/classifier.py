@@ -14,9 +14,10 @@ from ..losses.base import BinaryLoss, Loss, MulticlassLoss
 from .by_block import Scored, blockwise, class_codes
 from .linear import LinearSVM
 from .posing import EachAgainstRest, SeveralClasses, TwoClasses
+from .probability import METHODS, OneOfClasses
 
 
-class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
+class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, LinearSVM):
     """Linear support vector machine with a certificate: binary hinge, or Crammer-Singer for three classes and more; squared
     hinge, logistic and squared losses, and each class against the rest, on request.
 
@@ -49,6 +50,10 @@ class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
         Its standard deviations.
     prior_covariance : array of shape (n_features, n_features), optional
         Its full covariance, shared by the classes. X is then replaced once by a dense float64 matrix of the same shape.
+    probability : {None, "sigmoid", "isotonic", "temperature"}, default=None
+        How `predict_proba` makes probabilities of scores: by Platt's sigmoid or isotonic regression, of each class against the
+        rest, or by one temperature for all classes. `fit` learns this from held-out scores, with a model for each of five folds;
+        the model itself stays what it is. With None there is `predict_proba` only for "log_loss", whose scores need nothing else.
     tol : float, default=1e-3
         The relative duality gap to certify: (primal - dual) / |primal| <= tol.
     max_iter : int, default=10_000
@@ -109,6 +114,7 @@ class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
         "multi_class": [StrOptions({"crammer_singer", "ovr"})],
         "cost": ["array-like", dict, None],
         "class_weight": [StrOptions({"balanced"}), dict, None],
+        "probability": [StrOptions(METHODS), None],
     }
 
     def __init__(
@@ -123,6 +129,7 @@ class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
         prior_mean=None,
         prior_scale=None,
         prior_covariance=None,
+        probability=None,
         tol=1e-3,
         max_iter=10_000,
         max_time=None,
@@ -145,6 +152,7 @@ class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
         self.prior_mean = prior_mean
         self.prior_scale = prior_scale
         self.prior_covariance = prior_covariance
+        self.probability = probability
         self.tol = tol
         self.max_iter = max_iter
         self.max_time = max_time
@@ -161,10 +169,7 @@ class SVMClassifier(Scored, ClassifierMixin, LinearSVM):
     @blockwise
     def decision_function(self, X) -> np.ndarray:
         """Scores: (n_samples,) for two classes, positive for `classes_[1]`; else (n_samples, n_classes)."""
-        scores = self._scores(X)
-        if scores.shape[1] == 2:  # a loss of rows, for two classes
-            return scores[:, 1] - scores[:, 0]
-        return scores.ravel() if scores.shape[1] == 1 else scores
+        return self._decided(self._scores(X))
 
     @blockwise
     def predict(self, X) -> np.ndarray:

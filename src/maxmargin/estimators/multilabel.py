@@ -27,16 +27,17 @@ from ..solvers import resolve
 from ..solvers.base import NOWHERE, WarmStart
 from ..solvers.tuning import PREDICTION
 from ..utils.threads import thread_count
-from .by_block import Scored, blockwise, check_source, keep_names, reading_solver
+from .by_block import Scored, blockwise, check_in_memory, check_source, keep_names, reading_solver
 from .frames import validate_data
 from .linear import LinearModel, Posed, Prepared
 from .multilabel_kernel import KERNELS, keep_kernel, kernel_function, kernel_problem
 from .multilabel_partial_fit import PartialFit
 from .multilabel_stream import LabelReader, masses, stream
 from .posing import AllLabels
+from .probability import METHODS, EachLabel
 
 
-class MultilabelSVMClassifier(Scored, ClassifierMixin, PartialFit):
+class MultilabelSVMClassifier(EachLabel, Scored, ClassifierMixin, PartialFit):
     """Multi-label support vector machine with a prior on labels that go together (M3L), with a certificate.
 
     Minimises 1/2 tr(Z R^+ Z') + C sum_il s_i u_l loss(y_il z_l.x_i) over the weights z_l of the labels, y_il = +-1
@@ -68,6 +69,9 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, PartialFit):
         default is the Hamming loss.
     loss : {"squared_hinge", "hinge", "log_loss", "squared_error"}, default="squared_hinge"
         Of one label. "log_loss" has no margins, so no `cost`; it and "squared_error" are for the linear kernel.
+    probability : {None, "sigmoid", "isotonic", "temperature"}, default=None
+        As for `SVMClassifier`, each label by itself. Folds are dealt so that every label is spread over them; a label that no
+        sample has, or all, gets one probability for every sample.
     tol, max_iter, max_time, fit_intercept, intercept_scaling, warm_start, random_state, verbose, dtype
         As for `SVMClassifier`. The intercept is a feature like others, coupled by R; with a kernel it is the constant
         intercept_scaling^2 added to it, regularised, where SVC has a free one. `max_iter` counts for each group of labels.
@@ -115,6 +119,7 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, PartialFit):
         "cost": ["array-like", None],
         "loss": [StrOptions(set(MULTILABEL)), MultilabelLoss],
         "cache_size": [Interval(Real, 0.0, None, closed="neither")],
+        "probability": [StrOptions(METHODS), None],
     }
 
     def __init__(
@@ -130,6 +135,7 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, PartialFit):
         cost=None,
         loss="squared_hinge",
         cache_size=500.0,
+        probability=None,
         tol=1e-3,
         max_iter=10_000,
         max_time=None,
@@ -153,6 +159,7 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, PartialFit):
         self.cost = cost
         self.loss = loss
         self.cache_size = cache_size
+        self.probability = probability
         self.tol = tol
         self.max_iter = max_iter
         self.max_time = max_time
@@ -235,6 +242,7 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, PartialFit):
     def _prepared(self, X, y, sample_weight, mask=None) -> Prepared:
         if is_source(X):
             check_source(self, X, y, sample_weight, multilabel=True)
+            check_in_memory(self.probability)
             if mask is not None:
                 raise ValueError("A source has no mask of labels; leave mask out.")
             return Prepared(lambda model: Posed(model._source_problem(X)), {}, reading_solver(self.solver))
@@ -243,7 +251,11 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, PartialFit):
         weight = np.ones(X.shape[0]) if sample_weight is None else self._checked_weight(sample_weight, X)
         self.classes_, self._form = np.arange(labels.columns.shape[1]), (labels.dtype, labels.sparse)
         data = self._data(X)
-        return Prepared(lambda model: Posed(model._problem(data, labels, weight), None, X), self._learned(), solver)
+
+        def pose(model, share=1.0) -> Posed:
+            return Posed(model._problem(data, labels, weight * share), None, X)
+
+        return Prepared(pose, self._learned(), solver, X, labels.columns, weight, self._folds(labels.columns))
 
     def _fit(self, posed, solver, last):
         """A kernel keeps support samples in the place of weights; duals of all labels at once are not kept."""
