@@ -27,14 +27,6 @@ def few(cls=mm.SVMClassifier, classes=2):
     return make_classification(60, 4, n_informative=3, n_redundant=0, n_classes=classes, n_clusters_per_class=1, random_state=1)
 
 
-class AllAtOnce(mm.SVMClassifier):
-    """Probabilities are calibrated on folds of all samples, so that `partial_fit` refuses: checks that call it see none."""
-
-    @property
-    def partial_fit(self):
-        raise AttributeError
-
-
 # No check is expected to fail. As in scikit-learn's own run of them, a ConvergenceWarning is no failure.
 @pytest.mark.compiled
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -44,7 +36,6 @@ class AllAtOnce(mm.SVMClassifier):
         mm.SVMClassifier(loss="log_loss", max_iter=50, random_state=0),
         mm.SVMClassifier(loss="squared_hinge", multi_class="ovr", max_iter=50, random_state=0),
         mm.SVMClassifier(loss="squared_error", max_iter=50, random_state=0),
-        AllAtOnce(probability="sigmoid", max_iter=50, random_state=0),
         mm.SVMRegressor(max_iter=50, random_state=0),
         mm.SVMRegressor(loss="squared_error", max_iter=50, random_state=0),
     ]

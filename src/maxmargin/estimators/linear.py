@@ -45,7 +45,7 @@ class Posed(NamedTuple):
 class Prepared(NamedTuple):
     """Samples, checked: they serve every setting of a path. `pose(estimator)` is the problem that its parameters make of them,
     `pose(estimator, share)` the same with weights times `share`; `learned` are the fitted attributes that are known already.
-    `target` is what scores are calibrated by: the classes of samples by number, or columns of labels."""
+    X is in the user's coordinates; `target` is what its scores are calibrated by: classes by number, or columns of labels."""
 
     pose: Callable[..., Posed]
     learned: dict[str, Any]
@@ -276,6 +276,7 @@ class LinearSVM(Streaming, LinearModel):
             return Prepared(lambda model: Posed(*model._source_problem(X)), {}, reading_solver(self.solver))
         solver = resolve(self.solver)
         X, (code, factors), weight = self._validated(X, y, sample_weight)
+        samples = X  # in the user's coordinates, as predictions read them
         posing = self._posing(factors)
         classes = posing.classes
         prior = self._prior(X.shape[1], classes)
@@ -286,7 +287,7 @@ class LinearSVM(Streaming, LinearModel):
             own = posing if model is self else model._posing(factors)
             return Posed(own.problem(table, code, weight * share, regularizer, half_spaces), prior)
 
-        return Prepared(pose, self._learned(), solver, X, code, weight, self._folds(code))
+        return Prepared(pose, self._learned(), solver, samples, code, weight, self._folds(code))
 
     def _prior(self, features: int, classes: int | None) -> Prior:
         return Prior(self.positive, self.prior_mean, self.prior_scale, self.prior_covariance).checked(features, classes)

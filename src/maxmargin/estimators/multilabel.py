@@ -249,13 +249,14 @@ class MultilabelSVMClassifier(EachLabel, Scored, ClassifierMixin, PartialFit):
         solver = resolve(self.solver)
         X, labels = self._checked_pair(X, y, mask)
         weight = np.ones(X.shape[0]) if sample_weight is None else self._checked_weight(sample_weight, X)
+        samples = X  # in the user's coordinates, as predictions read them
         self.classes_, self._form = np.arange(labels.columns.shape[1]), (labels.dtype, labels.sparse)
         data = self._data(X)
 
         def pose(model, share=1.0) -> Posed:
             return Posed(model._problem(data, labels, weight * share), None, X)
 
-        return Prepared(pose, self._learned(), solver, X, labels.columns, weight, self._folds(labels.columns))
+        return Prepared(pose, self._learned(), solver, samples, labels.columns, weight, self._folds(labels.columns))
 
     def _fit(self, posed, solver, last):
         """A kernel keeps support samples in the place of weights; duals of all labels at once are not kept."""
