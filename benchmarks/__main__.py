@@ -1,6 +1,6 @@
 """The command line: python -m benchmarks COMMAND [options], with COMMAND one of
 
-fit, scaling, startup, sources, structured, topk, multilabel, multilabel_kernel, bundle, latent, online, all, summary
+fit, scaling, startup, sources, structured, topk, multilabel, multilabel_kernel, bundle, latent, online, probability, all, summary
 """
 
 import argparse
@@ -14,6 +14,7 @@ from . import (
     multilabel_kernel,
     multilabel_sets,
     online,
+    probability,
     scaling,
     sequences,
     sources,
@@ -103,6 +104,7 @@ def parser() -> argparse.ArgumentParser:
     flow.add_argument("--who", nargs="+", choices=online.WHO, default=list(online.WHO), metavar="WHO", help=text)
     text = "where streams and measurements are kept, for several processes to share (default: a temporary one)"
     flow.add_argument("--folder", type=Path, metavar="FOLDER", help=text)
+    commands.add_parser("probability", parents=[common], help="probabilities beside CalibratedClassifierCV: quality and time")
     whole = commands.add_parser("all", parents=[common], help="everything")
     whole.set_defaults(workload=list(COMPARED), loss=list(LOSSES), lam=None, solver=names)
     commands.add_parser("summary", help="what README says about speed, from the tables kept in RESULTS.md; measures nothing")
@@ -153,6 +155,8 @@ def main() -> None:
     if args.command in ("online", "all"):
         chosen = args if args.command == "online" else parser().parse_args(["online"])
         online.run(report, chosen.part, chosen.who, chosen.folder, args.quick)
+    if args.command in ("probability", "all"):
+        probability.run(report, args.quick, repeat)
     if args.command in ("fit", "all"):
         workloads = [Workload(name, QUICK_ROWS if args.quick else None) for name in args.workload]
         everything = parser().parse_args(["all"])

@@ -2,8 +2,8 @@
 
 Scores of samples that a model was fitted to are too good, so the way from scores to probabilities is learned from held-out ones:
 each fold of the samples is scored by a model of the others, and one calibration is fitted to all of these scores. This is
-scikit-learn's CalibratedClassifierCV with ensemble=False; its sigmoid (Platt 1999) and isotonic regression (Zadrozny and Elkan
-2002) do the work. A temperature (Guo et al. 2017) is one factor on all scores.
+scikit-learn's CalibratedClassifierCV with ensemble=False, with the same three kinds: Platt's sigmoid (1999), isotonic regression
+(Zadrozny and Elkan 2002), which is scikit-learn's, and a temperature (Guo et al. 2017), one factor on all scores.
 
 A fold is held out by weights of zero: the problems of the folds share the samples as they were checked, and all begin at the
 duals of the model of all samples, which are next to theirs.
@@ -19,7 +19,6 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import expit, logsumexp, softmax
 from sklearn.base import clone
-from sklearn.calibration import _SigmoidCalibration
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.isotonic import IsotonicRegression
 from sklearn.model_selection import StratifiedKFold
@@ -39,6 +38,8 @@ from .linear import LinearModel, Prepared
 METHODS = {"sigmoid", "isotonic", "temperature"}
 FOLDS = 5
 LOGISTIC = LogisticLoss, MultinomialLoss, MultilabelLogisticLoss
+NEWTON_ROUNDS = 100  # 10 do
+RIDGE = 1e-12  # keeps the step of Newton's method finite
 WIDEST = 10.0  # the logarithm of a temperature is sought within this, in units of typical scores
 
 
@@ -120,13 +121,41 @@ def fitted_curve(method: str, scores: np.ndarray, present: np.ndarray, weight: n
         share = (mass + 1.0) / (float(weight.sum()) + 2.0)
         return Sigmoid(0.0, float(np.log1p(-share) - np.log(share)))
     if method == "sigmoid":
-        sigmoid = _SigmoidCalibration().fit(scores, present.astype(np.float64), weight)
-        return Sigmoid(float(sigmoid.a_), float(sigmoid.b_))
+        return fitted_sigmoid(scores, present, weight)
     if method == "isotonic":
         steps = IsotonicRegression(out_of_bounds="clip").fit(scores, present.astype(np.float64), weight)
         return Interpolated(steps.X_thresholds_, steps.y_thresholds_)
     margins = np.where(present, scores, -scores)
     return Sigmoid(-best_factor(lambda factor: float(weight @ np.logaddexp(0.0, -factor * margins)), scores), 0.0)
+
+
+def fitted_sigmoid(scores: np.ndarray, present: np.ndarray, weight: np.ndarray) -> Sigmoid:
+    """Platt's sigmoid, by Newton's method with halved steps (Lin, Lin and Weng 2007). scikit-learn's comes to the same, but asks
+    many threads for little work: with few samples of many classes that takes longer than all fits."""
+    mass, others = float(weight[present].sum()), float(weight[~present].sum())
+    target = np.where(present, (mass + 1.0) / (mass + 2.0), 1.0 / (others + 2.0))
+    typical = float(np.sqrt(np.mean(scores**2))) or 1.0
+    scores = scores / typical
+    found = np.array([0.0, np.log((others + 1.0) / (mass + 1.0))])
+
+    def loss(point: np.ndarray) -> float:
+        exponent = point[0] * scores + point[1]
+        return float((weight * (target * exponent + np.logaddexp(0.0, -exponent))).sum())
+
+    value = loss(found)
+    for _ in range(NEWTON_ROUNDS):
+        said = expit(-(found[0] * scores + found[1]))
+        slope, bend = weight * (target - said), weight * said * (1.0 - said)
+        gradient = np.array([(slope * scores).sum(), slope.sum()])
+        across = (bend * scores).sum()
+        curvature = np.array([[(bend * scores * scores).sum(), across], [across, bend.sum()]])
+        step = np.linalg.solve(curvature + RIDGE * weight.sum() * np.eye(2), gradient)
+        while (after := loss(found - step)) > value and np.abs(step).max() > RIDGE:
+            step = 0.5 * step
+        if not after < value:
+            break
+        found, value = found - step, after
+    return Sigmoid(float(found[0] / typical), float(found[1]))
 
 
 def fitted_softmax(scores: np.ndarray, code: np.ndarray, weight: np.ndarray) -> Softmax:
