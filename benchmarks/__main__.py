@@ -1,7 +1,7 @@
 """The command line: python -m benchmarks COMMAND [options], with COMMAND one of
 
 fit, everyday, scaling, startup, sources, structured, topk, multilabel, multilabel_kernel, bundle, latent, online,
-search, all, summary
+search, probability, all, summary
 """
 
 import argparse
@@ -16,6 +16,7 @@ from . import (
     multilabel_kernel,
     multilabel_sets,
     online,
+    probability,
     scaling,
     search,
     sequences,
@@ -112,6 +113,7 @@ def parser() -> argparse.ArgumentParser:
     choice.add_argument("--workload", nargs="+", choices=kinds, default=kinds, metavar="NAME", help=", ".join(kinds))
     choice.add_argument("--rows", type=int, metavar="N", help="rows of each set at the most (2,000; 500 with --quick)")
     choice.add_argument("--Cs", type=int, default=9, metavar="N", help="values between 1e-4 and 1e4 (9)")
+    commands.add_parser("probability", parents=[common], help="probabilities beside CalibratedClassifierCV: quality and time")
     whole = commands.add_parser("all", parents=[common], help="everything")
     whole.set_defaults(workload=list(COMPARED), loss=list(LOSSES), lam=None, solver=names)
     commands.add_parser("summary", help="what README says about speed, from the tables kept in RESULTS.md; measures nothing")
@@ -167,6 +169,8 @@ def main() -> None:
     if args.command in ("search", "all"):
         chosen = args if args.command == "search" else parser().parse_args(["search"])
         search.run(report, chosen.workload, chosen.rows or (500 if args.quick else 2_000), chosen.Cs)
+    if args.command in ("probability", "all"):
+        probability.run(report, args.quick, repeat)
     if args.command in ("fit", "all"):
         workloads = [Workload(name, QUICK_ROWS if args.quick else None) for name in args.workload]
         everything = parser().parse_args(["all"])

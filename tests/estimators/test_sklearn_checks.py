@@ -46,6 +46,14 @@ class TwoGuessesCV(WithRoom, mm.TopKSVMClassifierCV):
     """Its folds have all classes, or the check is of data without any."""
 
 
+class AllAtOnce(mm.SVMClassifier):
+    """Probabilities are calibrated on folds of all samples, so that `partial_fit` refuses: checks that call it see none."""
+
+    @property
+    def partial_fit(self):
+        raise AttributeError
+
+
 class OfClasses(ClassifierMixin, BaseEstimator):
     """A classifier with a column of classes around a model that is told something else; X is the model's own affair."""
 
@@ -169,6 +177,12 @@ NOT_OF_INDICATORS = {
 ALL_AT_ONCE = {"check_fit_score_takes_y", "check_n_features_in_after_fitting", "check_estimators_partial_fit_n_features"}
 
 
+# Folds are of samples, whatever they weigh: a sample that is given twice may be in two of them.
+OF_FOLDS = {"check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"}
+# Asks that scores and probabilities name the same class, which only a temperature promises with three of them.
+ONE_ORDER = {"check_classifiers_train"}
+
+
 # scikit-learn itself would skip these.
 OF_OTHER_MODELS = {
     "check_array_api_input",  # for models that compute on arrays of other libraries
@@ -191,6 +205,8 @@ def checks(estimator, only=(), without=frozenset()):
 
 
 def all_checks():
+    yield from checks(AllAtOnce(probability="sigmoid", max_iter=50, random_state=0), without=OF_FOLDS | ONE_ORDER)
+    yield from checks(AllAtOnce(probability="temperature", max_iter=50, random_state=0), only=ONE_ORDER)
     yield from checks(TwoGuesses(k=2, max_iter=50, random_state=0))
     # gamma is given: of repeated samples "scale" is another
     for kernel, told_at_once in (("linear", set()), ("rbf", ALL_AT_ONCE)):

@@ -645,7 +645,7 @@ def test_the_check_leaves_the_structure_alone():
 
 
 def test_the_check_takes_matrices(monkeypatch):
-    monkeypatch.setattr(compiled, "one_direction", passes.one_direction.plain)  # not compiled for CSR rows elsewhere
+    monkeypatch.setattr(compiled, "reach_targets", passes.reach_targets.plain)  # not compiled for CSR rows elsewhere
     X, y = np.random.default_rng(0).normal(size=(4, 2)), ["a", "b", "c", "a"]
     for same in (X, sp.csr_array(X), list(X)):
         check_structure(Multiclass(), same, y)

@@ -41,7 +41,7 @@ class LabelColumns:
             others = np.ones(self.shape[0], bool)
             for matrix in (self.present, self.missing):
                 if matrix is not None:
-                    others[_rows(matrix, column)] = False
+                    others[rows_listed(matrix, column)] = False
             without[column] = weight[others].sum()
         return np.column_stack([without, have])
 
@@ -50,10 +50,10 @@ class LabelColumns:
         present, known = (np.zeros((self.shape[0], -(-len(columns) // BYTE)), np.uint8) for _ in range(2))
         for k, column in enumerate(columns):
             bit = np.uint8(1 << k % BYTE)
-            present[_rows(self.present, column), k // BYTE] |= bit
+            present[rows_listed(self.present, column), k // BYTE] |= bit
             known[:, k // BYTE] |= bit
             if self.missing is not None:
-                known[_rows(self.missing, column), k // BYTE] &= ~bit
+                known[rows_listed(self.missing, column), k // BYTE] &= ~bit
         return present, known
 
 
@@ -66,7 +66,7 @@ def class_bits(code: np.ndarray, classes: int) -> tuple[np.ndarray, np.ndarray]:
     return present, known
 
 
-def _rows(matrix: sp.csc_array, column: int) -> np.ndarray:
+def rows_listed(matrix: sp.csc_array, column: int) -> np.ndarray:
     return matrix.indices[matrix.indptr[column] : matrix.indptr[column + 1]]
 
 

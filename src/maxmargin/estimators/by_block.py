@@ -164,6 +164,21 @@ def check_source(estimator, source, y, sample_weight, multilabel: bool = False) 
         raise ValueError(f"{type(estimator).__name__} takes {wanted} for each sample; this source has {found}.")
 
 
+def check_in_memory(probability: str | None) -> None:
+    """Refuse to calibrate on data that come in blocks."""
+    if probability is not None:
+        raise ValueError(
+            f"probability={probability!r} needs the samples in memory, for folds of them; leave it out for a source, and "
+            "calibrate the fitted model on other samples with scikit-learn's CalibratedClassifierCV."
+        )
+
+
+def check_whole(probability: str | None) -> None:
+    """Refuse to calibrate pieces."""
+    if probability is not None:
+        raise ValueError(f"probability={probability!r} needs all samples at once, for folds of them; use fit, or leave it out.")
+
+
 def reading_solver(given) -> Solver:
     """The solver for a source, from the parameter of an estimator."""
     found = OnlineDual() if isinstance(given, str) and given == "auto" else resolve(given)
@@ -278,6 +293,7 @@ class Streaming(Certified):
         """
         self._validate_params()
         check_unscaled(self)
+        check_whole(getattr(self, "probability", None))
         solver, cache_size = partial_solver(self.solver)
         kept: SupportSamples | None = self.__dict__.get("_kept")
         factors = self._declared(classes, kept)

@@ -14,9 +14,10 @@ from ..losses.base import BinaryLoss, Loss, MulticlassLoss
 from .by_block import Scored, blockwise, class_codes
 from .kernel import KernelSVM
 from .posing import EachAgainstRest, SeveralClasses, TwoClasses
+from .probability import METHODS, OneOfClasses
 
 
-class SVMClassifier(Scored, ClassifierMixin, KernelSVM):
+class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, KernelSVM):
     """Support vector machine with a certificate: binary hinge, or Crammer-Singer for three classes and more; squared hinge,
     logistic and squared losses, each class against the rest, and kernels on request.
 
@@ -62,6 +63,10 @@ class SVMClassifier(Scored, ClassifierMixin, KernelSVM):
         Its full covariance, shared by the classes. X is then replaced once by a dense float64 matrix of the same shape.
     cache_size : float, default=500
         Memory in MB for rows of the kernel matrix, where a kernel other than the linear one is used.
+    probability : {None, "sigmoid", "isotonic", "temperature"}, default=None
+        How `predict_proba` makes probabilities of scores: by Platt's sigmoid or isotonic regression, of each class against the
+        rest, or by one temperature for all classes. `fit` learns this from held-out scores, with a model for each of five folds;
+        the model itself stays what it is. With None there is `predict_proba` only for "log_loss", whose scores need nothing else.
     tol : float, default=1e-3
         The relative duality gap to certify: (primal - dual) / |primal| <= tol.
     max_iter : int, default=10_000
@@ -132,6 +137,7 @@ class SVMClassifier(Scored, ClassifierMixin, KernelSVM):
         "multi_class": [StrOptions({"crammer_singer", "ovr"})],
         "cost": ["array-like", dict, None],
         "class_weight": [StrOptions({"balanced"}), dict, None],
+        "probability": [StrOptions(METHODS), None],
     }
 
     def __init__(
@@ -151,6 +157,7 @@ class SVMClassifier(Scored, ClassifierMixin, KernelSVM):
         prior_scale=None,
         prior_covariance=None,
         cache_size=500.0,
+        probability=None,
         tol=1e-3,
         max_iter=10_000,
         max_time=None,
@@ -179,6 +186,7 @@ class SVMClassifier(Scored, ClassifierMixin, KernelSVM):
         self.prior_scale = prior_scale
         self.prior_covariance = prior_covariance
         self.cache_size = cache_size
+        self.probability = probability
         self.tol = tol
         self.max_iter = max_iter
         self.max_time = max_time
@@ -196,10 +204,7 @@ class SVMClassifier(Scored, ClassifierMixin, KernelSVM):
     @blockwise
     def decision_function(self, X) -> np.ndarray:
         """Scores: (n_samples,) for two classes, positive for `classes_[1]`; else (n_samples, n_classes)."""
-        scores = self._scores(X)
-        if scores.shape[1] == 2:  # a loss of rows, for two classes
-            return scores[:, 1] - scores[:, 0]
-        return scores.ravel() if scores.shape[1] == 1 else scores
+        return self._decided(self._scores(X))
 
     @blockwise
     def predict(self, X) -> np.ndarray:

@@ -229,10 +229,10 @@ class KernelSVM(Kernelised, LinearSVM):
         X, scaling = self._scaled(X, weight)
         data = self._kernel_data(X)
 
-        def pose(model) -> Posed:
-            return Posed(kernel_problem(model._posing(factors), data, code, weight), None, scaling, X)
+        def pose(model, share=1.0) -> Posed:
+            return Posed(kernel_problem(model._posing(factors), data, code, weight * share), None, scaling, X)
 
-        return Prepared(pose, self._learned(), solver)
+        return Prepared(pose, self._learned(), solver, X, code, weight, self._folds(code))
 
     def _declared(self, classes, kept):
         if self.kernel != "linear":

@@ -25,7 +25,7 @@ from ..solvers import resolve
 from ..solvers.base import NOWHERE, Solver, WarmStart
 from ..utils.threads import thread_count
 from .base import Certified, Step, settings_of
-from .by_block import Streaming, check_source, reading_solver
+from .by_block import Streaming, check_in_memory, check_source, reading_solver
 from .frames import validate_data
 from .posing import Posing
 from .scaling import Scaling, scaling_of
@@ -50,12 +50,17 @@ class Posed(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """Samples, checked: they serve every setting of a path. `pose(estimator)` is the problem that its parameters make of them;
-    `learned` are the fitted attributes that are known already."""
+    """Samples, checked: they serve every setting of a path. `pose(estimator)` is the problem that its parameters make of them,
+    `pose(estimator, share)` the same with weights times `share`; `learned` are the fitted attributes that are known already.
+    X is in the user's coordinates; `target` is what its scores are calibrated by: classes by number, or columns of labels."""
 
-    pose: Callable[[Any], Posed]
+    pose: Callable[..., Posed]
     learned: dict[str, Any]
     solver: Solver
+    X: Any = None
+    target: Any = None
+    weight: np.ndarray | None = None
+    folds: np.ndarray | None = None  # in which each sample is held out, for probabilities
 
 
 class LinearModel(Certified):
@@ -67,6 +72,8 @@ class LinearModel(Certified):
         "intercept_scaling": [Interval(Real, 0.0, None, closed="neither")],
         "standardize": ["boolean"],
     }
+
+    probability: str | None = None  # a parameter of classifiers
 
     @with_callbacks
     def fit(self, X, y=None, sample_weight=None):
@@ -94,8 +101,15 @@ class LinearModel(Certified):
         self.__dict__.pop("_kept", None)
         self._adopt(prepared.learned)
         last = self.__dict__.get("_last") if self.warm_start else None
-        self._fit(prepared.pose(self), prepared.solver, last)
+        self._calibrate(prepared, self._fit(prepared.pose(self), prepared.solver, last))
         return self
+
+    def _folds(self, target) -> np.ndarray | None:
+        """Folds of checked samples, where a model with probabilities wants some."""
+        return None
+
+    def _calibrate(self, prepared: "Prepared", found: WarmStart) -> None:
+        """What a model with probabilities learns besides; `found` is what the run on all samples has left."""
 
     def regularization_path(self, X, y, Cs, sample_weight=None) -> list:
         """Fitted copies of this estimator for each C in `Cs`, each started from the one before it and certified.
@@ -124,6 +138,7 @@ class LinearModel(Certified):
                 posed = prepared.pose(estimator)
                 learned = estimator._learned()
             last = with_callbacks(type(estimator)._fit)(estimator, posed, prepared.solver, last)
+            estimator._calibrate(prepared, last)
             yield Step(estimator, posed.problem.at(estimator.C), last)
 
     def _fit(self, posed: Posed, solver: Solver, last: WarmStart | None) -> WarmStart:
@@ -274,9 +289,11 @@ class LinearSVM(Streaming, LinearModel):
     def _prepared(self, X, y, sample_weight) -> Prepared:
         if is_source(X):
             check_source(self, X, y, sample_weight)
+            check_in_memory(self.probability)
             return Prepared(lambda model: Posed(*model._source_problem(X)), {}, reading_solver(self.solver))
         solver = resolve(self.solver)
         X, (code, factors), weight = self._validated(X, y, sample_weight)
+        samples = X  # in the user's coordinates, as predictions read them
         X, scaling = self._scaled(X, weight)
         posing = self._posing(factors)
         classes = posing.classes
@@ -284,11 +301,11 @@ class LinearSVM(Streaming, LinearModel):
         data, regularizer, half_spaces = prior.applied(X, classes)
         table = self._rows(data, classes)
 
-        def pose(model) -> Posed:
+        def pose(model, share=1.0) -> Posed:
             own = posing if model is self else model._posing(factors)
-            return Posed(own.problem(table, code, weight, regularizer, half_spaces), prior, scaling)
+            return Posed(own.problem(table, code, weight * share, regularizer, half_spaces), prior, scaling)
 
-        return Prepared(pose, self._learned(), solver)
+        return Prepared(pose, self._learned(), solver, samples, code, weight, self._folds(code))
 
     def _prior(self, features: int, classes: int | None) -> Prior:
         return Prior(self.positive, self.prior_mean, self.prior_scale, self.prior_covariance).checked(features, classes)

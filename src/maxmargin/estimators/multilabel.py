@@ -25,17 +25,18 @@ from ..solvers import resolve
 from ..solvers.tuning import PREDICTION
 from ..utils.threads import thread_count
 from .base import settings_of
-from .by_block import Scored, blockwise, check_source, keep_names, reading_solver
+from .by_block import Scored, blockwise, check_in_memory, check_source, keep_names, reading_solver
 from .frames import validate_data
 from .kernel import Kernelised, labels_problem
 from .linear import Posed, Prepared
 from .multilabel_partial_fit import PartialFit
 from .multilabel_stream import LabelReader, masses, stream
 from .posing import AllLabels
+from .probability import METHODS, EachLabel
 from .scaling import scaling_of_source
 
 
-class MultilabelSVMClassifier(Scored, ClassifierMixin, PartialFit):
+class MultilabelSVMClassifier(EachLabel, Scored, ClassifierMixin, PartialFit):
     """Multi-label support vector machine with a prior on labels that go together (M3L), with a certificate.
 
     Minimises 1/2 tr(Z R^+ Z') + C sum_il s_i u_l loss(y_il z_l.x_i) over the weights z_l of the labels, y_il = +-1
@@ -67,6 +68,9 @@ class MultilabelSVMClassifier(Scored, ClassifierMixin, PartialFit):
         default is the Hamming loss.
     loss : {"squared_hinge", "hinge", "log_loss", "squared_error"}, default="squared_hinge"
         Of one label. "log_loss" has no margins, so no `cost`.
+    probability : {None, "sigmoid", "isotonic", "temperature"}, default=None
+        As for `SVMClassifier`, each label by itself. Folds are dealt so that every label is spread over them; a label that no
+        sample has, or all, gets one probability for every sample.
     tol, max_iter, max_time, fit_intercept, intercept_scaling, standardize, warm_start, random_state, verbose, \
 dtype
         As for `SVMClassifier`. The intercept is a feature like others, coupled by R; with a kernel it is the constant
@@ -110,6 +114,7 @@ dtype
         "label_weight": [StrOptions({"balanced"}), "array-like", None],
         "cost": ["array-like", None],
         "loss": [StrOptions(set(MULTILABEL)), MultilabelLoss],
+        "probability": [StrOptions(METHODS), None],
     }
 
     def __init__(
@@ -125,6 +130,7 @@ dtype
         cost=None,
         loss="squared_hinge",
         cache_size=500.0,
+        probability=None,
         tol=1e-3,
         max_iter=10_000,
         max_time=None,
@@ -149,6 +155,7 @@ dtype
         self.cost = cost
         self.loss = loss
         self.cache_size = cache_size
+        self.probability = probability
         self.tol = tol
         self.max_iter = max_iter
         self.max_time = max_time
@@ -229,16 +236,22 @@ dtype
     def _prepared(self, X, y, sample_weight, mask=None) -> Prepared:
         if is_source(X):
             check_source(self, X, y, sample_weight, multilabel=True)
+            check_in_memory(self.probability)
             if mask is not None:
                 raise ValueError("A source has no mask of labels; leave mask out.")
             return Prepared(lambda model: model._source_problem(X), {}, reading_solver(self.solver))
         solver = resolve(self.solver)
         X, labels = self._checked_pair(X, y, mask)
         weight = np.ones(X.shape[0]) if sample_weight is None else self._checked_weight(sample_weight, X)
+        samples = X  # in the user's coordinates, as predictions read them
         self.classes_, self._form = np.arange(labels.columns.shape[1]), (labels.dtype, labels.sparse)
         X, scaling = self._scaled(X, weight)
         data = self._data(X)
-        return Prepared(lambda model: Posed(model._problem(data, labels, weight), None, scaling, X), self._learned(), solver)
+
+        def pose(model, share=1.0) -> Posed:
+            return Posed(model._problem(data, labels, weight * share), None, scaling, X)
+
+        return Prepared(pose, self._learned(), solver, samples, labels.columns, weight, self._folds(labels.columns))
 
     def _fit(self, posed, solver, last):
         """Duals of all labels at once are not kept."""

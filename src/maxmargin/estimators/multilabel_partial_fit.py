@@ -12,7 +12,7 @@ from ..data.indicators import Checked, LabelColumns
 from ..problems.blocked import stacked
 from ..result import Result
 from ..solvers.base import Start
-from .by_block import check_unscaled, partial_solver
+from .by_block import check_unscaled, check_whole, partial_solver
 from .kernel import Kernelised
 
 
@@ -82,6 +82,7 @@ class PartialFit(Kernelised):
         """
         self._validate_params()
         check_unscaled(self)
+        check_whole(self.probability)
         solver, _ = partial_solver(self.solver)
         if self.kernel != "linear":
             raise ValueError(f"partial_fit is for kernel='linear'; kernel={self.kernel!r} needs all samples at once.")

@@ -200,13 +200,51 @@ class StructuredSVM(Certified):
             last = with_callbacks(type(estimator)._fit)(estimator, problem, last)
             yield Step(estimator, problem.at(estimator.C), last)
 
-    def predict(self, X):
-        """The best output of each sample: a list, or an array where outputs are single labels."""
+    def predict(self, X, return_score: bool = False):
+        """The best output of each sample: a list, or an array where outputs are single labels. With `return_score` a pair: the
+        outputs, and an array of their scores w . phi(x, y)."""
+        outputs, scores = self._decoded(X)
+        return (outputs, scores) if return_score else outputs
+
+    def decision_function(self, X) -> np.ndarray:
+        """The score w . phi(x, y) of the output that `predict` gives, (n_samples,)."""
+        return self._decoded(X)[1]
+
+    def predict_marginals(self, X):
+        """The probability of each label of each node, under p(y) ~ exp(w . phi(x, y)): a list of arrays (nodes, labels), in the
+        order of `structure_.labels_`; one array (n_samples, n_classes) for Multiclass.
+
+        For Multiclass, Chain, Tree and Graph. They are sums over all outputs, exact as decoding is, at temperature 1: nobody has
+        calibrated them. K^2 numbers for each edge are held at a time (cliques of a Graph: their tables).
+        """
         check_is_fitted(self)
         if is_source(X):
-            return [output for block in X.blocks() for output in self.predict(block.X)]
+            return [found for block in X.blocks() for found in self.predict_marginals(block.X)]
         sample_count("X", X)
-        return self.structure_.as_predictions(self.structure_.decode_packed(self._weights(), X, thread_count(self.n_jobs)))
+        return self.structure_.node_marginals(self._weights(), X, thread_count(self.n_jobs))
+
+    def predict_n_best(self, X, n: int) -> list:
+        """For each sample a list of its n best outputs as pairs (output, score), the best first; fewer where there are no more.
+
+        Exact, for Chain and Multiclass. Of outputs with the same score the order is arbitrary.
+        """
+        check_is_fitted(self)
+        if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
+            raise ValueError(f"n must be an integer >= 1; got {n!r}.")
+        if is_source(X):
+            return [found for block in X.blocks() for found in self.predict_n_best(block.X, n)]
+        sample_count("X", X)
+        return self.structure_.n_best(self._weights(), X, int(n))
+
+    def _decoded(self, X) -> tuple[Any, np.ndarray]:
+        """The best output of each sample, and their scores."""
+        check_is_fitted(self)
+        if is_source(X):
+            parts = [self._decoded(block.X) for block in X.blocks()]
+            return [output for outputs, _ in parts for output in outputs], np.concatenate([scores for _, scores in parts])
+        sample_count("X", X)
+        found, scores = self.structure_.decode_scored(self._weights(), X, thread_count(self.n_jobs))
+        return self.structure_.as_predictions(found), scores
 
     def score(self, X, y=None, sample_weight=None) -> float:
         """How good predictions are: the share of right labels; for Parts and structures in plain Python, minus the mean loss."""

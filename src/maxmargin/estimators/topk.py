@@ -41,8 +41,8 @@ class TopKSVMClassifier(SVMClassifier):
     smoothing : float, default=0.0
         The loss is max_p <p, h> over a set of p; this subtracts smoothing/2 ||p||^2 there. The smoothed loss is below the plain
         one by at most smoothing / (2 k), has a Lipschitz continuous gradient, and is solved in fewer passes.
-    class_weight, positive, prior_mean, prior_scale, prior_covariance, tol, max_iter, max_time, fit_intercept, intercept_scaling,
-    standardize, warm_start, keep_duals, random_state, n_jobs, verbose, dtype
+    class_weight, positive, prior_mean, prior_scale, prior_covariance, probability, tol, max_iter, max_time, fit_intercept,
+    intercept_scaling, standardize, warm_start, keep_duals, random_state, n_jobs, verbose, dtype
         As for `SVMClassifier`.
     solver : {"auto", "dual_coordinate", "bundle", "online"} or solver object, default="auto"
         How the optimum is found; "auto" is "dual_coordinate", and "online" where X is a source. Other solvers serve k = 1 only.
@@ -76,6 +76,7 @@ class TopKSVMClassifier(SVMClassifier):
         "loss": [StrOptions(set(LOSSES))],
         "smoothing": [Interval(Real, 0.0, None, closed="left")],
         "class_weight": SVMClassifier._parameter_constraints["class_weight"],
+        "probability": SVMClassifier._parameter_constraints["probability"],
     }
 
     def __init__(
@@ -90,6 +91,7 @@ class TopKSVMClassifier(SVMClassifier):
         prior_mean=None,
         prior_scale=None,
         prior_covariance=None,
+        probability=None,
         tol=1e-3,
         max_iter=10_000,
         max_time=None,
@@ -113,6 +115,7 @@ class TopKSVMClassifier(SVMClassifier):
         self.prior_mean = prior_mean
         self.prior_scale = prior_scale
         self.prior_covariance = prior_covariance
+        self.probability = probability
         self.tol = tol
         self.max_iter = max_iter
         self.max_time = max_time
@@ -130,8 +133,7 @@ class TopKSVMClassifier(SVMClassifier):
     @blockwise
     def decision_function(self, X) -> np.ndarray:
         """Scores, (n_samples, n_classes); for two classes (n_samples,), positive for `classes_[1]`."""
-        scores = self._scores(X)
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+        return self._decided(self._scores(X))
 
     @blockwise
     def predict_topk(self, X, k=None) -> np.ndarray:

@@ -102,6 +102,21 @@ class Structure(Parameters):
         """As `decode_all`, for weights as solvers hold them; in plain Python these are `w_` itself."""
         return self.decode_all(W, X, n_jobs)
 
+    def decode_scored(self, W, X, n_jobs: int = 1) -> tuple[list, np.ndarray]:
+        """As `decode_packed`, and w . phi of each output."""
+        found = self.decode_packed(W, X, n_jobs)
+        return found, np.array([float(W @ self.joint_feature(x, output)) for x, output in zip(X, found, strict=True)])
+
+    def node_marginals(self, W, X, n_jobs: int = 1) -> Any:
+        """The probability of each label of each node under p(y) ~ exp(w . phi(x, y)), for weights as solvers hold them."""
+        raise TypeError(
+            f"Marginals of nodes are there for Multiclass, Chain, Tree and Graph; {type(self).__name__} gives no labels to nodes."
+        )
+
+    def n_best(self, W, X, count: int) -> list[list[tuple[Any, float]]]:
+        """Up to `count` outputs of each sample with their w . phi, the best first, for weights as solvers hold them."""
+        raise TypeError(f"The best outputs beside the first are there for Chain and Multiclass, not for {type(self).__name__}.")
+
     def as_predictions(self, found: list) -> Any:
         """Predictions as a user gets them."""
         return found

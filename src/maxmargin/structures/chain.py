@@ -4,6 +4,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from ..jit import vectors
 from .encoded.forest import Forest
 from .encoded.graphs import GraphLayout
 from .encoded.rooted import chained, forest
@@ -52,8 +53,50 @@ class Chain(Labelling):
             ends[-1] |= 2
         return layout._replace(place=ends[layout.order])
 
+    def n_best(self, W, X, count):
+        K, d = len(self.labels_), self.n_features_
+        table, found = vectors.unpack(W, K), []
+        for i, x in enumerate(X):
+            features, _, _ = self._checked_parts(x, i)
+            self._check_width(features, i)
+            unary = np.asarray(features @ table[:d]) + table[d]
+            if self.first_last_bias:
+                unary[0] += table[d + 1]
+                unary[-1] += table[d + 2]
+            codes, scores = best_paths(unary, table[-K:], count)
+            found.append([(self.labels_[code], float(score)) for code, score in zip(codes, scores, strict=True)])
+        return found
+
     def _assemble(self, graphs, layouts: list[GraphLayout]) -> Forest:
         return forest(graphs, layouts)
+
+
+def best_paths(unary: np.ndarray, pair: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The `count` best sequences of labels, or as many as there are, and their scores, the best first.
+
+    Viterbi's recursion with several sequences for each label that they may end with. unary is (length, K), pair (K, K) by
+    [label, next label].
+    """
+    K = unary.shape[1]
+    scores = unary[0][:, None]  # (label at the end, rank)
+    steps: list[np.ndarray] = []  # for each label and rank, which label and rank it came from, as one number
+    ranks: list[int] = []
+    for here in unary[1:]:
+        kept = scores.shape[1]
+        reached = (scores[:, :, None] + pair[:, None, :]).reshape(K * kept, K)
+        order = np.argsort(-reached, axis=0, kind="stable")[:count]
+        scores = np.take_along_axis(reached, order, axis=0).T + here[:, None]
+        steps.append(order.T)
+        ranks.append(kept)
+    last = np.argsort(-scores.ravel(), kind="stable")[:count]
+    codes = np.empty((last.size, len(unary)), np.int64)
+    label, rank = last // scores.shape[1], last % scores.shape[1]
+    codes[:, -1] = label
+    for p in range(len(steps) - 1, -1, -1):
+        before = steps[p][label, rank]
+        label, rank = before // ranks[p], before % ranks[p]
+        codes[:, p] = label
+    return codes, scores.ravel()[last]
 
 
 @lru_cache(maxsize=1024)

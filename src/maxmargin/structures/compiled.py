@@ -7,7 +7,7 @@ from ..utils.threads import in_threads, spans
 from .base import Structure
 from .encoded import contract
 from .encoded.statistics import starts
-from .encoded.sweeps import one_direction, worst_all
+from .encoded.sweeps import reach_targets, worst_all
 
 
 class Compiled(Structure):
@@ -21,25 +21,30 @@ class Compiled(Structure):
         return self.decode_packed(self.unflatten(w), X, n_jobs)
 
     def decode_packed(self, W, X, n_jobs: int = 1) -> list:
+        return self._worst_all(W, X, None, n_jobs)[0]
+
+    def decode_scored(self, W, X, n_jobs: int = 1) -> tuple[list, np.ndarray]:
         return self._worst_all(W, X, None, n_jobs)
 
     def loss_augmented_decode(self, w, x, y_true):
-        return self._worst_all(self.unflatten(w), [x], [y_true])[0]
+        return self._worst_all(self.unflatten(w), [x], [y_true])[0][0]
 
-    def _worst_all(self, W, X, y, n_jobs: int = 1) -> list:
-        if hasattr(X, "__len__") and not sp.issparse(X) and len(X) == 0:
-            return []
+    def _worst_all(self, W, X, y, n_jobs: int = 1) -> tuple[list, np.ndarray]:
+        """The best output of each sample, and w . phi of it, with the loss where y is given."""
+        if no_samples(X):
+            return [], np.zeros(0)
         data = self._decodable(X, y)
         assert W.shape == contract.weight_shape(data)
         start = starts(contract.truths(data)[1])
-        codes = np.zeros(int(start[-1]), np.int32)
+        codes, values = np.zeros(int(start[-1]), np.int32), np.zeros(start.size - 1)
 
         def work(part: tuple[int, int]) -> None:
             first, last = part
-            worst_all(data, W, contract.new_scratch(data), codes[start[first] : start[last]], first, last)
+            own = codes[start[first] : start[last]], values[first:last]
+            worst_all(data, W, contract.new_scratch(data), *own, first, last)
 
         in_threads(work, spans(start.size - 1, n_jobs), n_jobs)
-        return self._decoded(data, codes, start)
+        return self._decoded(data, codes, start), values
 
     def _decodable(self, X, y):
         """The samples encoded, as far as decoding needs."""
@@ -53,5 +58,9 @@ class Compiled(Structure):
         """For a structure that defines `expect`: marginals of its parts, as a dictionary of arrays."""
         data = self.encode([x], [y_true])
         points = contract.interior(data, 1.0) if base is None else contract.points_of(data, base)
-        one_direction(points, data, self.unflatten(w), contract.new_scratch(data), float(temperature))
+        reach_targets(points, data, self.unflatten(w), contract.new_scratch(data), float(temperature), 0, 1)
         return contract.marginals_of(data, points)
+
+
+def no_samples(X) -> bool:
+    return hasattr(X, "__len__") and not sp.issparse(X) and len(X) == 0

@@ -10,9 +10,12 @@ import numpy as np
 from ..data.rows import SPARSE_BELOW, rows, shape, squared_norms
 from ..jit import vectors
 from ..utils.parameters import at_least
-from .compiled import Compiled
+from ..utils.threads import in_threads, spans
+from .compiled import Compiled, no_samples
+from .encoded import contract
 from .encoded.graphs import GraphLayout, Graphs, node_grams
 from .encoded.statistics import starts
+from .encoded.sweeps import reach_targets
 from .reading import (
     check_finite,
     check_lists,
@@ -257,6 +260,24 @@ class Labelling(Compiled):
 
     def _decodable(self, X, y):
         return self._encoded(X, y, products=False)
+
+    def node_marginals(self, W, X, n_jobs: int = 1):
+        if no_samples(X):
+            return self._shown_marginals(np.zeros((0, len(self.labels_))), np.zeros(1, np.int64))
+        data = self._decodable(X, None)  # without true labels there is no loss
+        points, g = contract.interior(data, 1.0), data.graphs
+
+        def work(part: tuple[int, int]) -> None:
+            reach_targets(points, data, W, contract.new_scratch(data), 1.0, *part)
+
+        in_threads(work, spans(g.start.size - 1, n_jobs), n_jobs)
+        node = np.empty((g.label.size, g.labels))
+        node[g.order + np.repeat(g.start[:-1], np.diff(g.start))] = points.node.flat[: g.label.size, : g.labels]
+        return self._shown_marginals(node, g.start)
+
+    def _shown_marginals(self, node: np.ndarray, start: np.ndarray):
+        """The marginals of all nodes as a user gets them."""
+        return np.split(node, start[1:-1]) if len(node) else []
 
     def _decoded(self, data, codes, start) -> list:
         found = np.empty(codes.size, np.int64)

@@ -4,7 +4,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..data.matrices import checked_matrix
+from ..jit import vectors
 from ..utils.parameters import at_least
+from .compiled import no_samples
 from .encoded.rooted import alone
 from .labelling import Labelling
 from .reading import check_finite, distinct_labels, floating, label_array, numeric
@@ -79,17 +81,22 @@ class Multiclass(Labelling):
         return list(distinct_labels(_label_list(y), "y"))
 
     def _encoded(self, X, y, products):
+        matrix = self._features(X, y)
+        n = matrix.shape[0]
+        one, none, empty = np.arange(n + 1), np.zeros(n + 1, np.int64), np.zeros(0, np.int32)
+        label = self._coded(y, one)
+        place, order = np.zeros(n, np.uint8), np.zeros(n, np.int64)
+        return alone(self._tabled(matrix, one, none, empty, empty, empty, place, order, label, products))
+
+    def _features(self, X, y=None):
+        """The matrix of samples to encode, checked."""
         self.check(X, y)
         matrix = self._matrix(X)
         if matrix.shape[1] != self.n_features_:
             raise ValueError(f"X has {matrix.shape[1]} features; {self.n_features_} are expected.")
         matrix = checked_matrix(matrix.astype(floating(matrix.dtype), copy=False))
         check_finite(matrix, lambda row: f"Sample {row} of X holds")
-        n = matrix.shape[0]
-        one, none, empty = np.arange(n + 1), np.zeros(n + 1, np.int64), np.zeros(0, np.int32)
-        label = self._coded(y, one)
-        place, order = np.zeros(n, np.uint8), np.zeros(n, np.int64)
-        return alone(self._tabled(matrix, one, none, empty, empty, empty, place, order, label, products))
+        return matrix
 
     def _coded(self, y, start):
         if y is None:
@@ -107,6 +114,17 @@ class Multiclass(Labelling):
 
     def _outputs(self, labels, start):
         return labels.tolist()
+
+    def _shown_marginals(self, node, start):
+        return node
+
+    def n_best(self, W, X, count):
+        if no_samples(X):
+            return []
+        table = vectors.unpack(W, len(self.labels_))
+        scores = np.asarray(self._features(X) @ table[: self.n_features_]) + table[self.n_features_]
+        best, labels = np.argsort(-scores, axis=1, kind="stable")[:, :count], self.labels_.tolist()
+        return [[(labels[k], float(row[k])) for k in order] for row, order in zip(scores, best.tolist(), strict=True)]
 
     def as_predictions(self, found):
         return label_array(found) if found else np.zeros(0, self.labels_.dtype)

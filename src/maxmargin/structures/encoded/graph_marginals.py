@@ -67,11 +67,12 @@ def shown_nodes(points, data, i: int, weight: float) -> dict[str, np.ndarray]:
 
 
 def node_points(data, spread: float) -> vectors.VectorTable:
-    """Node marginals around the true labels."""
+    """Node marginals around the true labels, where these are known."""
     g = data.graphs
     spread = min(spread, 1.0 / g.labels)
     node = vectors.zeros_table(g.label.size, g.labels, np.float64)
     node.flat[:] = FLOOR
     node.flat[:, : g.labels] = spread
-    node.flat[np.arange(g.label.size), g.label] = 1.0 - (g.labels - 1) * spread
+    known = np.flatnonzero(g.label < g.labels)
+    node.flat[known, g.label[known]] = 1.0 - (g.labels - 1) * spread
     return node

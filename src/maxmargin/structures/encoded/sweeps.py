@@ -5,13 +5,14 @@ from . import contract
 
 
 @kernel
-def worst_all(data, W, scratch, codes, start, stop):
-    """The best outputs of the samples start ... stop - 1, loss included where true outputs are known; codes one after another."""
+def worst_all(data, W, scratch, codes, values, start, stop):
+    """The best outputs of the samples start ... stop - 1, loss included where true outputs are known: their codes one after
+    another, and the value of each."""
     at = 0
     for i in range(start, stop):
         size = contract.length(data, i)
         contract.prepare(data, i, W, scratch)
-        contract.worst(data, i, scratch, codes[at : at + size])
+        values[i - start] = contract.worst(data, i, scratch, codes[at : at + size])
         at += size
 
 
@@ -44,8 +45,9 @@ def combine(points, data, weight, scratch, W):
 
 
 @kernel
-def one_direction(points, data, W, scratch, temperature):
-    """The point of sample 0 becomes its target."""
-    contract.prepare(data, 0, W, scratch)
-    contract.direct(points, data, 0, scratch, temperature)
-    contract.step_towards(points, data, 0, 1.0, scratch)
+def reach_targets(points, data, W, scratch, temperature, start, stop):
+    """The points of the samples start ... stop - 1 become their targets."""
+    for i in range(start, stop):
+        contract.prepare(data, i, W, scratch)
+        contract.direct(points, data, i, scratch, temperature)
+        contract.step_towards(points, data, i, 1.0, scratch)
