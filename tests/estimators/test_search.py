@@ -329,3 +329,13 @@ def test_what_needs_one_value_is_not_there():
         model.partial_fit(X, FIVE)
     with pytest.raises(NotFittedError, match="chooses C in fit"):
         model.C  # noqa: B018 - it is the access that fails
+
+
+def test_probabilities_of_the_winner():
+    """Calibrated at the C that was chosen; folds of the search do without, unless the scoring asks for them."""
+    y = TWO
+    found = mm.SVMClassifierCV(Cs=[0.1, 1.0], cv=3, probability="sigmoid", random_state=0).fit(X, y)
+    alone = mm.SVMClassifier(C=found.C_, probability="sigmoid", random_state=0).fit(X, y)
+    np.testing.assert_allclose(found.predict_proba(X), alone.predict_proba(X), atol=1e-6)
+    scored = mm.SVMClassifierCV(Cs=[0.1, 1.0], cv=3, probability="sigmoid", scoring="neg_log_loss", random_state=0).fit(X, y)
+    assert np.all(np.isfinite(scored.scores_)) and np.all(scored.scores_ < 0.0)

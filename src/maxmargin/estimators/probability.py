@@ -274,7 +274,7 @@ class Probabilities(LinearModel):
         own = {"probability": None, "keep_duals": False, "warm_start": False, "verbose": 0, "n_jobs": 1 if jobs > 1 else None}
 
         def held_out(k: int) -> tuple[np.ndarray, np.ndarray, bool]:
-            model, held = clone(self).set_params(**own), np.equal(fold, k)
+            model, held = self._unfitted().set_params(**own), np.equal(fold, k)
             model._adopt(self._learned())
             model._fit(prepared.pose(model, np.where(held, 0.0, 1.0)), prepared.solver, found)
             scores = model._scored(X)[held] if of_own_kind(X) else model._scored(X[held])
@@ -291,6 +291,10 @@ class Probabilities(LinearModel):
         for held, scores, _ in parts:
             result[held] = scores
         return result
+
+    def _unfitted(self) -> Any:
+        """A copy that can be fitted at this C."""
+        return clone(self)
 
     def _decided(self, scores: np.ndarray) -> np.ndarray:
         """What `decision_function` gives, from the scores of all weight vectors."""

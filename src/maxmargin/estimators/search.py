@@ -13,7 +13,7 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import is_classifier
+from sklearn.base import clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import check_scoring, get_scorer_names
 from sklearn.model_selection import check_cv
@@ -207,9 +207,19 @@ class Search(Certified):
         found = in_threads(along, folds, thread_count(self.n_jobs))
         return np.array([scores for scores, _ in found]), [gap for _, gaps in found for gap in gaps]
 
+    def _own(self) -> dict[str, Any]:
+        """The parameters of the estimator, but for C."""
+        return {name: value for name, value in self.get_params(deep=False).items() if name not in DEFAULTS}
+
+    def _unfitted(self) -> Any:
+        """The estimator at the C that was chosen."""
+        return clone(self._estimator(C=self.C, **self._own()))
+
     def _plain(self) -> Any:
         """The estimator that is fitted along the folds."""
-        own = {name: value for name, value in self.get_params(deep=False).items() if name not in DEFAULTS}
+        own = self._own()
+        if self.scoring is None and "probability" in own:  # `score` asks for none
+            own["probability"] = None
         if not isinstance(self.random_state, Integral):  # folds share no state
             own["random_state"] = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         own |= {"n_jobs": None, "keep_duals": False, "warm_start": False, "verbose": 0}
