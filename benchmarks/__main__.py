@@ -1,7 +1,7 @@
 """The command line: python -m benchmarks COMMAND [options], with COMMAND one of
 
 fit, everyday, scaling, startup, sources, structured, topk, multilabel, multilabel_kernel, bundle, latent, online,
-search, probability, all, summary
+search, probability, kernels, all, summary
 """
 
 import argparse
@@ -11,6 +11,7 @@ from . import (
     bundle,
     everyday,
     fit,
+    kernels,
     latent,
     multilabel,
     multilabel_kernel,
@@ -77,14 +78,19 @@ def parser() -> argparse.ArgumentParser:
     guesses.add_argument(
         "--part", nargs="+", choices=topk.PARTS, default=list(topk.PARTS), metavar="PART", help=", ".join(topk.PARTS)
     )
-    kernels = commands.add_parser("multilabel_kernel", parents=[common], help="multi-label learning with a kernel, beside SVC")
+    single = commands.add_parser("kernels", parents=[common], help="classes and regression with a kernel, beside SVC and SVR")
+    sets = list(kernels.TASKS)
+    single.add_argument("--workload", nargs="+", choices=sets, default=sets, metavar="NAME", help=", ".join(sets))
+    text = f"of those that are measured (all; {', '.join(map(str, kernels.SIZES))})"
+    single.add_argument("--samples", nargs="+", type=int, choices=kernels.SIZES, metavar="N", help=text)
+    labelled = commands.add_parser("multilabel_kernel", parents=[common], help="multi-label learning with a kernel, beside SVC")
     known = multilabel_kernel.PARTS
-    kernels.add_argument("--part", nargs="+", choices=known, default=list(known), metavar="PART", help=", ".join(known))
+    labelled.add_argument("--part", nargs="+", choices=known, default=list(known), metavar="PART", help=", ".join(known))
     sets = list(multilabel_kernel.SETS)
-    kernels.add_argument("--workload", nargs="+", choices=sets, default=sets, metavar="NAME", help=", ".join(sets))
+    labelled.add_argument("--workload", nargs="+", choices=sets, default=sets, metavar="NAME", help=", ".join(sets))
     counts = sorted({size for _, sizes in multilabel_kernel.SETS.values() for size in sizes})
     text = f"of those that a set is measured at (all; {', '.join(map(str, counts))})"
-    kernels.add_argument("--samples", nargs="+", type=int, choices=counts, metavar="N", help=text)
+    labelled.add_argument("--samples", nargs="+", type=int, choices=counts, metavar="N", help=text)
     many = commands.add_parser("multilabel", parents=[common], help="multi-label models beside LIBLINEAR, and priors on labels")
     kinds = list(multilabel.PARTS)
     many.add_argument("--part", nargs="+", choices=kinds, default=kinds, metavar="PART", help=", ".join(kinds))
@@ -155,6 +161,9 @@ def main() -> None:
     if args.command in ("multilabel_kernel", "all"):
         chosen = args if args.command == "multilabel_kernel" else parser().parse_args(["multilabel_kernel"])
         multilabel_kernel.run(report, chosen.part, chosen.workload, chosen.samples, (args.quick, limit, repeat))
+    if args.command in ("kernels", "all"):
+        chosen = args if args.command == "kernels" else parser().parse_args(["kernels"])
+        kernels.run(report, chosen.workload, chosen.samples, (args.quick, limit, repeat))
     if args.command in ("multilabel", "all"):
         chosen = args if args.command == "multilabel" else parser().parse_args(["multilabel"])
         multilabel.run(report, chosen.part, chosen.workload, chosen.C, args.quick, limit, repeat)

@@ -2,8 +2,8 @@
 
 A loss is a `BinaryLoss`, `RegressionLoss` or `MulticlassLoss` whose `of` makes a named tuple, and functions registered for the
 class of that tuple: `value`, `reward`, `step`, `clip` and `slope` of one score, or `row_value`, `row_step`, `row_extrapolate`,
-`row_repair` and `row_slope` of a row of them. A structure subclasses `Structure`, a solver `Solver` with its `Run`, and a kind of
-X registers with `table_of`.
+`row_repair` and `row_slope` of a row of them; `piece` where the reward of one dual is quadratic in pieces. A structure subclasses
+`Structure`, a solver `Solver` with its `Run`, and a kind of X registers with `table_of`.
 """
 
 from .data import rows

@@ -20,6 +20,7 @@ X = rng.normal(size=(90, 4)) + 0.3
 SCORES = X @ rng.normal(size=(4, 3)) + 0.5 * rng.normal(size=(90, 3))
 TWO, THREE = (SCORES[:, 0] > 0).astype(int), SCORES.argmax(axis=1)
 HERE = Path(__file__).parent
+STRAIGHT = {"kernel": "poly", "degree": 1, "gamma": 1.0}  # the linear kernel, by the solvers of kernels
 
 
 def smoothed(model, width):
@@ -40,6 +41,8 @@ def test_a_loss_of_one_score():
     sharp = mm.SVMClassifier(C=0.7, loss=SmoothedHinge(1e-6), tol=1e-6, random_state=0).fit(X, TWO)
     plain = mm.SVMClassifier(C=0.7, tol=1e-6, random_state=0).fit(X, TWO)
     assert sharp.certificate_.primal == pytest.approx(plain.certificate_.primal, rel=1e-5)
+    kernel = clone(plain).set_params(loss=SmoothedHinge(0.8), max_iter=100_000, **STRAIGHT).fit(X, TWO)
+    assert kernel.certificate_.primal == pytest.approx(found["dual_coordinate"], rel=2e-6)
     path = model.set_params(solver="auto").regularization_path(X, TWO, [0.1, 0.7])
     assert path[1].certificate_.primal == pytest.approx(found["dual_coordinate"], rel=2e-6)
     assert clone(model).loss.width == 0.8 and "SmoothedHinge" in repr(model)
@@ -54,6 +57,8 @@ def test_a_multiclass_loss():
     np.testing.assert_allclose(model.coef_, peer.coef_, atol=2e-3)
     planes = clone(model).set_params(solver="bundle", tol=1e-5).fit(X, THREE)
     assert planes.certificate_.primal == pytest.approx(model.certificate_.primal, rel=2e-5)
+    kernel = clone(model).set_params(tol=1e-6, **STRAIGHT).fit(X, THREE)
+    assert kernel.certificate_.primal == pytest.approx(model.certificate_.primal, rel=2e-6)
     two = mm.SVMClassifier(C=0.5, loss=EachAgainstTheRest(), random_state=0).fit(X, TWO)
     assert two.decision_function(X).shape == (90,) and two.score(X, TWO) > 0.9
 

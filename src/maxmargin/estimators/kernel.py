@@ -26,7 +26,7 @@ from .linear import LinearModel, LinearSVM, Posed, Prepared
 from .posing import AllLabels, EachAgainstRest, Posing, RealTargets, SeveralClasses, TwoClasses
 
 KERNELS = {"linear", "rbf", "poly", "sigmoid", "precomputed"}
-IN_SAMPLES = "is for kernel='linear', whose weights are those of features"
+NEEDS_WEIGHTS = "is for kernel='linear', whose weights are those of features"
 
 
 class KernelData(NamedTuple):
@@ -147,7 +147,7 @@ class Kernelised(LinearModel):
 
     def _kernel_data(self, X) -> KernelData:
         if of_own_kind(X):
-            raise ValueError(f"kernel={self.kernel!r} takes arrays and CSR matrices; a {type(X).__name__} {IN_SAMPLES}.")
+            raise ValueError(f"kernel={self.kernel!r} takes arrays and CSR matrices; a {type(X).__name__} {NEEDS_WEIGHTS}.")
         return KernelData(gram_of(self._kernel_function(X), X), self._bias(), int(self.cache_size * MEGABYTE))
 
     def _scaled(self, X, weight):
@@ -212,7 +212,7 @@ class KernelSVM(Kernelised, LinearSVM):
 
     def _check_linear(self, name: str) -> None:
         if self.kernel != "linear":
-            raise ValueError(f"{name} {IN_SAMPLES}; with kernel={self.kernel!r} leave it out.")
+            raise ValueError(f"{name} {NEEDS_WEIGHTS}; with kernel={self.kernel!r} leave it out.")
 
     def _prepared(self, X, y, sample_weight) -> Prepared:
         if self.kernel == "linear":

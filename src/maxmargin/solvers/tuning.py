@@ -137,6 +137,8 @@ class KernelTuning(NamedTuple):
 class KernelBlockTuning(NamedTuple):
     """Ascent on kernel problems, a block of samples at a time. Parts of letter, 2,000 and 3,000 rows, 2026-11-16."""
 
+    # Part of the memory that the rows of a block may take, which are copied. Not measured.
+    copy: float = 0.25
     # Samples of a block: steps within it are exact, scores of all others follow at its end.
     block: int = 256
     # What steps should leave of the gap of a block, and how many times they go over it at the most.

@@ -67,7 +67,9 @@ class KernelBlocks(KernelRun):
         self.passes = self.visits = 0
         self.before: np.ndarray | None = None  # the duals when the last pass had ended
         self.reach = options.tuning.reach
-        self.rows = KernelRows(problem.gram, problem.memory, None)
+        copies = int(options.tuning.copy * problem.memory)
+        self.rows = KernelRows(problem.gram, problem.memory - copies, None)
+        self.size = max(1, min(options.tuning.block, self.rows.capacity, copies // (8 * problem.n_examples)))
         if warm:
             self.place(self.anew(self.point().duals))
         self.look()
@@ -114,11 +116,10 @@ class KernelBlocks(KernelRun):
         calm = tuning.calm * self.options.tol * abs(self.dual) / n
         wanted = np.flatnonzero(self.shares > calm)
         wanted = wanted[np.argsort(-self.shares[wanted], kind="stable")]
-        size = min(tuning.block, -(-self.rows.capacity // 2))  # its rows are copied
-        for start in range(0, wanted.size, size):
+        for start in range(0, wanted.size, self.size):
             if stop():
                 break
-            self.improve(np.sort(wanted[start : start + size]), calm / self.problem.n_labels)
+            self.improve(np.sort(wanted[start : start + self.size]), calm / self.problem.n_labels)
         self.passes += 1
         self.visits += n
         self.look()
