@@ -1,8 +1,8 @@
 """C by cross-validation beside scikit-learn's GridSearchCV around the same estimator: time, and who wins.
 
 Both search the same values on the same five folds with one thread; ours along paths to `search_tol`, the grid by fits from
-nothing to `tol`. Times are processor seconds of later calls: both are run on a fifth of the rows first, which compiles. Where
-winners differ, the scores of the grid say what that costs, with the standard error of its mean over the folds.
+nothing to `tol`. Times are processor seconds of later calls: a search before them compiles. Where winners
+differ, the scores of the grid say what that costs, with the standard error of its mean over the folds.
 """
 
 import time
@@ -69,29 +69,30 @@ SETS: dict[str, Task] = {
 }
 
 
-def seconds(fit: Callable[[], Any]) -> tuple[float, Any]:
-    """Processor seconds of a call, and what it returned"""
+def seconds(fit: Callable[[], Any]) -> float:
+    """Processor seconds of a call"""
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore", ConvergenceWarning)
         began = time.process_time()
-        found = fit()
-        return time.process_time() - began, found
+        fit()
+        return time.process_time() - began
 
 
-def compared(task: Task, X, y, Cs: np.ndarray) -> tuple[float, Any, float, GridSearchCV]:
-    """Our time and search, the grid's time and search"""
+def both(task: Task, Cs: np.ndarray) -> tuple[Any, GridSearchCV]:
+    """Our search and the grid"""
     scoring = task.setting.get("scoring")
     plain = {name: value for name, value in task.setting.items() if name != "scoring"}
     mine = task.search(Cs, cv=FOLDS, scoring=scoring, tol=TOL, random_state=0, **plain)
     grid = GridSearchCV(task.estimator(tol=TOL, random_state=0, **plain), {"C": Cs}, cv=FOLDS, scoring=scoring)
-    return *seconds(lambda: mine.fit(X, y)), *seconds(lambda: grid.fit(X, y))
+    return mine, grid
 
 
 def line(name: str, rows: int, Cs: np.ndarray) -> list[str]:
     task = SETS[name]
     X, y = task.load(rows)
-    compared(task, X[::5], y[::5], Cs)  # compiles
-    ours, mine, theirs, grid = compared(task, X, y, Cs)
+    seconds(lambda: both(task, Cs)[0].fit(X, y))  # compiles
+    mine, grid = both(task, Cs)
+    ours, theirs = seconds(lambda: mine.fit(X, y)), seconds(lambda: grid.fit(X, y))
     place = int(np.flatnonzero(Cs == mine.C_)[0])
     folds = np.array([grid.cv_results_[f"split{k}_test_score"] for k in range(FOLDS)])
     lost = folds[:, grid.best_index_].mean() - folds[:, place].mean()

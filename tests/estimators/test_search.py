@@ -208,7 +208,7 @@ def test_a_fold_ends_where_no_dual_is_near_its_bound(classes):
 def test_an_outlier_keeps_a_fold_going():
     y = np.arange(60) % 2
     clusters = 8.0 * np.eye(4)[y] + X
-    clusters[[0, 1]] = clusters[[1, 0]]
+    clusters[[0, 1, 40, 41]] = clusters[[1, 0, 41, 40]]  # in both halves
     tried = []
     mm.SVMClassifierCV(CS, scoring=lambda model, X, y: tried.append(model.C) or 0.0, cv=2, random_state=0).fit(clusters, y)
     assert tried == CS * 2
