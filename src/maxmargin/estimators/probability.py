@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.special import expit, logsumexp, softmax
+from scipy.special import expit, softmax
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.isotonic import IsotonicRegression
@@ -126,7 +126,7 @@ def fitted_curve(method: str, scores: np.ndarray, present: np.ndarray, weight: n
         steps = IsotonicRegression(out_of_bounds="clip").fit(scores, present.astype(np.float64), weight)
         return Interpolated(steps.X_thresholds_, steps.y_thresholds_)
     margins = np.where(present, scores, -scores)
-    return Sigmoid(-best_factor(lambda factor: float(weight @ np.logaddexp(0.0, -factor * margins)), scores), 0.0)
+    return Sigmoid(-best_factor(lambda factor: float((weight * np.logaddexp(0.0, -factor * margins)).sum()), scores), 0.0)
 
 
 def fitted_sigmoid(scores: np.ndarray, present: np.ndarray, weight: np.ndarray) -> Sigmoid:
@@ -160,7 +160,13 @@ def fitted_sigmoid(scores: np.ndarray, present: np.ndarray, weight: np.ndarray) 
 
 def fitted_softmax(scores: np.ndarray, code: np.ndarray, weight: np.ndarray) -> Softmax:
     behind = scores - np.take_along_axis(scores, code[:, None], axis=1)
-    return Softmax(best_factor(lambda factor: float(weight @ logsumexp(factor * behind, axis=1)), behind))
+    top = behind.max(axis=1)
+    behind -= top[:, None]
+
+    def log_loss(factor: float) -> float:
+        return float((weight * (factor * top + np.log(np.exp(factor * behind).sum(axis=1)))).sum())
+
+    return Softmax(best_factor(log_loss, scores))
 
 
 def best_factor(log_loss: Callable[[float], float], scores: np.ndarray) -> float:
