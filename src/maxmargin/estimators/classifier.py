@@ -14,7 +14,7 @@ from ..losses.base import BinaryLoss, Loss, MulticlassLoss
 from .by_block import Scored, blockwise, class_codes
 from .linear import LinearSVM
 from .posing import EachAgainstRest, SeveralClasses, TwoClasses
-from .probability import METHODS, OneOfClasses
+from .probability import CALIBRATIONS, OneOfClasses
 
 
 class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, LinearSVM):
@@ -114,7 +114,7 @@ class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, LinearSVM):
         "multi_class": [StrOptions({"crammer_singer", "ovr"})],
         "cost": ["array-like", dict, None],
         "class_weight": [StrOptions({"balanced"}), dict, None],
-        "probability": [StrOptions(METHODS), None],
+        "probability": [StrOptions(CALIBRATIONS), None],
     }
 
     def __init__(

@@ -34,7 +34,7 @@ from .multilabel_kernel import KERNELS, keep_kernel, kernel_function, kernel_pro
 from .multilabel_partial_fit import PartialFit
 from .multilabel_stream import LabelReader, masses, stream
 from .posing import AllLabels
-from .probability import METHODS, EachLabel
+from .probability import CALIBRATIONS, EachLabel
 
 
 class MultilabelSVMClassifier(EachLabel, Scored, ClassifierMixin, PartialFit):
@@ -119,7 +119,7 @@ class MultilabelSVMClassifier(EachLabel, Scored, ClassifierMixin, PartialFit):
         "cost": ["array-like", None],
         "loss": [StrOptions(set(MULTILABEL)), MultilabelLoss],
         "cache_size": [Interval(Real, 0.0, None, closed="neither")],
-        "probability": [StrOptions(METHODS), None],
+        "probability": [StrOptions(CALIBRATIONS), None],
     }
 
     def __init__(
