@@ -190,9 +190,10 @@ def test_labels_are_calibrated_one_by_one(method):
     splits = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(5)]
     one = mm.SVMClassifier(C=0.1, loss="squared_hinge", **FINE)
     found = model.predict_proba(X)
+    near = 1e-6 if method == "sigmoid" else 1e-4  # the gap of a squared loss is a square of distances, and steps are steep
     for label in range(4):
         theirs = CalibratedClassifierCV(one, method=method, cv=splits, ensemble=False).fit(X, Y[:, label], weight)
-        np.testing.assert_allclose(found[:, label], theirs.predict_proba(X)[:, 1], atol=2e-5)
+        np.testing.assert_allclose(found[:, label], theirs.predict_proba(X)[:, 1], atol=near)
 
 
 @pytest.mark.parametrize("method", METHODS)

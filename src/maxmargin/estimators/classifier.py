@@ -14,7 +14,7 @@ from ..losses.base import BinaryLoss, Loss, MulticlassLoss
 from .by_block import Scored, blockwise, class_codes
 from .kernel import KernelSVM
 from .posing import EachAgainstRest, SeveralClasses, TwoClasses
-from .probability import METHODS, OneOfClasses
+from .probability import CALIBRATIONS, OneOfClasses
 
 
 class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, KernelSVM):
@@ -137,7 +137,7 @@ class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, KernelSVM):
         "multi_class": [StrOptions({"crammer_singer", "ovr"})],
         "cost": ["array-like", dict, None],
         "class_weight": [StrOptions({"balanced"}), dict, None],
-        "probability": [StrOptions(METHODS), None],
+        "probability": [StrOptions(CALIBRATIONS), None],
     }
 
     def __init__(

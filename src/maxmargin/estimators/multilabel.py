@@ -32,7 +32,7 @@ from .linear import Posed, Prepared
 from .multilabel_partial_fit import PartialFit
 from .multilabel_stream import LabelReader, masses, stream
 from .posing import AllLabels
-from .probability import METHODS, EachLabel
+from .probability import CALIBRATIONS, EachLabel
 from .scaling import scaling_of_source
 
 
@@ -114,7 +114,8 @@ dtype
         "label_weight": [StrOptions({"balanced"}), "array-like", None],
         "cost": ["array-like", None],
         "loss": [StrOptions(set(MULTILABEL)), MultilabelLoss],
-        "probability": [StrOptions(METHODS), None],
+        "cache_size": [Interval(Real, 0.0, None, closed="neither")],
+        "probability": [StrOptions(CALIBRATIONS), None],
     }
 
     def __init__(

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.special import expit, logsumexp, softmax
+from scipy.special import expit, softmax
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.isotonic import IsotonicRegression
@@ -35,19 +35,19 @@ from .base import users_level
 from .by_block import blockwise
 from .linear import LinearModel, Prepared
 
-METHODS = {"sigmoid", "isotonic", "temperature"}
+CALIBRATIONS = {"sigmoid", "isotonic", "temperature"}
 FOLDS = 5
 LOGISTIC = LogisticLoss, MultinomialLoss, MultilabelLogisticLoss
-NEWTON_ROUNDS = 100  # 10 do
-RIDGE = 1e-12  # keeps the step of Newton's method finite
-WIDEST = 10.0  # the logarithm of a temperature is sought within this, in units of typical scores
+SIGMOID_ROUNDS = 100  # 10 do
+LEAST_STEP = 1e-12  # of Newton's method; as a part of the weights it keeps steps finite
+LARGEST_POWER = 10.0  # the logarithm of a temperature is sought within this, in units of typical scores
 
 
 # ---- from scores to probabilities --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Sigmoid:
+class LogisticCurve:
     """1 / (1 + exp(slope * score + offset))"""
 
     slope: float
@@ -68,8 +68,8 @@ class Interpolated:
         return np.asarray(np.interp(scores, self.scores, self.values))
 
 
-Curve = Sigmoid | Interpolated
-AS_IT_IS = Sigmoid(-1.0, 0.0)  # of a logistic model
+Curve = LogisticCurve | Interpolated
+AS_IT_IS = LogisticCurve(-1.0, 0.0)  # of a logistic model
 
 
 @dataclass(frozen=True)
@@ -119,17 +119,17 @@ def fitted_curve(method: str, scores: np.ndarray, present: np.ndarray, weight: n
     mass = float(weight[present].sum())
     if present.all() or not present.any():
         share = (mass + 1.0) / (float(weight.sum()) + 2.0)
-        return Sigmoid(0.0, float(np.log1p(-share) - np.log(share)))
+        return LogisticCurve(0.0, float(np.log1p(-share) - np.log(share)))
     if method == "sigmoid":
         return fitted_sigmoid(scores, present, weight)
     if method == "isotonic":
         steps = IsotonicRegression(out_of_bounds="clip").fit(scores, present.astype(np.float64), weight)
         return Interpolated(steps.X_thresholds_, steps.y_thresholds_)
     margins = np.where(present, scores, -scores)
-    return Sigmoid(-best_factor(lambda factor: float(weight @ np.logaddexp(0.0, -factor * margins)), scores), 0.0)
+    return LogisticCurve(-best_factor(lambda factor: float((weight * np.logaddexp(0.0, -factor * margins)).sum()), scores), 0.0)
 
 
-def fitted_sigmoid(scores: np.ndarray, present: np.ndarray, weight: np.ndarray) -> Sigmoid:
+def fitted_sigmoid(scores: np.ndarray, present: np.ndarray, weight: np.ndarray) -> LogisticCurve:
     """Platt's sigmoid, by Newton's method with halved steps (Lin, Lin and Weng 2007). scikit-learn's comes to the same, but asks
     many threads for little work: with few samples of many classes that takes longer than all fits."""
     mass, others = float(weight[present].sum()), float(weight[~present].sum())
@@ -143,31 +143,40 @@ def fitted_sigmoid(scores: np.ndarray, present: np.ndarray, weight: np.ndarray) 
         return float((weight * (target * exponent + np.logaddexp(0.0, -exponent))).sum())
 
     value = loss(found)
-    for _ in range(NEWTON_ROUNDS):
+    for _ in range(SIGMOID_ROUNDS):
         said = expit(-(found[0] * scores + found[1]))
         slope, bend = weight * (target - said), weight * said * (1.0 - said)
         gradient = np.array([(slope * scores).sum(), slope.sum()])
         across = (bend * scores).sum()
         curvature = np.array([[(bend * scores * scores).sum(), across], [across, bend.sum()]])
-        step = np.linalg.solve(curvature + RIDGE * weight.sum() * np.eye(2), gradient)
-        while (after := loss(found - step)) > value and np.abs(step).max() > RIDGE:
+        step = np.linalg.solve(curvature + LEAST_STEP * weight.sum() * np.eye(2), gradient)
+        while (after := loss(found - step)) > value and np.abs(step).max() > LEAST_STEP:
             step = 0.5 * step
         if not after < value:
             break
         found, value = found - step, after
-    return Sigmoid(float(found[0] / typical), float(found[1]))
+    return LogisticCurve(float(found[0] / typical), float(found[1]))
 
 
 def fitted_softmax(scores: np.ndarray, code: np.ndarray, weight: np.ndarray) -> Softmax:
     behind = scores - np.take_along_axis(scores, code[:, None], axis=1)
-    return Softmax(best_factor(lambda factor: float(weight @ logsumexp(factor * behind, axis=1)), behind))
+    top = behind.max(axis=1)
+    behind -= top[:, None]
+
+    def log_loss(factor: float) -> float:
+        return float((weight * (factor * top + np.log(np.exp(factor * behind).sum(axis=1)))).sum())
+
+    return Softmax(best_factor(log_loss, scores))
 
 
 def best_factor(log_loss: Callable[[float], float], scores: np.ndarray) -> float:
     """The factor on scores with the least log loss, which is convex in it, and has one valley in its logarithm."""
     typical = float(np.sqrt(np.mean(scores**2))) or 1.0
     found = minimize_scalar(
-        lambda power: log_loss(np.exp(power) / typical), bounds=(-WIDEST, WIDEST), method="bounded", options={"xatol": 1e-10}
+        lambda power: log_loss(np.exp(power) / typical),
+        bounds=(-LARGEST_POWER, LARGEST_POWER),
+        method="bounded",
+        options={"xatol": 1e-10},
     )
     return float(np.exp(found.x) / typical)
 
