@@ -114,7 +114,6 @@ dtype
         "label_weight": [StrOptions({"balanced"}), "array-like", None],
         "cost": ["array-like", None],
         "loss": [StrOptions(set(MULTILABEL)), MultilabelLoss],
-        "cache_size": [Interval(Real, 0.0, None, closed="neither")],
         "probability": [StrOptions(CALIBRATIONS), None],
     }
 
