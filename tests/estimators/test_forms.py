@@ -120,6 +120,8 @@ CASES = {
     "topk": (mm.TopKSVMClassifier(k=2, **SETTING), X, THREE, guesses),
     "multilabel": (mm.MultilabelSVMClassifier(**SETTING), X, MANY, decisions),
     "rbf": (kernel(), X, MANY, decisions),
+    "two classes, rbf": (mm.SVMClassifier(kernel="rbf", gamma=0.5, **SETTING), X, TWO, decisions),
+    "regression, rbf": (mm.SVMRegressor(kernel="rbf", gamma=0.5, **SETTING), X, LABEL, predictions),
     "precomputed": (mm.MultilabelSVMClassifier(kernel="precomputed", **SETTING), KERNEL, MANY, decisions),
     "zero_shot": (mm.ZeroShotClassifier(kernel(), [[0, 1, 1], [1, 0, 1]]), X, MANY, decisions),
     "multiclass_structure": (mm.StructuredSVM(Multiclass(), **SETTING), X, THREE, predictions),
