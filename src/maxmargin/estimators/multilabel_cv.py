@@ -77,4 +77,4 @@ intercept_scaling, solver, warm_start, keep_duals, random_state, n_jobs, verbose
         weight = None if sample_weight is None else self._checked_weight(sample_weight, X)
         if labels.columns.missing is not None and not callable(self.scoring):
             raise ValueError("y has labels that are not known, which no score of scikit-learn takes: give a function as scoring.")
-        return ReadSamples(X, sp.csr_array(y) if labels.sparse else np.asanyarray(y), weight)
+        return ReadSamples(X, sp.csr_array(y) if labels.sparse else np.asanyarray(y).astype(labels.dtype), weight)
