@@ -92,7 +92,7 @@ class KernelBlocks(KernelRun):
         and returns the gap."""
 
     @abstractmethod
-    def follow(self, rows: np.ndarray, total: np.ndarray) -> None:
+    def update_scores(self, rows: np.ndarray, total: np.ndarray) -> None:
         """Scores of all samples after the duals of a block, whose rows of the kernel matrix these are, have moved."""
 
     @abstractmethod
@@ -138,7 +138,7 @@ class KernelBlocks(KernelRun):
             first = gap if sweep == 0 else first
             if gap <= tuning.rest * first:
                 break
-        self.follow(rows, total)
+        self.update_scores(rows, total)
 
     def accelerate(self) -> None:
         """Go on in the direction of the last pass, where that is better."""
@@ -203,7 +203,7 @@ class KernelScalarBlocks(KernelBlocks):
             gap += share
         return gap
 
-    def follow(self, rows, total):
+    def update_scores(self, rows, total):
         self.scores += self.problem.correlation @ (total @ rows)
 
 
@@ -244,7 +244,7 @@ class KernelRowBlocks(KernelBlocks):
         total[:] = self.duals.flat[block] - before
         return gap
 
-    def follow(self, rows, total):
+    def update_scores(self, rows, total):
         self.scores.flat[:] += rows.T @ total
 
 

@@ -169,7 +169,7 @@ class StreamRun(LateRun):
                     self.learn(block, stop)
         self.problem.source.check_unchanged()
         if begun is not None:
-            self.follow(begun, v, reward)
+            self.without_rounding(begun, v, reward)
             self.proof = begun
             if not self.options.average:
                 self.proved = self.all_duals()
@@ -190,7 +190,7 @@ class StreamRun(LateRun):
             self.side_duals.combine(proof.combined)
         return proof
 
-    def follow(self, proof: Verification, v: np.ndarray, reward: float) -> None:
+    def without_rounding(self, proof: Verification, v: np.ndarray, reward: float) -> None:
         """Take out of the weights what rounding had added until the state that was proved, where they were v."""
         regularizer, double = self.problem.regularizer, np.dtype(np.float64)
         proved = unclipped(regularizer.space(regularizer.unclipped(proof.combined.w), double))
