@@ -66,7 +66,7 @@ def close(model, peer, to=1e-5):
     ours, theirs = (
         np.append(np.ravel(each.coef_), np.ravel(each.intercept_) / model.intercept_scaling) for each in (model, peer)
     )
-    assert np.linalg.norm(ours - theirs) <= np.sqrt(2.0 * model.certificate_.gap) + to * np.linalg.norm(theirs)
+    assert np.linalg.norm(ours - theirs) <= np.sqrt(2.0 * max(model.certificate_.gap, 0.0)) + to * np.linalg.norm(theirs)
 
 
 # ---- one optimum with scikit-learn's -------------------------------------------------------------------------------------------

@@ -96,7 +96,8 @@ def test_warning_sees_columns_of_different_size(kind):
     wide[:, 1] *= -1.0
     size = np.abs(wide).max(axis=0)
     text = warned(mm.SVMClassifier(max_iter=1, tol=1e-9, random_state=0), kind(wide), Y)
-    assert f"by a factor of {size.max() / size.min():.0e}: scale them" in text and "max_iter (" not in text
+    said = f"by a factor of {size.max() / size.min():.0e} (column 2 is the largest, column 1 the smallest): scale them"
+    assert said in text and "max_iter (" not in text
     even = warned(mm.SVMClassifier(max_iter=1, tol=1e-9, random_state=0), kind(X), Y)
     assert even.endswith("Raise max_iter (warm_start=True goes on from here).")
     scaled = mm.SVMClassifier(max_iter=1, tol=1e-9, prior_scale=1.0 / size, random_state=0)
@@ -203,8 +204,8 @@ CALLS = {
     "path, structure": (fit(mm.StructuredSVM(Chain()), "text.conll"), TypeError, r"path, 'text.conll': read"),
     "lazy frame": (fit(mm.SVMClassifier(), pl.LazyFrame({"a": [0.0, 1.0]}), [0, 1]), TypeError, r"LazyFrame.*X\.collect\(\)"),
     "lazy frame, bags": (fit(mm.LatentSVMClassifier(), pl.LazyFrame({"a": [0.0]}), [0]), TypeError, r"LazyFrame.*collect"),
-    "pipeline": (fit(make_pipeline(StandardScaler(), mm.SVMClassifier()), mm.open_source([(X, Y)])), TypeError, r"source.*no array.*pipelines"),
-    "search": (fit(GridSearchCV(mm.SVMClassifier(), {"C": [1.0]}), mm.open_source([(X, Y)])), TypeError, r"source.*no array.*searches"),
+    "pipeline": (fit(make_pipeline(StandardScaler(), mm.SVMClassifier()), mm.open_source([(X, Y)])), TypeError, r"source.*no array.*in a pipeline maxmargin.BlockTransformer"),
+    "search": (fit(GridSearchCV(mm.SVMClassifier(), {"C": [1.0]}), mm.open_source([(X, Y)])), TypeError, r"source.*no array.*only maxmargin's own fit"),
     "samples as array": (lambda: np.asarray(mm.Samples([(LINES, MARKS)])), TypeError, r"Samples.*no array"),
     "source, latent": (fit(mm.LatentSVMClassifier(), mm.open_source([(X, Y)])), TypeError, r"source, which is not taken here"),
     "source, partial_fit": (lambda: mm.SVMClassifier().partial_fit(mm.open_source([(X, Y)]), None, classes=[0, 1]), TypeError, r"block by block"),

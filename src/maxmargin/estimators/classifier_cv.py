@@ -36,7 +36,7 @@ fit_intercept, intercept_scaling, solver, warm_start, keep_duals, random_state, 
     Cs_ : array of shape (n_Cs,)
     scores_ : array of shape (n_folds, n_Cs)
         The scores on the samples that a fold has left out. Where no dual of a fit is near its bound, as from some C on if
-        the samples can be separated, its score is that of all larger C, which have the same optimum.
+        the samples can be separated, its score is that of all larger C, whose optimum is nearly the same.
     coef_, intercept_, classes_, certificate_, history_, n_iter_, n_features_in_, feature_names_in_, dual_coef_
         As for `SVMClassifier`.
 

@@ -1,6 +1,5 @@
 """Models with a kernel: their problems, what is kept of them for predictions, and how they differ from linear ones."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, singledispatch
 from numbers import Integral, Real
@@ -38,25 +37,25 @@ class KernelData(NamedTuple):
 
 
 @singledispatch
-def kernel_problem(posing: Posing, data: KernelData, code: np.ndarray, weight: np.ndarray) -> KernelProblem:
+def posed_with_kernel(posing: Posing, data: KernelData, code: np.ndarray, weight: np.ndarray) -> KernelProblem:
     """What is minimised with a kernel, at C = 1; as `Posing.problem`."""
     raise TypeError(f"There is no kernel for {type(posing).__name__}.")
 
 
-@kernel_problem.register
+@posed_with_kernel.register
 def _(posing: TwoClasses, data, code, weight):
     target = np.where(code == 1, 1.0, -1.0), posing.cost[code, 1 - code]
     gram, bias, memory = data
     return KernelScalarProblem(gram, posing.loss, target, weight * posing.factors[code], None, bias, memory)
 
 
-@kernel_problem.register
+@posed_with_kernel.register
 def _(posing: RealTargets, data, code, weight):
     gram, bias, memory = data
     return KernelScalarProblem(gram, posing.loss, (code,), weight, None, bias, memory)
 
 
-@kernel_problem.register
+@posed_with_kernel.register
 def _(posing: EachAgainstRest, data, code, weight):
     own = code == np.arange(posing.classes)[:, None]
     weights = np.where(own, posing.factors[:, None], 1.0) * weight
@@ -65,7 +64,7 @@ def _(posing: EachAgainstRest, data, code, weight):
     return KernelScalarProblem(gram, of_one_label(posing.loss), target, weights.ravel(), None, bias, memory)
 
 
-@kernel_problem.register
+@posed_with_kernel.register
 def _(posing: SeveralClasses, data, code, weight):
     return KernelRowProblem(data.gram, posing.loss, code, weight * posing.factors[code], posing.cost, data.bias, data.memory)
 
@@ -137,8 +136,6 @@ class Kernelised(LinearModel):
         "cache_size": [Interval(Real, 0.0, None, closed="neither")],
     }
 
-    kernel: str | Callable = "linear"
-
     def _kernel_function(self, X):
         """The kernel that the parameters say; gamma may depend on X."""
         named = isinstance(self.kernel, str) and self.kernel not in ("linear", "precomputed")
@@ -149,13 +146,6 @@ class Kernelised(LinearModel):
         if of_own_kind(X):
             raise ValueError(f"kernel={self.kernel!r} takes arrays and CSR matrices; a {type(X).__name__} {NEEDS_WEIGHTS}.")
         return KernelData(gram_of(self._kernel_function(X), X), self._bias(), int(self.cache_size * MEGABYTE))
-
-    def _scaled(self, X, weight):
-        if self.standardize and self.kernel != "linear":
-            raise ValueError(
-                f"standardize=True is for linear models; with kernel={self.kernel!r} put a StandardScaler into a pipeline."
-            )
-        return super()._scaled(X, weight)
 
     def _fit(self, posed, solver, last):
         if self.kernel == "linear":
@@ -214,9 +204,7 @@ class KernelSVM(Kernelised, LinearSVM):
         if self.kernel != "linear":
             raise ValueError(f"{name} {NEEDS_WEIGHTS}; with kernel={self.kernel!r} leave it out.")
 
-    def _prepared(self, X, y, sample_weight) -> Prepared:
-        if self.kernel == "linear":
-            return super()._prepared(X, y, sample_weight)
+    def _prepared_with_kernel(self, X, y, sample_weight) -> Prepared:
         if is_source(X):
             raise ValueError("A kernel needs all samples in memory; sources are for kernel='linear'.")
         for name in ("prior_mean", "prior_scale", "prior_covariance"):
@@ -230,7 +218,7 @@ class KernelSVM(Kernelised, LinearSVM):
         data = self._kernel_data(X)
 
         def pose(model, share=1.0) -> Posed:
-            return Posed(kernel_problem(model._posing(factors), data, code, weight * share), None, scaling, X)
+            return Posed(posed_with_kernel(model._posing(factors), data, code, weight * share), None, scaling, X)
 
         return Prepared(pose, self._learned(), solver, X, code, weight, self._folds(code))
 

@@ -74,6 +74,7 @@ class LinearModel(Certified):
     }
 
     probability: str | None = None  # a parameter of classifiers
+    kernel: str | Callable[..., Any] = "linear"  # a parameter of models that may have another one
 
     @with_callbacks
     def fit(self, X, y=None, sample_weight=None):
@@ -202,6 +203,10 @@ class LinearModel(Certified):
         """X with columns of unit variance, where that is asked for, and how they were scaled."""
         if not self.standardize:
             return X, None
+        if self.kernel != "linear":
+            raise ValueError(
+                f"standardize=True is for linear models; with kernel={self.kernel!r} put a StandardScaler into a pipeline."
+            )
         scaling = scaling_of(X, weight, self._bias())
         return scaling.applied(X), scaling
 
@@ -287,6 +292,8 @@ class LinearSVM(Streaming, LinearModel):
         return found
 
     def _prepared(self, X, y, sample_weight) -> Prepared:
+        if self.kernel != "linear":
+            return self._prepared_with_kernel(X, y, sample_weight)
         if is_source(X):
             check_source(self, X, y, sample_weight)
             check_in_memory(self.probability)
@@ -326,6 +333,10 @@ class LinearSVM(Streaming, LinearModel):
         return self._read(X, y, reset=reset, dtype=self._dtypes(), order="C", **self._target_checks())
 
     # ---- what a subclass says -----------------------------------------------------------------------------
+
+    @abstractmethod
+    def _prepared_with_kernel(self, X, y, sample_weight) -> Prepared:
+        """The samples, checked, for a model with a kernel."""
 
     @abstractmethod
     def _target_checks(self) -> dict[str, Any]:

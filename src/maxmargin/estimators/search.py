@@ -1,8 +1,8 @@
 """C by cross-validation: what the estimators that choose it themselves share.
 
 Samples are read once. Along each fold the models of all C follow each other from small to large, each started from the one
-before it and certified to a coarse gap; folds run side by side. A fold ends early where no dual is near its bound any more: all
-larger C have the same optimum, and get its score. Only the winner is fitted to `tol`, on all samples.
+before it and certified to a coarse gap; folds run side by side. A fold ends early where no dual is near its bound any more: at
+the optimum larger C would have the same one, and all get its score. Only the winner is fitted to `tol`, on all samples.
 """
 
 import warnings
