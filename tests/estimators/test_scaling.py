@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
@@ -144,7 +145,7 @@ def test_what_does_not_go_together():
 
 
 def test_the_warning_names_columns():
-    frame = pytest.importorskip("pandas").DataFrame(X * [1.0, 1e6, 1.0, 1.0], columns=["age", "income", "rate", "size"])
+    frame = pd.DataFrame(X * [1.0, 1e6, 1.0, 1.0], columns=["age", "income", "rate", "size"])
     with pytest.warns(
         ConvergenceWarning, match=r"'income' is the largest, 'rate' the smallest\): scale them \(standardize=True\)"
     ):
