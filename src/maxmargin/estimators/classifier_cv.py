@@ -1,5 +1,6 @@
 """`SVMClassifierCV`: `SVMClassifier` with a C chosen by cross-validation."""
 
+from .bounds import DefaultScore, accuracy_bounds
 from .classifier import SVMClassifier
 from .search import LinearSearch, constraints_of_search, init_of_search
 
@@ -53,3 +54,4 @@ fit_intercept, intercept_scaling, solver, warm_start, keep_duals, random_state, 
     _estimator = SVMClassifier
     _parameter_constraints = constraints_of_search(SVMClassifier)
     __init__ = init_of_search(SVMClassifier)
+    _default_score = DefaultScore("accuracy", accuracy_bounds)

@@ -3,6 +3,7 @@
 import numpy as np
 import scipy.sparse as sp
 
+from .bounds import DefaultScore, label_bounds
 from .multilabel import MultilabelSVMClassifier
 from .search import ReadSamples, Search, constraints_of_search, init_of_search
 
@@ -48,6 +49,8 @@ intercept_scaling, solver, warm_start, keep_duals, random_state, n_jobs, verbose
     _estimator = MultilabelSVMClassifier
     _parameter_constraints = constraints_of_search(MultilabelSVMClassifier)
     __init__ = init_of_search(MultilabelSVMClassifier)
+    _default_score = DefaultScore("accuracy", label_bounds)
+    _multilabel = True
 
     def fit(self, X, y=None, sample_weight=None, mask=None):
         """Choose C by cross-validation, and find its optimum over all samples to the relative duality gap `tol`.

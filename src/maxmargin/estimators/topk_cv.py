@@ -1,5 +1,6 @@
 """`TopKSVMClassifierCV`: `TopKSVMClassifier` with a C chosen by cross-validation."""
 
+from .bounds import DefaultScore, accuracy_bounds
 from .search import LinearSearch, constraints_of_search, init_of_search, without
 from .topk import TopKSVMClassifier
 
@@ -45,5 +46,6 @@ fit_intercept, intercept_scaling, solver, warm_start, keep_duals, random_state, 
     _estimator = TopKSVMClassifier
     _parameter_constraints = constraints_of_search(TopKSVMClassifier)
     __init__ = init_of_search(TopKSVMClassifier)
+    _default_score = DefaultScore("accuracy", accuracy_bounds)
 
     topk_path = without("topk_path")
