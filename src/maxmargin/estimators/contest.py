@@ -1,7 +1,8 @@
 """Which C wins, with no more work than that takes.
 
-All models are fitted to a coarse gap first. Then those whose score may still be the best are fitted to finer and finer gaps,
-until one is left, the finest gap is reached or the passes allowed are spent; the others stay coarse. A C is out
+All models are fitted to a coarse gap first, or as far as `PATIENCE` allows. Then those whose score may still be the best are
+fitted to finer and finer gaps, until one is left, the finest gap is reached or the passes allowed are spent; the others stay
+coarse. A C is out
 
 - for sure, where the largest mean score that its optimum may have (`bounds`) is below the least that another one's must have;
 - else by a rule: where it is behind the best by more than `CLEAR` standard errors of that difference over the folds, which coarse
@@ -29,7 +30,10 @@ CLEAR = 3.0
 WIDER = 2.0
 FINER = 0.3  # of one gap to that before it
 FINEST = 0.1  # of `tol`
-EFFORT = 10.0  # passes of refinement for each of the coarse fits
+TELLING = 1e-2  # the largest gap at which bounds of scores are worth their time
+PATIENCE = 100  # passes of a first fit at the most
+EFFORT = 5.0  # passes of refinement for each of the first fits; these count as
+LEAST = 40  # passes for each C at the least
 
 
 class Gaps(NamedTuple):
@@ -99,8 +103,8 @@ class Fold:
                 self.share(k, int(self.whose[k - 1]))
             else:
                 gain = 0.0 if before is None else before.gain
-                self.fit(k, max(self.gaps.tol, self.gaps.coarse * gain), before, self.gaps.max_iter)
-        self.spare = int(EFFORT * max(self.passes, self.values.size))
+                self.fit(k, max(self.gaps.tol, self.gaps.coarse * gain), before, min(PATIENCE, self.gaps.max_iter))
+        self.spare = int(EFFORT * max(self.passes, LEAST * self.values.size))
 
     def refine(self, which: Sequence[int], target: float) -> None:
         """Fit some C as finely as this, and all between: fine duals of a smaller C are a better start than coarse ones."""
@@ -130,10 +134,10 @@ class Fold:
         loss = found.primal / step.model.C
         self.loss_at_zero = self.loss_at_zero if self.kept else loss
         gain = min(max(self.loss_at_zero / loss - 1.0, 0.0), 1.0) if loss > 0.0 else 1.0
-        done = found.converged or max_iter < self.gaps.max_iter  # what ends with the passes for refinement has missed nothing
+        done = found.converged or max_iter < self.gaps.max_iter  # what ends by a limit of ours has missed nothing
         outgrown = found.converged and k + 1 < self.values.size and step.outgrown
-        self.kept[k] = Kept(step.left, target, done, found.relative_gap, gain, outgrown)
-        self.scores[k], self.bounds[k] = self.score(step), self.proved(step)
+        self.kept[k] = Kept(step.left, max(target, found.relative_gap), done, found.relative_gap, gain, outgrown)
+        self.scores[k], self.bounds[k] = self.score(step), self.proved(step) if found.relative_gap <= TELLING else np.nan
         for other in np.flatnonzero(self.whose == k):
             self.share(int(other), k)
         return step.model.n_iter_

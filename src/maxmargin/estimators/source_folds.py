@@ -45,7 +45,7 @@ def folds_of_source(
             raise ValueError(f"Fold {k} of {dealing[0]} got {test.size} of the {y.shape[0]} rows of {source}; take fewer folds.")
         labels = None if classes is None else np.unique(y[train])
         if classes is not None and labels is not None and labels.size < classes.size:
-            lost = np.setdiff1d(classes, labels)[0]
+            lost = np.setdiff1d(classes, labels).tolist()[0]
             raise ValueError(
                 f"All rows of class {lost!r} are in fold {k} of {dealing[0]}: take fewer folds, or another random_state."
             )
