@@ -96,14 +96,15 @@ class Fold:
         self.spare = 0  # left for refinement
 
     def begin(self) -> None:
-        """A first model at every C, each started from the one before it."""
+        """A first model at every C, each started from the one before it; to `tol`, if asked for that, however long it takes."""
+        most = min(PATIENCE, self.gaps.max_iter) if self.gaps.coarse > self.gaps.tol else self.gaps.max_iter
         for k in range(self.values.size):
             before = self.kept[int(self.whose[k - 1])] if k else None
             if before is not None and before.outgrown:
                 self.share(k, int(self.whose[k - 1]))
             else:
                 gain = 0.0 if before is None else before.gain
-                self.fit(k, max(self.gaps.tol, self.gaps.coarse * gain), before, min(PATIENCE, self.gaps.max_iter))
+                self.fit(k, max(self.gaps.tol, self.gaps.coarse * gain), before, most)
         self.spare = int(EFFORT * max(self.passes, LEAST * self.values.size))
 
     def refine(self, which: Sequence[int], target: float) -> None:
