@@ -2,8 +2,8 @@
 
 Both search the same values on the same five folds with one thread; ours along paths, the grid by fits from nothing to `tol`.
 Times are processor seconds of later calls: a search before them compiles. Where winners differ, the scores of the grid say what
-that costs, with the standard error of its mean over the folds; and so do those of optima, found along paths to a gap of 1e-5, since
-fits to `tol` have scores that are off by more than neighbours differ.
+that costs, with the standard error of its mean over the folds; and so do those of optima, found along paths to a gap of 1e-5,
+since fits to `tol` have scores that are off by more than neighbours differ.
 """
 
 import time
@@ -136,7 +136,7 @@ def run(report: Report, names: list[str], rows: int, count: int) -> None:
     head = ["", "rows", "search s", "grid s", "ratio", "our C", "grid's C", "score lost", "by optima", "standard error"]
     text = (
         f"{count} values of C between 1e-4 and 1e4, {FOLDS} folds, tol {TOL:g}, one thread, processor seconds. The goal is a "
-        f"ratio of {GOAL:.2f} and the same winner; *score lost* is what the grid's winner has more than ours by the scores of the "
-        f"grid, *by optima* the same by fits to {CONVERGED:g}; below zero ours is better."
+        f"ratio of {GOAL:.2f} and the same winner; *score lost* is what the grid's winner has more than ours by the scores of "
+        f"the grid, *by optima* the same by fits to {CONVERGED:g}; below zero ours is better."
     )
     report.section("search: C by cross-validation beside GridSearchCV", f"{text}\n\n{table(head, lines)}")
