@@ -22,7 +22,7 @@ from ..solvers.base import WarmStart
 from .base import Step
 
 VALUES = 1e-12  # part of the primal and dual values that their rounding may be
-UNKNOWN = np.nan, np.nan
+NO_BOUNDS = np.nan, np.nan
 
 
 class Ball(NamedTuple):
@@ -32,7 +32,7 @@ class Ball(NamedTuple):
     radius: float
 
 
-def middle(problem: LinearProblem, w: np.ndarray, duals: np.ndarray) -> tuple[np.ndarray, float]:
+def midpoint(problem: LinearProblem, w: np.ndarray, duals: np.ndarray) -> tuple[np.ndarray, float]:
     """Half the way from w to the weights of the duals, and 1/4 of their squared distance."""
     term = problem.regularizer
     other = term.weights(problem.reevaluated(duals).v)
@@ -50,7 +50,7 @@ def ball(problem: Problem, left: WarmStart, gap: float) -> Ball | None:
 def _(problem: LinearProblem, left: WarmStart, gap: float) -> Ball:
     if left.planes or left.duals is None or problem.half_spaces is not None:  # then w alone: 1/2 ||w - w*||^2 <= gap
         return Ball(left.weights, float(np.sqrt(2.0 * gap)))
-    centre, apart = middle(problem, left.weights, left.duals)
+    centre, apart = midpoint(problem, left.weights, left.duals)
     return Ball(centre, float(np.sqrt(max(gap - apart, 0.0))))
 
 
@@ -59,7 +59,7 @@ def _(problem: MultilabelProblem, left: WarmStart, gap: float) -> Ball:
     if not isinstance(left.weights, list) or any(part is None for part in left.weights) or not sp.issparse(left.duals):
         return Ball(left.weights, float(np.sqrt(2.0 * gap)))
     parts = [
-        middle(problem.group(columns), part, left.duals[:, columns].toarray())
+        midpoint(problem.group(columns), part, left.duals[:, columns].toarray())
         for columns, part in zip(problem.groups, left.weights, strict=True)
     ]
     return Ball([centre for centre, _ in parts], float(np.sqrt(max(gap - sum(apart for _, apart in parts), 0.0))))
@@ -131,7 +131,7 @@ def accuracy_bounds(held: HeldOut, step: Step) -> tuple[float, float]:
     """The least and the largest accuracy that the optimum may have, where the class of the largest score is predicted."""
     found = held.scores(step)
     if found is None:
-        return UNKNOWN
+        return NO_BOUNDS
     scores, reach = found
     classes = step.model.classes_
     place = np.minimum(np.searchsorted(classes, held.y), len(classes) - 1)
@@ -150,7 +150,7 @@ def label_bounds(held: HeldOut, step: Step) -> tuple[float, float]:
     """The same for labels, where a sample is right when all of its labels are."""
     found = held.scores(step)
     if found is None:
-        return UNKNOWN
+        return NO_BOUNDS
     scores, reach = found
     y = held.y.toarray() if sp.issparse(held.y) else np.asarray(held.y)
     ahead = np.where(y != 0, scores, -scores)
@@ -160,7 +160,7 @@ def label_bounds(held: HeldOut, step: Step) -> tuple[float, float]:
 def shares(right: np.ndarray, wrong: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
     """Bounds of an accuracy, from the samples that are surely right and surely wrong."""
     total = float(weight.sum())
-    return (float(weight[right].sum()) / total, 1.0 - float(weight[wrong].sum()) / total) if total > 0.0 else UNKNOWN
+    return (float(weight[right].sum()) / total, 1.0 - float(weight[wrong].sum()) / total) if total > 0.0 else NO_BOUNDS
 
 
 def residual_bounds(held: HeldOut, step: Step) -> tuple[np.ndarray, np.ndarray] | None:
@@ -177,7 +177,7 @@ def r2_bounds(held: HeldOut, step: Step) -> tuple[float, float]:
     found = residual_bounds(held, step)
     total = float(held.weight.sum())
     if found is None or total <= 0.0 or held.weight.size < 2:
-        return UNKNOWN
+        return NO_BOUNDS
     spread = float(held.weight @ (held.y - held.weight @ held.y / total) ** 2)
     if spread <= 0.0:  # scikit-learn's score of a constant is 1 or 0
         return 0.0, 1.0

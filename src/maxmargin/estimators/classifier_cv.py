@@ -43,8 +43,8 @@ random_state, n_jobs, verbose, dtype
         is near its bound, as from some C on if the samples can be separated, its score is that of all larger C, whose optimum is
         nearly the same.
     score_bounds_ : array of shape (n_folds, n_Cs, 2)
-        Between which the score of the optimum is for sure, where `scoring` is the default and the kernel linear; NaN of fits
-        with a relative gap above 1e-2, of sources and elsewhere.
+        Between which the score of the optimum is for sure, where `scoring` is the default and the kernel linear. NaN of fits
+        that were not refined to a gap of 1e-2 (with a `search_tol` of 1e-2 or less there are bounds of all), and of sources.
     coef_, intercept_, classes_, certificate_, history_, n_iter_, n_features_in_, feature_names_in_, dual_coef_
         As for `SVMClassifier`.
 

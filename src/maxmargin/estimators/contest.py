@@ -1,6 +1,6 @@
 """Which C wins, with no more work than that takes.
 
-All models are fitted to a coarse gap first, or as far as `PATIENCE` allows. Then those whose score may still be the best are
+All models are fitted to a coarse gap first, or as far as `FIRST_PASSES` allows. Then those whose score may still be the best are
 fitted to finer and finer gaps, until one is left, the finest gap is reached or the passes allowed are spent; the others stay
 coarse. A C is out
 
@@ -31,9 +31,9 @@ WIDER = 2.0
 FINER = 0.3  # of one gap to that before it
 FINEST = 0.1  # of `tol`
 TELLING = 1e-2  # the largest gap at which bounds of scores are worth their time
-PATIENCE = 100  # passes of a first fit at the most
-EFFORT = 5.0  # passes of refinement for each of the first fits; these count as
-LEAST = 40  # passes for each C at the least
+FIRST_PASSES = 100  # passes of a first fit at the most
+EFFORT = 3.0  # passes of refinement for each of the first fits; these count as
+LEAST_PASSES = 40  # passes for each C at the least
 
 
 class Gaps(NamedTuple):
@@ -92,24 +92,27 @@ class Fold:
         self.kept: dict[int, Kept] = {}
         self.whose = np.arange(values.size)  # the fit whose score a C has: where no dual is near its bound, a smaller C's
         self.loss_at_zero = np.inf  # the objective over C at the smallest C, which is that of w = 0 or a little less
+        self.telling = TELLING if gaps.coarse <= TELLING else 0.0  # the gap up to which bounds are asked for
         self.passes = 0  # made so far
         self.spare = 0  # left for refinement
 
     def begin(self) -> None:
         """A first model at every C, each started from the one before it; to `tol`, if asked for that, however long it takes."""
-        most = min(PATIENCE, self.gaps.max_iter) if self.gaps.coarse > self.gaps.tol else self.gaps.max_iter
+        most = min(FIRST_PASSES, self.gaps.max_iter) if self.gaps.coarse > self.gaps.tol else self.gaps.max_iter
         for k in range(self.values.size):
             before = self.kept[int(self.whose[k - 1])] if k else None
             if before is not None and before.outgrown:
                 self.share(k, int(self.whose[k - 1]))
             else:
-                gain = 0.0 if before is None else before.gain
+                gain = (
+                    0.0 if before is None else min(before.gain * self.values[k] / self.values[k - 1], 1.0)
+                )  # small ones grow so
                 self.fit(k, max(self.gaps.tol, self.gaps.coarse * gain), before, most)
-        self.spare = int(EFFORT * max(self.passes, LEAST * self.values.size))
+        self.spare = int(EFFORT * max(self.passes, LEAST_PASSES * self.values.size))
 
     def refine(self, which: Sequence[int], target: float) -> None:
         """Fit some C as finely as this, and all between: fine duals of a smaller C are a better start than coarse ones."""
-        before = None
+        before, self.telling = None, TELLING if target <= TELLING else 0.0
         for k in range(which[0], which[-1] + 1):
             own, smaller = self.kept.get(k), int(self.whose[max(k - 1, 0)])
             if own is None and self.kept[smaller].outgrown:
@@ -135,10 +138,11 @@ class Fold:
         loss = found.primal / step.model.C
         self.loss_at_zero = self.loss_at_zero if self.kept else loss
         gain = min(max(self.loss_at_zero / loss - 1.0, 0.0), 1.0) if loss > 0.0 else 1.0
-        done = found.converged or max_iter < self.gaps.max_iter  # what ends by a limit of ours has missed nothing
+        ours = max_iter < self.gaps.max_iter or k in self.kept  # a limit of ours, or a refinement: these miss nothing
+        done = found.converged or ours
         outgrown = found.converged and k + 1 < self.values.size and step.outgrown
         self.kept[k] = Kept(step.left, max(target, found.relative_gap), done, found.relative_gap, gain, outgrown)
-        self.scores[k], self.bounds[k] = self.score(step), self.proved(step) if found.relative_gap <= TELLING else np.nan
+        self.scores[k], self.bounds[k] = self.score(step), self.proved(step) if found.relative_gap <= self.telling else np.nan
         for other in np.flatnonzero(self.whose == k):
             self.share(int(other), k)
         return step.model.n_iter_
@@ -205,7 +209,7 @@ class Contest:
         mean, count = scores.mean(axis=0), len(scores)
         if np.all(np.isnan(mean)):
             return []
-        leader = int(np.flatnonzero(best_of(mean))[0])
+        leader = int(np.flatnonzero(where_best(mean))[0])
         behind = scores[:, [leader]] - scores
         error = behind.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else np.full(mean.size, np.inf)
         may = behind.mean(axis=0) <= np.minimum(CLEAR * error, WIDER * self.moved())  # False of NaN
@@ -217,7 +221,7 @@ class Contest:
         return [int(k) for k in np.flatnonzero(may)]
 
 
-def best_of(mean: np.ndarray) -> np.ndarray:
+def where_best(mean: np.ndarray) -> np.ndarray:
     """Where the best of some mean scores are, NaN left out."""
     best = np.nanmax(mean)
     return np.asarray(mean >= best - EQUAL * abs(best))

@@ -27,9 +27,9 @@ from ..data.table import of_own_kind
 from ..utils.parameters import POSITIVE, at_least
 from ..utils.threads import thread_count
 from .base import Certified, checked_Cs, users_level
-from .bounds import UNKNOWN, DefaultScore, HeldOut
+from .bounds import NO_BOUNDS, DefaultScore, HeldOut
 from .by_block import check_in_memory, check_source
-from .contest import Contest, Fold, Gaps, best_of
+from .contest import Contest, Fold, Gaps, where_best
 from .source_folds import count_of_folds, folds_of_source
 
 POWERS = -4, 4  # of ten, between which a number of Cs is spread, as in LogisticRegressionCV
@@ -184,7 +184,7 @@ class Search(Certified):
                 gaps,
                 model._fitter((X, y, weight)),
                 lambda step: scorer(step.model, X_test, y_test, **counted),
-                lambda step: UNKNOWN if bounds is None or held is None else bounds(held, step),
+                lambda step: NO_BOUNDS if bounds is None or held is None else bounds(held, step),
             )
 
         return [fold(train, test) for train, test in pairs]
@@ -277,7 +277,7 @@ def chosen(values: np.ndarray, scores: np.ndarray) -> float:
     mean = scores.mean(axis=0)
     if np.all(np.isnan(mean)):
         raise ValueError("The scoring gave NaN for every C: there is nothing to choose by.")
-    return float(values[best_of(mean)].min())
+    return float(values[where_best(mean)].min())
 
 
 def takes_weights(scorer: Any, scoring: Any) -> bool:

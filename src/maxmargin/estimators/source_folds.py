@@ -12,7 +12,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from ..data.sources.base import Source
 from ..data.sources.dealt import Dealt, folds_of_rows
 from .base import Step
-from .bounds import UNKNOWN
+from .bounds import NO_BOUNDS
 from .by_block import labels_of
 from .contest import Fold, Gaps
 
@@ -71,4 +71,4 @@ def judge(scorer: Any, held: Dealt, y: Any, weight: Any) -> Callable[[Step], flo
 
 def unproved(step: Step) -> tuple[float, float]:
     """Bounds of scores are for samples in memory."""
-    return UNKNOWN
+    return NO_BOUNDS
