@@ -39,7 +39,7 @@ def topk(model, X, y):
 CASES = {
     "binary": (mm.SVMClassifierCV, mm.SVMClassifier(**TIGHT), X, TWO, None),
     "binary, log loss": (mm.SVMClassifierCV, mm.SVMClassifier(loss="log_loss", **TIGHT), X, TWO, "roc_auc"),
-    "multiclass": (mm.SVMClassifierCV, mm.SVMClassifier(class_weight="balanced", **TIGHT), X, FIVE, "f1_macro"),
+    "multiclass": (mm.SVMClassifierCV, mm.SVMClassifier(**TIGHT), X, FIVE, "f1_macro"),
     "regression": (mm.SVMRegressorCV, mm.SVMRegressor(**TIGHT), X, SCORE, "neg_mean_absolute_error"),
     "top-k": (mm.TopKSVMClassifierCV, mm.TopKSVMClassifier(k=2, **TIGHT), X, FIVE, topk),
     "multi-label": (mm.MultilabelSVMClassifierCV, mm.MultilabelSVMClassifier(**TIGHT), X, MANY, None),
@@ -179,12 +179,70 @@ def test_search_is_coarse_and_the_model_is_not():
 
     def remembered(model, X, y):
         gaps.append((model.tol, model.certificate_.relative_gap))
-        return 0.0
+        return -model.C  # the smallest wins by far, and nothing else is refined
 
     model = mm.SVMClassifierCV([*CS, 100.0], cv=2, scoring=remembered, search_tol=0.1, tol=1e-5, random_state=0).fit(X, TWO)
     assert all(gap <= tol <= 0.1 for tol, gap in gaps) and max(gap for _, gap in gaps) > 1e-3
     assert [tol for tol, _ in gaps[:2]] == [1e-5, 1e-5] and gaps[3][0] > 0.05  # at a small C nothing is gained over w = 0
     assert model.certificate_.relative_gap <= 1e-5
+
+
+def test_who_may_win_is_refined_and_nobody_else():
+    """Two are equally good as far as coarse fits can tell; the others are clearly worse."""
+    tried = []
+
+    def close(model, X, y):
+        tried.append((model.C, model.tol))
+        return {0.1: 0.900, 1.0: 0.9 if model.tol > 1e-3 else 0.91}.get(model.C, 0.5) + 0.001 * (y[0] == "yes")
+
+    Cs = [0.001, 0.1, 1.0, 100.0]
+    model = mm.SVMClassifierCV(Cs, cv=4, scoring=close, search_tol=0.1, tol=1e-3, random_state=0).fit(X, TWO)
+    assert model.C_ == 1.0
+    finest = {C: min(tol for other, tol in tried if other == C) for C in Cs}
+    assert finest[1.0] < 1e-3 and finest[100.0] > 1e-2
+
+
+def test_who_was_left_behind_comes_back():
+    """Refinement moves the leader below one that was clearly worse before."""
+
+    def falls(model, X, y):
+        return {0.1: 0.9 if model.tol > 0.02 else 0.6, 1.0: 0.8}.get(model.C, 0.1)
+
+    model = mm.SVMClassifierCV([0.001, 0.1, 1.0], cv=4, scoring=falls, search_tol=0.1, random_state=0).fit(X, TWO)
+    assert model.C_ == 1.0
+
+
+def test_refinement_ends_with_its_passes():
+    """Scores that change at every look never settle."""
+    rng = np.random.default_rng(0)
+    model = mm.SVMClassifierCV(8, cv=3, scoring=lambda model, X, y: rng.random(), tol=1e-9, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)  # what ends early has missed nothing
+        warnings.filterwarnings("ignore", "The relative|Stopped")
+        model.set_params(refit=False).fit(X, TWO)
+    assert model.C_ in model.Cs_
+
+
+def test_bounds_of_scores():
+    model, data, y = search_of("multi-label", search_tol=1e-2, tol=1e-3)
+    model.fit(data, y)
+    assert model.score_bounds_.shape == (3, 3, 2)
+    assert np.all(model.score_bounds_[..., 0] <= model.scores_) and np.all(model.scores_ <= model.score_bounds_[..., 1])
+    for case, options in (("structured", {}), ("rbf", {}), ("binary", {"scoring": "roc_auc"})):
+        other, data, y = search_of(case, search_tol=1e-2, **options)
+        assert np.all(np.isnan(other.fit(data, y).score_bounds_))
+    named, data, y = search_of("binary", search_tol=1e-2, tol=1e-3, scoring="accuracy")
+    plain = clone(named).set_params(scoring=None)
+    np.testing.assert_array_equal(named.fit(data, y).score_bounds_, plain.fit(data, y).score_bounds_)
+
+
+@pytest.mark.parametrize(("scoring", "calibrated"), [(None, 0), ("accuracy", 0), ("roc_auc", 0), ("neg_log_loss", 6)])
+def test_probabilities_are_made_where_the_score_needs_them(scoring, calibrated, monkeypatch):
+    made, own = [], mm.SVMClassifier._held_out_scores
+    monkeypatch.setattr(mm.SVMClassifier, "_held_out_scores", lambda *given: made.append(1) or own(*given))
+    model = mm.SVMClassifierCV([0.1, 1.0], cv=3, probability="sigmoid", scoring=scoring, tol=0.1, random_state=0).fit(X, TWO)
+    assert len(made) >= calibrated + 1 and (calibrated or len(made) == 1)
+    assert model.predict_proba(X).shape == (60, 2)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -211,7 +269,7 @@ def test_an_outlier_keeps_a_fold_going():
     clusters[[0, 1, 40, 41]] = clusters[[1, 0, 41, 40]]  # in both halves
     tried = []
     mm.SVMClassifierCV(CS, scoring=lambda model, X, y: tried.append(model.C) or 0.0, cv=2, random_state=0).fit(clusters, y)
-    assert tried == CS * 2
+    assert tried[:6] == CS * 2  # before any is refined
 
 
 def test_no_model_without_refit():
@@ -311,8 +369,8 @@ def test_bad_parameters(options, message):
 def test_bad_samples():
     with pytest.raises(ValueError, match="at least 2 classes"):
         mm.SVMClassifierCV(CS).fit(X, np.ones(60))
-    with pytest.raises(ValueError, match="have to be in memory"):
-        mm.SVMClassifierCV(CS).fit(mm.open_source((X, TWO)))
+    with pytest.raises(ValueError, match="in memory or a source of rows"):
+        mm.StructuredSVMCV(Chain(), CS).fit(mm.Samples([(SENTENCES, TAGS)]))
     with pytest.raises(ValueError, match="requires y"):
         mm.StructuredSVMCV(Chain(), CS).fit(SENTENCES)
     with pytest.raises(ValueError, match="X has 20 samples, y has 19"):

@@ -3,7 +3,7 @@
 ORDER = (
     "binary", "multiclass", "topk", "regression", "multilabel", "structured", "binary", "latent", "explicit", "kernel",
     "multiclass", "structured", "topk", "minimize", "regression", "multilabel", "structured", "latent structured",
-    "zero-shot", "forms",
+    "zero-shot", "forms", "search", "probability",
 )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import forms, linear, others, structured
+from . import forms, linear, others, selection, structured
 from .checks import Report, strict
 from .draws import Draw
 from .order import kind_of
@@ -26,6 +26,8 @@ KINDS: dict[str, Callable[[Draw, Report], None]] = {
     "explicit": others.explicit,
     "minimize": others.own_risk,
     "zero-shot": others.zero_shot,
+    "search": selection.search,
+    "probability": selection.probability,
 }
 
 

@@ -1,4 +1,4 @@
-"""Two hundred random problems of `make fuzz`, ten of each kind in turn, with few types and few passes."""
+"""Random problems of `make fuzz`, ten rounds of all kinds in turn, with few types and few passes."""
 
 import pytest
 from fuzz.order import ORDER

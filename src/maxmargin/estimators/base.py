@@ -2,7 +2,7 @@
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,16 +39,30 @@ def users_level() -> int:
 
 
 class Step(NamedTuple):
-    """A step of a path: the fitted model, its problem and what its run has left."""
+    """A step of a path: the fitted model, its problem and what its run has left; and how the problem was posed, where samples
+    have to be turned into its coordinates."""
 
     model: Any
     problem: Problem
     left: WarmStart
+    posed: Any = None
 
     @property
     def outgrown(self) -> bool:
         """Whether larger C have the same optimum, as far as this run has come."""
         return not self.left.planes and self.problem.outgrown(self.left.duals)
+
+
+Fitter = Callable[[dict[str, Any], WarmStart | None], Step]  # a copy with other parameters, from what an earlier fit has left
+
+
+def along(fitter: Fitter, settings: Iterable[dict[str, Any]]) -> Iterator[Step]:
+    """The path over settings, one model at a time, each started from the one before it."""
+    last = None
+    for setting in settings:
+        step = fitter(setting, last)
+        last = step.left
+        yield step
 
 
 class Certified(CallbackSupportMixin, BaseEstimator):

@@ -24,7 +24,7 @@ from ..result import Result
 from ..solvers import resolve
 from ..solvers.base import NOWHERE, Solver, WarmStart
 from ..utils.threads import thread_count
-from .base import Certified, Step, settings_of
+from .base import Certified, Fitter, Step, along, settings_of
 from .by_block import Streaming, check_in_memory, check_source, reading_solver
 from .frames import validate_data
 from .posing import Posing
@@ -47,6 +47,11 @@ class Posed(NamedTuple):
         """The user's weights (..., features + 1) from those of the problem."""
         weights = weights if self.prior is None else self.prior.back(weights)
         return weights if self.scaling is None else self.scaling.back(weights)
+
+    def turned(self, X: Any) -> Any:
+        """The user's samples in the coordinates of the problem."""
+        X = X if self.scaling is None else self.scaling.applied(X)
+        return X if self.prior is None else self.prior.turned(X)
 
 
 class Prepared(NamedTuple):
@@ -121,15 +126,17 @@ class LinearModel(Certified):
 
     def _rising(self, samples: tuple, settings: Iterable[dict[str, Any]]) -> Iterator[Step]:
         """The path over settings of C (and `tol`), one model at a time."""
-        return self._path(samples, settings, same_losses=True)
+        return along(self._fitter(samples), settings)
 
-    def _path(self, samples: tuple, settings: Iterable[dict[str, Any]], same_losses: bool = False) -> Iterator[Step]:
-        """Fitted copies, one for each setting of parameters, each started from the one before it. The samples, what `_prepared`
-        takes, must not mean anything else under another setting: they are checked once. A setting is asked for when its turn
-        comes."""
-        prepared, posed, last = None, None, None
+    def _fitter(self, samples: tuple, same_losses: bool = True) -> Fitter:
+        """What fits copies with other parameters to these samples, which are what `_prepared` takes and are checked once: they
+        must not mean anything else under another setting. `same_losses`: settings differ in C (and `tol`) only."""
+        prepared: Prepared | None = None
+        posed: Posed | None = None
         learned: dict[str, Any] = {}
-        for setting in settings:
+
+        def fitted(setting: dict[str, Any], last: WarmStart | None) -> Step:
+            nonlocal prepared, posed, learned
             estimator = self._copied(**setting)
             estimator._validate_params()
             if prepared is None:
@@ -138,9 +145,11 @@ class LinearModel(Certified):
             if posed is None or not same_losses:
                 posed = prepared.pose(estimator)
                 learned = estimator._learned()
-            last = with_callbacks(type(estimator)._fit)(estimator, posed, prepared.solver, last)
-            estimator._calibrate(prepared, last)
-            yield Step(estimator, posed.problem.at(estimator.C), last)
+            left = with_callbacks(type(estimator)._fit)(estimator, posed, prepared.solver, last)
+            estimator._calibrate(prepared, left)
+            return Step(estimator, posed.problem.at(estimator.C), left, posed)
+
+        return fitted
 
     def _fit(self, posed: Posed, solver: Solver, last: WarmStart | None) -> WarmStart:
         """Solve the problem at this C, from what an earlier run has left; returns what this one leaves."""

@@ -3,36 +3,30 @@
 import numpy as np
 import scipy.sparse as sp
 
+from .bounds import DefaultScore, label_bounds
 from .multilabel import MultilabelSVMClassifier
 from .search import ReadSamples, Search, constraints_of_search, init_of_search
 
 
 class MultilabelSVMClassifierCV(Search, MultilabelSVMClassifier):
-    """`MultilabelSVMClassifier` that chooses its C by cross-validation, as LogisticRegressionCV does: one C for all labels.
-
-    For each fold the models of all `Cs` follow each other from small to large, each started from the one before it and certified
-    to the relative gap `search_tol`. The best is fitted to all samples, to `tol`: it is a `MultilabelSVMClassifier` with
-    C = `C_`. Samples must be in memory.
+    """`MultilabelSVMClassifier` that chooses its C by cross-validation, one for all labels. How, and what `Cs`, `cv`, `refit`,
+    `search_tol` and the attributes of the search mean, is told at `SVMClassifierCV`; folds are runs of samples, in their order.
 
     Parameters
     ----------
     Cs, cv, refit, search_tol
-        As for `SVMClassifierCV`. Folds are runs of samples, in their order.
+        As for `SVMClassifierCV`.
     scoring : str or callable, optional
         What is best, as in scikit-learn. None is `score`, the share of samples with all labels right;
         "f1_micro" and the like judge labels one by one.
-    kernel, gamma, degree, coef0, label_prior, label_weight, cost, loss, cache_size, tol, max_iter, max_time, fit_intercept, \
-intercept_scaling, solver, warm_start, keep_duals, random_state, n_jobs, verbose, dtype
+    kernel, label_prior, label_weight, cost, loss and all others
         As for `MultilabelSVMClassifier`; `max_iter`, `max_time` and `n_jobs` as for `SVMClassifierCV`.
 
     Attributes
     ----------
-    C_ : float
-        The C of the best mean score; of several with the same score the smallest.
-    Cs_ : array of shape (n_Cs,)
-    scores_ : array of shape (n_folds, n_Cs)
-        The scores on the samples that a fold has left out.
-    coef_, intercept_, classes_, certificate_, history_, n_iter_, n_features_in_, feature_names_in_, dual_coef_, support_
+    C_, Cs_, scores_, score_bounds_
+        As for `SVMClassifierCV`.
+    coef_, intercept_, classes_, certificate_, dual_coef_, support_ and all others
         As for `MultilabelSVMClassifier`.
 
     Examples
@@ -48,13 +42,15 @@ intercept_scaling, solver, warm_start, keep_duals, random_state, n_jobs, verbose
     _estimator = MultilabelSVMClassifier
     _parameter_constraints = constraints_of_search(MultilabelSVMClassifier)
     __init__ = init_of_search(MultilabelSVMClassifier)
+    _default_score = DefaultScore("accuracy", label_bounds)
+    _multilabel = True
 
     def fit(self, X, y=None, sample_weight=None, mask=None):
         """Choose C by cross-validation, and find its optimum over all samples to the relative duality gap `tol`.
 
         Parameters
         ----------
-        X : array, data frame or CSR matrix of shape (n_samples, n_features)
+        X : array, data frame or CSR matrix of shape (n_samples, n_features), or a multi-label source
         y : array or sparse matrix of shape (n_samples, n_labels)
             Indicators 0 and 1. NaN, for a label that is not known, needs a `scoring` of your own that knows what to do with it.
         sample_weight : array of shape (n_samples,), optional

@@ -1,13 +1,13 @@
 """C by cross-validation: what the estimators that choose it themselves share.
 
 Samples are read once. Along each fold the models of all C follow each other from small to large, each started from the one
-before it and certified to a coarse gap; folds run side by side. A fold ends early where no dual is near its bound any more: at
-the optimum larger C would have the same one, and all get its score. Only the winner is fitted to `tol`, on all samples.
+before it and certified to a coarse gap; then those that may win are refined (`contest`). Folds run side by side. The winner is
+fitted to all samples, to `tol`.
 """
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from inspect import Parameter, signature
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -21,16 +21,19 @@ from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import _safe_split
 
+from ..data.sources.base import Source
 from ..data.sources.memory import is_source
 from ..data.table import of_own_kind
 from ..utils.parameters import POSITIVE, at_least
-from ..utils.threads import in_threads, thread_count
-from .advice import by_hand
+from ..utils.threads import thread_count
 from .base import Certified, checked_Cs, users_level
+from .bounds import NO_BOUNDS, DefaultScore, HeldOut
+from .by_block import check_in_memory, check_source
+from .contest import Contest, Fold, Gaps, where_best
+from .source_folds import count_of_folds, folds_of_source
 
 POWERS = -4, 4  # of ten, between which a number of Cs is spread, as in LogisticRegressionCV
-EQUAL = 1e-12  # mean scores that differ by less are ties: rounding may tell them apart
-DEFAULTS = {"Cs": 10, "cv": None, "scoring": None, "refit": True, "search_tol": 1e-2}
+DEFAULTS = {"Cs": 10, "cv": None, "scoring": None, "refit": True, "search_tol": 1e-1}
 CONSTRAINTS: dict[str, list[Any]] = {
     "Cs": [at_least(1), "array-like"],
     "cv": ["cv_object"],
@@ -46,31 +49,6 @@ class ReadSamples(NamedTuple):
     X: Any
     y: Any
     weight: np.ndarray | None
-
-
-class Targets:
-    """How far each fit along a fold goes.
-
-    The gap is relative to the objective, and at a small C nearly every w has that of w = 0: a hundredth of it says nothing there.
-    So what counts is `search_tol` times the objective or, where that is less, times what the model gains over w = 0, as the C
-    before has shown it; and never less than `tol`. Where little is gained fits are short, so that this costs hardly any time.
-    """
-
-    def __init__(self, tol: float, search_tol: float):
-        self.tol, self.search_tol = tol, search_tol
-        self.loss_at_zero: float | None = None  # the objective over C at the smallest C, which is that of w = 0 or a little less
-        self.gain = 0.0  # over w = 0, relative to the objective
-
-    def settings(self, Cs: np.ndarray) -> Iterator[dict[str, float]]:
-        """The parameters of each fit, made when its turn comes."""
-        for C in Cs:
-            yield {"C": float(C), "tol": max(self.tol, self.search_tol * min(self.gain, 1.0))}
-
-    def note(self, fitted: Any) -> None:
-        """What a fit has reached."""
-        loss = fitted.certificate_.primal / fitted.C
-        self.loss_at_zero = loss if self.loss_at_zero is None else self.loss_at_zero
-        self.gain = self.loss_at_zero / loss - 1.0 if loss > 0.0 else 1.0
 
 
 def init_of_search(estimator: type) -> Callable[..., None]:
@@ -122,6 +100,9 @@ class Search(Certified):
     refit: bool
     search_tol: float
 
+    _default_score: DefaultScore | None = None  # of linear models
+    _multilabel = False  # whether a source has an indicator matrix
+
     regularization_path = without("regularization_path")
     partial_fit = without("partial_fit")
 
@@ -138,7 +119,7 @@ class Search(Certified):
         Parameters
         ----------
         X, y
-            As for the estimator without CV, in memory.
+            As for the estimator without CV. The rows of a source are dealt to folds by a hash of their numbers.
         sample_weight : array of shape (n_samples,), optional
             Weights s_i >= 0; they go with their samples into folds and, where the scorer takes weights, into the scores.
 
@@ -148,17 +129,16 @@ class Search(Certified):
         """
         self._validate_params()
         values = values_of(self.Cs)
-        if is_source(X) or of_own_kind(X):
-            raise ValueError(
-                f"{type(self).__name__} deals samples to folds, which have to be in memory; {type(X).__name__} can be fitted by "
-                f"{self._estimator.__name__} at one C."
-            )
+        gaps = Gaps.of(self.search_tol, self.tol, self.max_iter)
+        if is_source(X):
+            folds = self._folds_of_source(X, y, sample_weight, np.sort(values), gaps)
+        elif of_own_kind(X):
+            raise ValueError(self._not_dealt(X))
+        else:
+            folds = self._folds_in_memory(self._checked(X, y, sample_weight), np.sort(values), gaps)
         self._forget()
-        scores, unfinished = self._scores_of_folds(self._checked(X, y, sample_weight), values)
-        self.Cs_, self.scores_ = values, scores
-        self.C_ = chosen(values, scores)
-        if unfinished:
-            warnings.warn(self._missed(unfinished, scores.size), ConvergenceWarning, stacklevel=users_level())
+        self.Cs_ = values
+        self._decide(folds, gaps.rungs() if not is_source(X) else gaps.rungs()[-1:])
         if self.refit:
             self._estimator.fit(self, X, y, sample_weight)  # at self.C, which is the winner now
         return self
@@ -173,39 +153,58 @@ class Search(Certified):
 
     # ---- the search ---------------------------------------------------------------------------------------
 
-    def _scores_of_folds(self, samples: ReadSamples, values: np.ndarray) -> tuple[np.ndarray, list[float]]:
-        """(folds, Cs); and the relative gaps of the fits that missed their target."""
-        model = self._plain()
-        folds = list(check_cv(self.cv, samples.y, classifier=self._stratified).split(samples.X, samples.y))
-        if not folds:
-            raise ValueError("cv has no folds: it must give at least one pair of training and test samples.")
-        scorer = check_scoring(model, scoring=self.scoring)
-        weighted = samples.weight is not None and takes_weights(scorer, self.scoring)
-        order = np.argsort(values, kind="stable")
+    def _decide(self, folds: list[Fold], rungs: list[float]) -> None:
+        """`scores_`, `score_bounds_` and `C_`; and a warning where fits missed their targets."""
+        contest = Contest(folds, thread_count(self.n_jobs))
+        contest.run(rungs)
+        place = np.argsort(np.argsort(self.Cs_, kind="stable"))  # of each value among the rising ones
+        self.scores_, self.score_bounds_ = contest.scores[:, place], contest.bounds[:, place]
+        self.C_ = chosen(self.Cs_, self.scores_)
+        missed = [fit.gap for fold in folds for fit in fold.kept.values() if not fit.converged]
+        if missed:
+            warnings.warn(self._missed(missed, self.scores_.size), ConvergenceWarning, stacklevel=users_level())
 
-        def along(fold: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, list[float]]:
-            """The scores of one fold."""
-            train, test = fold
+    def _folds_in_memory(self, samples: ReadSamples, values: np.ndarray, gaps: Gaps) -> list[Fold]:
+        model, scorer = self._plain()
+        pairs = list(check_cv(self.cv, samples.y, classifier=self._stratified).split(samples.X, samples.y))
+        if not pairs:
+            raise ValueError("cv has no folds: it must give at least one pair of training and test samples.")
+        weighted = samples.weight is not None and takes_weights(scorer, self.scoring)
+        known = self._default_score
+        bounds = None if known is None or self.scoring not in (None, known.name) else known.bounds
+
+        def fold(train: np.ndarray, test: np.ndarray) -> Fold:
             X, y = _safe_split(model, samples.X, samples.y, train)
-            held_out = _safe_split(model, samples.X, samples.y, test, train)
+            X_test, y_test = _safe_split(model, samples.X, samples.y, test, train)
             weight = None if samples.weight is None else _safe_indexing(samples.weight, train)
             counted = {"sample_weight": _safe_indexing(samples.weight, test)} if weighted else {}
-            targets = Targets(self.tol, self.search_tol)
-            scores, gaps = np.empty(values.size), []
-            for done, step in enumerate(model._rising((X, y, weight), targets.settings(values[order]))):
-                certificate = step.model.certificate_
-                if by_hand(certificate.message):
-                    raise KeyboardInterrupt
-                targets.note(step.model)
-                scores[order[done:]] = scorer(step.model, *held_out, **counted)
-                if not certificate.converged:
-                    gaps.append(certificate.relative_gap)
-                elif done + 1 < values.size and step.outgrown:
-                    break
-            return scores, gaps
+            held = None if bounds is None else HeldOut(X_test, y_test, counted.get("sample_weight"))
+            return Fold(
+                values,
+                gaps,
+                model._fitter((X, y, weight)),
+                lambda step: scorer(step.model, X_test, y_test, **counted),
+                lambda step: NO_BOUNDS if bounds is None or held is None else bounds(held, step),
+            )
 
-        found = in_threads(along, folds, thread_count(self.n_jobs))
-        return np.array([scores for scores, _ in found]), [gap for _, gaps in found for gap in gaps]
+        return [fold(train, test) for train, test in pairs]
+
+    def _folds_of_source(self, source: Any, y: Any, sample_weight: Any, values: np.ndarray, gaps: Gaps) -> list[Fold]:
+        if not isinstance(source, Source):
+            raise ValueError(self._not_dealt(source))
+        check_source(self, source, y, sample_weight, multilabel=self._multilabel)
+        check_in_memory(vars(self).get("probability"))
+        model, scorer = self._plain()
+        seed = int(self.random_state) if isinstance(self.random_state, Integral) else 0
+        dealing = count_of_folds(self.cv), seed
+        judged = None if self.scoring is None else (scorer, takes_weights(scorer, self.scoring))
+        return folds_of_source(model, source, values, gaps, dealing, judged)
+
+    def _not_dealt(self, X: Any) -> str:
+        return (
+            f"{type(self).__name__} deals samples to folds, which have to be in memory or a source of rows; {type(X).__name__} "
+            f"can be fitted by {self._estimator.__name__} at one C."
+        )
 
     def _own(self) -> dict[str, Any]:
         """The parameters of the estimator, but for C."""
@@ -215,17 +214,18 @@ class Search(Certified):
         """The estimator at the C that was chosen."""
         return clone(self._estimator(C=self.C, **self._own()))
 
-    def _plain(self) -> Any:
-        """The estimator that is fitted along the folds."""
+    def _plain(self) -> tuple[Any, Any]:
+        """The estimator that is fitted along the folds, and what scores it. It is calibrated only where the scorer needs that."""
         own = self._own()
-        if self.scoring is None and "probability" in own:  # `score` asks for none
-            own["probability"] = None
         if not isinstance(self.random_state, Integral):  # folds share no state
             own["random_state"] = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         own |= {"n_jobs": None, "keep_duals": False, "warm_start": False, "verbose": 0}
         model = self._estimator(**own)
         model._silent = True
-        return model
+        scorer = check_scoring(model, scoring=self.scoring)
+        if "probability" in own and not needs_probabilities(scorer, self.scoring):
+            model.set_params(probability=None)
+        return model, scorer
 
     def _missed(self, gaps: list[float], fits: int) -> str:
         return (
@@ -277,10 +277,17 @@ def chosen(values: np.ndarray, scores: np.ndarray) -> float:
     mean = scores.mean(axis=0)
     if np.all(np.isnan(mean)):
         raise ValueError("The scoring gave NaN for every C: there is nothing to choose by.")
-    best = np.nanmax(mean)
-    return float(values[mean >= best - EQUAL * abs(best)].min())
+    return float(values[where_best(mean)].min())
 
 
 def takes_weights(scorer: Any, scoring: Any) -> bool:
     """Whether weights of samples can be given to a scorer; `score` of the estimators takes them."""
     return scoring is None or "sample_weight" in signature(getattr(scorer, "_score_func", scorer)).parameters
+
+
+def needs_probabilities(scorer: Any, scoring: Any) -> bool:
+    """Whether a scorer asks for `predict_proba`: `score` does not, a function may."""
+    if scoring is None:
+        return False
+    asked = getattr(scorer, "_response_method", "predict_proba")
+    return (asked if isinstance(asked, str) else asked[0]) == "predict_proba"

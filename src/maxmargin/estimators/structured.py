@@ -23,7 +23,18 @@ from ..structures.base import Structure, fresh
 from ..structures.encoded.python import Custom
 from ..structures.latent import LatentStructure
 from ..utils.threads import thread_count
-from .base import READ, Certified, Step, checked_dtype, checked_weight, same_count, sample_count, settings_of
+from .base import (
+    READ,
+    Certified,
+    Fitter,
+    Step,
+    along,
+    checked_dtype,
+    checked_weight,
+    same_count,
+    sample_count,
+    settings_of,
+)
 from .by_block import check_source, reading_solver
 
 
@@ -190,15 +201,21 @@ class StructuredSVM(Certified):
 
     def _rising(self, samples: tuple, settings: Iterable[dict[str, Any]]) -> Iterator[Step]:
         """The path over settings of C (and `tol`), one model at a time."""
+        return along(self._fitter(samples), settings)
+
+    def _fitter(self, samples: tuple) -> Fitter:
+        """What fits copies with another C (and `tol`) to these samples, which are encoded once."""
         self._validate_params()
         model = clone(self)
         problem = StructuredProblem(*model._encoded(*samples))
-        last = None
-        for setting in settings:
+
+        def fitted(setting: dict[str, Any], last: WarmStart | None) -> Step:
             estimator = self._copied(**setting)
             estimator.structure_ = model.structure_
-            last = with_callbacks(type(estimator)._fit)(estimator, problem, last)
-            yield Step(estimator, problem.at(estimator.C), last)
+            left = with_callbacks(type(estimator)._fit)(estimator, problem, last)
+            return Step(estimator, problem.at(estimator.C), left)
+
+        return fitted
 
     def predict(self, X, return_score: bool = False):
         """The best output of each sample: a list, or an array where outputs are single labels. With `return_score` a pair: the

@@ -6,32 +6,26 @@ from .structured import StructuredSVM
 
 
 class StructuredSVMCV(Search, StructuredSVM):
-    """`StructuredSVM` that chooses its C by cross-validation, in the manner of LogisticRegressionCV.
-
-    For each fold the models of all `Cs` follow each other from small to large, each started from the one before it and certified
-    to the relative gap `search_tol`. The best is fitted to all samples, to `tol`: it is a `StructuredSVM` with C = `C_`.
-    Samples must be in memory.
+    """`StructuredSVM` that chooses its C by cross-validation. How, and what `Cs`, `cv`, `refit`, `search_tol` and the attributes
+    of the search mean, is told at `SVMClassifierCV`; folds are runs of samples, in their order, and samples must be in memory.
 
     Parameters
     ----------
     structure : Structure
         What the outputs are, as for `StructuredSVM`.
     Cs, cv, refit, search_tol
-        As for `SVMClassifierCV`. Folds are runs of samples, in their order.
+        As for `SVMClassifierCV`.
     scoring : str or callable, optional
         What is best, as in scikit-learn. None is `score`: the share of right labels, and for Parts and
         structures in plain Python minus the mean loss.
-    tol, max_iter, max_time, solver, warm_start, keep_duals, random_state, n_jobs, verbose, dtype
+    tol and all others
         As for `StructuredSVM`; `max_iter`, `max_time` and `n_jobs` as for `SVMClassifierCV`.
 
     Attributes
     ----------
-    C_ : float
-        The C of the best mean score; of several with the same score the smallest.
-    Cs_ : array of shape (n_Cs,)
-    scores_ : array of shape (n_folds, n_Cs)
-        The scores on the samples that a fold has left out.
-    w_, structure_, certificate_, history_, n_iter_, n_oracle_calls_, dual_coef_
+    C_, Cs_, scores_
+        As for `SVMClassifierCV`; `score_bounds_` is NaN.
+    w_, structure_, certificate_ and all others
         As for `StructuredSVM`.
 
     Examples

@@ -11,6 +11,7 @@ from ..losses.crammer_singer import CrammerSingerLoss
 from ..losses.topk_alpha import TopKAlphaLoss
 from ..losses.topk_beta import TopKBetaLoss
 from ..losses.topk_steps import TopKLoss
+from .base import along
 from .by_block import blockwise
 from .classifier import SVMClassifier
 from .linear import LinearSVM
@@ -168,7 +169,8 @@ class TopKSVMClassifier(SVMClassifier):
         ks = list(ks)
         for k in ks:
             _check_k(k)
-        return [step.model for step in self._path((X, y, sample_weight), [{"k": k} for k in ks])]
+        fitter = self._fitter((X, y, sample_weight), same_losses=False)
+        return [step.model for step in along(fitter, [{"k": k} for k in ks])]
 
     def _checked_target(self, y, sample_weight):
         _check_k(self.k)

@@ -1,0 +1,227 @@
+"""Which C wins, with no more work than that takes.
+
+All models are fitted to a coarse gap first, or as far as `FIRST_PASSES` allows. Then those whose score may still be the best are
+fitted to finer and finer gaps, until one is left, the finest gap is reached or the passes allowed are spent; the others stay
+coarse. A C is out
+
+- for sure, where the largest mean score that its optimum may have (`bounds`) is below the least that another one's must have;
+- else by a rule: where it is behind the best by more than `CLEAR` standard errors of that difference over the folds, which coarse
+  fits enlarge, or by more than `WIDER` times what refinement has moved any mean score that was as coarse. Where scores turn out
+  to move further than that, those that were left behind come back.
+
+A model that starts from its neighbour and stops at a gap is as far from its optimum as that allows, on the neighbour's side,
+while one that starts from nothing is mostly nearer: the finest gap is therefore below the `tol` of a grid of single fits.
+"""
+
+from collections.abc import Callable, Sequence
+from operator import methodcaller
+from typing import NamedTuple
+
+import numpy as np
+
+from ..solvers.base import WarmStart
+from ..utils.threads import in_threads
+from .advice import by_hand
+from .base import Fitter, Step
+
+EQUAL = 1e-12  # mean scores that differ by less are ties: rounding may tell them apart
+# On 2,000 rows of the sets of `benchmarks search`, 2026-11-16.
+CLEAR = 3.0
+WIDER = 2.0
+FINER = 0.3  # of one gap to that before it
+FINEST = 0.1  # of `tol`
+TELLING = 1e-2  # the largest gap at which bounds of scores are worth their time
+FIRST_PASSES = 100  # passes of a first fit at the most
+EFFORT = 3.0  # passes of refinement for each of the first fits; these count as
+LEAST_PASSES = 40  # passes for each C at the least
+
+
+class Gaps(NamedTuple):
+    """How far fits go: `coarse` the first ones, `tol` the finest of them, `finest` those that are refined; and the passes that a
+    fit may take."""
+
+    coarse: float
+    tol: float
+    finest: float
+    max_iter: int
+
+    @classmethod
+    def of(cls, search_tol: float, tol: float, max_iter: int) -> "Gaps":
+        coarse = max(search_tol, tol)
+        return cls(coarse, tol, min(FINEST * tol, coarse), max_iter)
+
+    def rungs(self) -> list[float]:
+        """The gaps of the refinement, one after the other."""
+        found = [self.coarse]
+        while found[-1] > self.finest:
+            finer = FINER * found[-1]
+            found.append(self.finest if finer < self.finest / np.sqrt(FINER) else finer)
+        return found[1:]
+
+
+class Kept(NamedTuple):
+    """What is known of a fit: what it has left, its target and whether that was met, its gap, what it gains over w = 0, and
+    whether larger C have the same optimum."""
+
+    left: WarmStart
+    target: float
+    converged: bool
+    gap: float
+    gain: float
+    outgrown: bool
+
+
+class Fold:
+    """The models of one fold, from small to large C, each as fine as it was asked for so far.
+
+    The gap is relative to the objective, and at a small C nearly every w has that of w = 0: a hundredth of it says nothing there.
+    So what counts is a part of the objective or, where that is less, of what the model gains over w = 0. Where little is gained
+    fits are short, so that this costs hardly any time.
+    """
+
+    def __init__(
+        self,
+        values: np.ndarray,
+        gaps: Gaps,
+        fitter: Fitter,
+        score: Callable[[Step], float],
+        proved: Callable[[Step], tuple[float, float]],
+    ):
+        self.values, self.gaps, self.fitter, self.score, self.proved = values, gaps, fitter, score, proved
+        self.scores, self.bounds = np.full(values.size, np.nan), np.full((values.size, 2), np.nan)
+        self.kept: dict[int, Kept] = {}
+        self.whose = np.arange(values.size)  # the fit whose score a C has: where no dual is near its bound, a smaller C's
+        self.loss_at_zero = np.inf  # the objective over C at the smallest C, which is that of w = 0 or a little less
+        self.telling = TELLING if gaps.coarse <= TELLING else 0.0  # the gap up to which bounds are asked for
+        self.passes = 0  # made so far
+        self.spare = 0  # left for refinement
+
+    def begin(self) -> None:
+        """A first model at every C, each started from the one before it; to `tol`, if asked for that, however long it takes."""
+        most = min(FIRST_PASSES, self.gaps.max_iter) if self.gaps.coarse > self.gaps.tol else self.gaps.max_iter
+        for k in range(self.values.size):
+            before = self.kept[int(self.whose[k - 1])] if k else None
+            if before is not None and before.outgrown:
+                self.share(k, int(self.whose[k - 1]))
+            else:
+                gain = (
+                    0.0 if before is None else min(before.gain * self.values[k] / self.values[k - 1], 1.0)
+                )  # small ones grow so
+                self.fit(k, max(self.gaps.tol, self.gaps.coarse * gain), before, most)
+        self.spare = int(EFFORT * max(self.passes, LEAST_PASSES * self.values.size))
+
+    def refine(self, which: Sequence[int], target: float) -> None:
+        """Fit some C as finely as this, and all between: fine duals of a smaller C are a better start than coarse ones."""
+        before, self.telling = None, TELLING if target <= TELLING else 0.0
+        for k in range(which[0], which[-1] + 1):
+            own, smaller = self.kept.get(k), int(self.whose[max(k - 1, 0)])
+            if own is None and self.kept[smaller].outgrown:
+                self.share(k, smaller)
+                continue
+            known = self.kept[int(self.whose[k])]
+            aim = max(self.gaps.finest, target * known.gain)
+            if self.spare > 0 and (own is None or (aim < own.target and own.converged and not self.decided(k))):
+                self.whose[k] = k
+                self.spare -= max(self.fit(k, aim, before or known, min(self.spare, self.gaps.max_iter)), 1)
+            before = self.kept.get(k)
+
+    def fit(self, k: int, target: float, start: Kept | None, max_iter: int) -> int:
+        """Fit the model at a C, and keep it where it is the finest so far; returns how many passes it took."""
+        setting = {"C": float(self.values[k]), "tol": target, "max_iter": max_iter}
+        step = self.fitter(setting, None if start is None else start.left)
+        found = step.model.certificate_
+        if by_hand(found.message):
+            raise KeyboardInterrupt
+        self.passes += step.model.n_iter_
+        if k in self.kept and not found.relative_gap < self.kept[k].gap:
+            return step.model.n_iter_
+        loss = found.primal / step.model.C
+        self.loss_at_zero = self.loss_at_zero if self.kept else loss
+        gain = min(max(self.loss_at_zero / loss - 1.0, 0.0), 1.0) if loss > 0.0 else 1.0
+        ours = max_iter < self.gaps.max_iter or k in self.kept  # a limit of ours, or a refinement: these miss nothing
+        done = found.converged or ours
+        outgrown = found.converged and k + 1 < self.values.size and step.outgrown
+        self.kept[k] = Kept(step.left, max(target, found.relative_gap), done, found.relative_gap, gain, outgrown)
+        self.scores[k], self.bounds[k] = self.score(step), self.proved(step) if found.relative_gap <= self.telling else np.nan
+        for other in np.flatnonzero(self.whose == k):
+            self.share(int(other), k)
+        return step.model.n_iter_
+
+    def share(self, k: int, own: int) -> None:
+        """Let a C have the score of a smaller one."""
+        self.whose[k], self.scores[k], self.bounds[k] = own, self.scores[own], self.bounds[own]
+
+    def decided(self, k: int) -> bool:
+        """Whether the score of a model is that of the optimum for sure."""
+        return bool(self.bounds[k, 0] == self.bounds[k, 1])
+
+
+class Contest:
+    """All folds. `scores` and `bounds` are theirs, in the order of rising C."""
+
+    def __init__(self, folds: list[Fold], n_jobs: int):
+        self.folds, self.n_jobs = folds, n_jobs
+        self.level = np.zeros(folds[0].values.size, int)  # how often each C was refined
+        self.means: list[dict[int, float]] = []  # by level: the mean scores of those that were that coarse
+
+    @property
+    def scores(self) -> np.ndarray:
+        return np.array([fold.scores for fold in self.folds])
+
+    @property
+    def bounds(self) -> np.ndarray:
+        return np.array([fold.bounds for fold in self.folds])
+
+    def run(self, rungs: Sequence[float]) -> None:
+        """Refine whoever may win, from gap to gap."""
+        in_threads(Fold.begin, self.folds, self.n_jobs)
+        self.note(range(self.level.size), 0)
+        for level, target in enumerate(rungs, 1):
+            while which := [k for k in self.contenders() if self.level[k] < level]:
+                if min(fold.spare for fold in self.folds) <= 0:
+                    return
+                in_threads(methodcaller("refine", which, target), self.folds, self.n_jobs)
+                self.note(which, level)
+                if level < len(rungs):  # whoever comes back now is refined with the others, at the next gap
+                    break
+            if len(self.contenders()) <= 1:
+                return
+
+    def note(self, which: Sequence[int], level: int) -> None:
+        """Keep the mean scores of those that have come to a level."""
+        mean = self.scores.mean(axis=0)
+        self.level[list(which)] = level
+        self.means += [{} for _ in range(level + 1 - len(self.means))]
+        self.means[level] |= {k: float(mean[k]) for k in which}
+
+    def moved(self) -> np.ndarray:
+        """By how much the mean score of each C may still move: as far as those moved that were as coarse and were refined; of
+        the finest so far, as far as the ones before. Infinite where nothing was refined."""
+        mean, found = self.scores.mean(axis=0), [np.inf]
+        for level, means in enumerate(self.means):
+            moves = [abs(mean[k] - was) for k, was in means.items() if self.level[k] > level and not np.isnan(mean[k])]
+            found.append(max(moves, default=found[-1]))
+        return np.array(found[1:])[self.level]
+
+    def contenders(self) -> list[int]:
+        """Those that may win, in the order of C."""
+        scores, bounds = self.scores, self.bounds.mean(axis=0)
+        mean, count = scores.mean(axis=0), len(scores)
+        if np.all(np.isnan(mean)):
+            return []
+        leader = int(np.flatnonzero(where_best(mean))[0])
+        behind = scores[:, [leader]] - scores
+        error = behind.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else np.full(mean.size, np.inf)
+        may = behind.mean(axis=0) <= np.minimum(CLEAR * error, WIDER * self.moved())  # False of NaN
+        if not np.all(np.isnan(bounds)):
+            may &= ~(bounds[:, 1] < np.nanmax(bounds[:, 0]))
+        whose = np.array([fold.whose for fold in self.folds])
+        may &= np.any(whose != whose[:, [leader]], axis=0)  # the same models are one
+        may[leader] = True
+        return [int(k) for k in np.flatnonzero(may)]
+
+
+def where_best(mean: np.ndarray) -> np.ndarray:
+    """Where the best of some mean scores are, NaN left out."""
+    best = np.nanmax(mean)
+    return np.asarray(mean >= best - EQUAL * abs(best))
