@@ -1,0 +1,77 @@
+"""The interior point for the multiclass hinge loss with costs (Crammer and Singer).
+
+The duals of example i are b = cap e_y - p with p on the simplex of size cap, all classes counted: the room that the others leave
+is the share of class y. Then  cost_y + z - nu + s = 0,  p s = mu,  and with theta = p / s the step of a row is
+
+    dp = N (dz + h + mu/p),    N = diag(theta) - theta theta' / sum theta,   h = cost_y + z
+
+nu is gone, since N takes what all classes have in common to zero. N is that of the multinomial loss, with theta for cap p. The
+matrix of all weights, (classes x features)^2, is formed with one product of n rows.
+"""
+
+import numpy as np
+
+from ...losses.crammer_singer import CrammerSinger
+from ...problems.linear import BlockProblem
+from ..base import Setting, Start
+from .interior_point import NO_CAP, PULLED, InteriorPoint
+from .run import RowShape
+from .systems import RowColumns, scores_of
+
+
+class RowInterior(InteriorPoint):
+    """Multiclass hinge. `inside` is p, (examples that count, classes)."""
+
+    problem: BlockProblem
+
+    def __init__(self, problem: BlockProblem, start: Start, setting: Setting):
+        super().__init__(RowShape(problem), start, setting, RowColumns(problem.table))
+        loss: CrammerSinger = problem.exact_loss
+        self.counted = np.flatnonzero(loss.cap > NO_CAP * loss.cap.max(initial=0.0))
+        self.label, self.cap = loss.label[self.counted], loss.cap[self.counted, None]
+        self.cost = problem.cost[self.label]
+        self.own = np.arange(len(self.label)), self.label
+        self.settle()
+
+    def settle(self) -> None:
+        """From the centre, or from duals on the border, pulled inside."""
+        worth, classes = self.worth(), self.shape.classes
+        p, below = np.repeat(self.cap / classes, classes, axis=1), worth.max(axis=1, keepdims=True) - worth
+        size = float(np.mean(below)) if below.size else 1.0
+        mu = float(np.mean(below * p)) if below.size else size
+        if np.any(self.duals):
+            found = -self.duals[self.counted]
+            found[self.own] += self.cap[:, 0]
+            p = (1.0 - PULLED) * np.maximum(found, 0.0) + PULLED * p
+            mu = min(mu, float(np.mean(below * p)))
+        self.begin_at((p,), mu, size)
+
+    def worth(self) -> np.ndarray:
+        """cost_y + z."""
+        return self.cost + scores_of(self.table, self.W)[self.counted]
+
+    def look(self):
+        self.height = self.worth()
+        self.slack = self.gradient(self.proposed())
+        violation = self.height.max(axis=1) - self.height[self.own] + self.cost[self.own]
+        return self.problem.regularizer.penalty(self.shape.packed(self.W)) + float(self.cap[:, 0] @ violation)
+
+    def theta(self):
+        return self.spread(self.inside[0] / self.against[0])
+
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """(examples, classes), zero for those that do not count."""
+        result = np.zeros((self.problem.n_examples, self.shape.classes))
+        result[self.counted] = values
+        return result
+
+    def direction(self, targets):
+        p = self.inside[0]
+        wanted = -self.system.applied(self.spread(self.height + targets[0] / p))
+        dW, change, heights = self.solved(self.slack, wanted, targets)
+        return dW, [-change[self.counted], *heights]
+
+    def proposed(self):
+        duals = -self.inside[0]
+        duals[self.own] += self.cap[:, 0]
+        return self.spread(duals)

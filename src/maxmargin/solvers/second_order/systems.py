@@ -1,0 +1,233 @@
+"""The linear systems of second-order steps. With W (classes, features + 1), one class where an example has one score,
+
+    B dW - X' db = g,      db_i = h_i - N_i (X dW)_i          so that      (B + sum_i N_i (x) x_i x_i') dW = g + X' h
+
+B is diagonal and positive, plus a small matrix of walls where there is one. N_i is a number theta_i >= 0, or the matrix
+diag(theta_i) - theta_i theta_i' / sum theta_i of a row of classes. Where there are more columns than rows the same dW comes from
+(1/theta + X B^-1 X') db = h/theta - X B^-1 g, a matrix of rows x rows.
+
+Columns may differ by any factor: matrices are brought to a unit diagonal before they are factored, and each solution is refined
+with products of X itself, which knows more than a matrix that was summed up.
+"""
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from ...data.table import RowBlock, Table
+
+RIDGES = (0.0, 1e-14, 1e-12, 1e-10, 1e-8)  # added to a unit diagonal where rounding has made the matrix indefinite
+EXACT = 1e-14  # part of a right side that is nothing but rounding
+LEAST = 1e-290  # a smaller theta is none: its inverse would overflow
+ROWS_AT_ONCE = 1 << 21  # numbers of a block of rows times classes: it should not leave the cache of a core by much
+
+
+def scores_of(table: Table, W: np.ndarray) -> np.ndarray:
+    """(rows, classes): X W'."""
+    return np.concatenate([np.asarray(block.scores(W), np.float64) for block in table.blocks()])
+
+
+def combination(table: Table, duals: np.ndarray) -> np.ndarray:
+    """(classes, features + 1): sum_i b_i x_i; duals are (rows, classes)."""
+    result = np.zeros((duals.shape[1], table.shape[1] + 1))
+    for block in table.blocks():
+        result += block.combined(duals[block.start : block.stop])
+    return result
+
+
+class Factor:
+    """A positive definite matrix at unit diagonal, factored. Where that fails there is no `factor`."""
+
+    def __init__(self, H: np.ndarray):
+        self.factor = None
+        diagonal = H.diagonal().copy()
+        if not (np.all(np.isfinite(diagonal)) and np.all(diagonal > 0.0)):
+            return
+        self.scale = 1.0 / np.sqrt(diagonal)
+        H *= self.scale
+        H *= self.scale[:, None]
+        for ridge in RIDGES:
+            H[np.diag_indices_from(H)] = 1.0 + ridge
+            try:
+                self.factor = cho_factor(H, lower=True, check_finite=False)
+                return
+            except LinAlgError:
+                continue
+
+    def solve(self, g: np.ndarray) -> np.ndarray:
+        found: np.ndarray = self.scale * cho_solve(self.factor, self.scale * g, check_finite=False)
+        return found
+
+    def length(self, g: np.ndarray) -> float:
+        """Of a right side, in the scale of the matrix."""
+        return float(np.linalg.norm(self.scale * g))
+
+
+class System(ABC):
+    """One such system after the other, on the same samples."""
+
+    factor: Factor
+
+    def __init__(self, table: Table):
+        self.table = table
+
+    @abstractmethod
+    def prepare(self, theta: np.ndarray, B: np.ndarray, walls: np.ndarray | None = None) -> bool:
+        """Take up theta (rows, classes), the diagonal B (classes, features + 1) and a matrix to add; whether it can be solved."""
+
+    @abstractmethod
+    def applied(self, u: np.ndarray) -> np.ndarray:
+        """N u, for (rows, classes)."""
+
+    @abstractmethod
+    def bent(self, theta: np.ndarray, u: np.ndarray) -> float:
+        """sum_i u_i' N_i u_i, with N of any theta."""
+
+    @abstractmethod
+    def solve(self, g: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """dW and db."""
+
+
+class ColumnSystem(System):
+    """By a matrix of all weights."""
+
+    def prepare(self, theta, B, walls=None):
+        self.theta, self.B, self.walls = theta, B, walls
+        with np.errstate(over="ignore", invalid="ignore"):
+            H = self.matrix()
+            H[np.diag_indices_from(H)] += B.ravel()
+            if walls is not None:
+                H += walls
+            self.factor = Factor(H)
+        return self.factor.factor is not None
+
+    @abstractmethod
+    def matrix(self) -> np.ndarray:
+        """sum_i N_i (x) x_i x_i', class by class."""
+
+    def solve(self, g, h):
+        wanted = g + combination(self.table, h)
+        dW = self.factor.solve(wanted.ravel()).reshape(g.shape)
+        change = h - self.applied(scores_of(self.table, dW))
+        left = wanted - combination(self.table, h - change) - self.B * dW
+        if self.walls is not None:
+            left -= (self.walls @ dW.ravel()).reshape(g.shape)
+        if self.factor.length(left.ravel()) > EXACT * self.factor.length(wanted.ravel()):  # once more, with what is left
+            dW = dW + self.factor.solve(left.ravel()).reshape(g.shape)
+            change = h - self.applied(scores_of(self.table, dW))
+        return dW, change
+
+
+class ScalarColumns(ColumnSystem):
+    """One score an example, features x features."""
+
+    def matrix(self):
+        d = self.table.shape[1] + 1
+        H = np.zeros((d, d))
+        for block in self.table.blocks():
+            H += block.weighted_products(self.theta[block.start : block.stop, 0])
+        return H
+
+    def applied(self, u):
+        return self.theta * u
+
+    def bent(self, theta, u):
+        return float(np.vdot(theta, u * u))
+
+
+class ScalarRows(System):
+    """One score an example, rows x rows: for more columns than rows."""
+
+    def __init__(self, table: Table):
+        super().__init__(table)
+        self.known: tuple[np.ndarray, np.ndarray] | None = None
+
+    def prepare(self, theta, B, walls=None):
+        self.theta, self.B = theta, B
+        self.active = np.flatnonzero(theta[:, 0] > LEAST)
+        if self.known is None or not np.array_equal(self.known[0], B):
+            self.known = B, self.inner_products(B)
+        with np.errstate(over="ignore", invalid="ignore"):
+            K = self.known[1][np.ix_(self.active, self.active)]
+            K[np.diag_indices_from(K)] += 1.0 / theta[self.active, 0]
+            self.factor = Factor(K)
+        return self.factor.factor is not None
+
+    def inner_products(self, B: np.ndarray) -> np.ndarray:
+        """X B^-1 X'."""
+        X, block = self.table.matrix, next(self.table.blocks(1))
+        root = 1.0 / np.sqrt(B[0])
+        scaled = sp.csr_array(X).multiply(root[:-1]).tocsr() if sp.issparse(X) else X * root[:-1]
+        found = scaled @ scaled.T
+        return np.asarray(found.toarray() if sp.issparse(found) else found, np.float64) + (block.bias * root[-1]) ** 2
+
+    def applied(self, u):
+        return self.theta * u
+
+    def bent(self, theta, u):
+        return float(np.vdot(theta, u * u))
+
+    def solve(self, g, h):
+        change, active = np.zeros_like(h), self.active
+        wanted = (h[active] / self.theta[active] - scores_of(self.table, g / self.B)[active])[:, 0]
+        change[active, 0] = self.factor.solve(wanted)
+        left = wanted - change[active, 0] / self.theta[active, 0]
+        left -= scores_of(self.table, combination(self.table, change) / self.B)[active, 0]
+        if self.factor.length(left) > EXACT * self.factor.length(wanted):  # once more, with what is left
+            change[active, 0] += self.factor.solve(left)
+        return (g + combination(self.table, change)) / self.B, change
+
+
+def system_of(table: Table, rows: bool = True) -> ScalarColumns | ScalarRows:
+    """That of one score an example with the smaller matrix; `rows`: whether it may be one of rows x rows."""
+    return ScalarRows(table) if rows and table.shape[0] < table.shape[1] else ScalarColumns(table)
+
+
+class RowColumns(ColumnSystem):
+    """A row of scores an example, (classes x features)^2. N = diag(theta) - theta theta' / sum theta, from products only: no two
+    large numbers are subtracted."""
+
+    def prepare(self, theta, B, walls=None):
+        self.total = np.maximum(theta.sum(axis=1, keepdims=True), LEAST)
+        self.highest = theta.argmax(axis=1)
+        return super().prepare(theta, B, walls)
+
+    def matrix(self):
+        classes, d = self.theta.shape[1], self.table.shape[1] + 1
+        H = np.zeros((classes * d, classes * d))
+        rest, largest = self.theta.copy(), (np.arange(len(self.theta)), self.highest)
+        rest[largest] = 0.0
+        others = np.maximum(self.total - self.theta, 0.0)
+        others[largest] = rest.sum(axis=1)  # what the largest leaves over is a sum, not a difference
+        own = self.theta * others / self.total
+        size = max(1, ROWS_AT_ONCE // (classes * d))
+        for block in self.table.blocks(size):
+            rows = slice(block.start, block.stop)
+            X = whole(block)
+            spread = (self.theta[rows] / np.sqrt(self.total[rows]))[:, :, None] * X[:, None, :]
+            spread = spread.reshape(len(X), -1)
+            H -= spread.T @ spread
+        for k in range(classes):
+            part = slice(k * d, (k + 1) * d)
+            H[part, part] = sum(block.weighted_products(own[block.start : block.stop, k]) for block in self.table.blocks())
+        return H
+
+    def applied(self, u):
+        found = self.theta * (u - np.sum(self.theta * u, axis=1, keepdims=True) / self.total)
+        rows = np.arange(len(found))
+        found[rows, self.highest] = 0.0  # each row sums to zero
+        found[rows, self.highest] = -found.sum(axis=1)
+        return found
+
+    def bent(self, theta, u):
+        total = np.maximum(theta.sum(axis=1, keepdims=True), LEAST)
+        apart = u - np.sum(theta * u, axis=1, keepdims=True) / total
+        return float(np.vdot(theta, apart * apart))
+
+
+def whole(block: RowBlock) -> np.ndarray:
+    """The rows of a block as a dense float64 array, the bias as last column."""
+    X = block.X.toarray() if sp.issparse(block.X) else block.X
+    return np.column_stack([X.astype(np.float64, copy=False), np.full(X.shape[0], block.bias)])
