@@ -29,6 +29,8 @@ from .systems import System, scores_of, system_of
 
 TO_THE_BORDER = 0.995
 ENOUGH_MU = 0.1  # part of the gap asked for that mu may stand for
+CORRECTIONS, LONG, LONGER = 3, 0.9, 1.05  # further directions with the same factor, while steps are short and become longer
+SPREAD = 10.0  # factor by which products of pairs may differ
 LEAST_MU = 1e-250  # where all targets are met from the start
 LEAST_STEP = 1e-12  # a step to less than this part is none
 PULLED = 0.05  # part of the way to the centre at which duals of another run are taken up
@@ -84,9 +86,16 @@ class InteriorPoint(SecondOrderRun):
         goal = max(min((then / mu) ** 3, 1.0) * mu, min(mu, ENOUGH_MU * self.tol * abs(self.lowest) / count))
 
         targets = [goal - dx * ds for dx, ds in zip(ahead, back, strict=True)]
-        dW, ahead = self.direction(targets)
-        back = self.multipliers(ahead, targets)
-        far = min(1.0, TO_THE_BORDER * longest((*inside, *against), (*ahead, *back)))
+        dW, ahead, back, far = self.corrected(targets)
+        for _ in range(CORRECTIONS):
+            if far >= LONG:
+                break
+            pairs = zip(targets, inside, against, ahead, back, strict=True)
+            targets = [t + recentred(moved_product(x, s, dx, ds, far), goal) for t, x, s, dx, ds in pairs]
+            found = self.corrected(targets)
+            if not found[-1] > far * LONGER:
+                break
+            dW, ahead, back, far = found
         if not (far > LEAST_STEP and all(np.all(np.isfinite(change)) for change in (dW, *ahead, *back))):
             return False
         self.W = self.W + far * dW
@@ -94,6 +103,12 @@ class InteriorPoint(SecondOrderRun):
         if self.walls is not None:
             self.heights, self.wall_duals = self.inside[-1], self.against[-1]
         return True
+
+    def corrected(self, targets: list[Any]) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray], float]:
+        """A direction, and how far it may be followed."""
+        dW, ahead = self.direction(targets)
+        back = self.multipliers(ahead, targets)
+        return dW, ahead, back, min(1.0, TO_THE_BORDER * longest((*self.inside, *self.against), (*ahead, *back)))
 
     def multipliers(self, ahead: list[np.ndarray], targets: list[Any]) -> list[np.ndarray]:
         """The steps of the multipliers that belong to these."""
@@ -112,6 +127,17 @@ class InteriorPoint(SecondOrderRun):
 
 def products(inside: tuple[np.ndarray, ...], against: tuple[np.ndarray, ...]) -> float:
     return float(sum(np.vdot(x, s) for x, s in zip(inside, against, strict=True)))
+
+
+def moved_product(x: np.ndarray, s: np.ndarray, dx: np.ndarray, ds: np.ndarray, far: float) -> np.ndarray:
+    """The products of pairs after a step that is somewhat longer than it can be."""
+    aim = min(1.0, 1.1 * far + 0.1)
+    return (x + aim * dx) * (s + aim * ds)
+
+
+def recentred(product: np.ndarray, goal: float) -> np.ndarray:
+    """What brings products that are far from the goal nearer to it (Gondzio 1996)."""
+    return np.maximum(np.clip(product, goal / SPREAD, goal * SPREAD) - product, -goal * SPREAD)
 
 
 def moved(arrays: tuple[np.ndarray, ...], steps: list[np.ndarray], far: float) -> tuple[np.ndarray, ...]:

@@ -34,16 +34,17 @@ class RowInterior(InteriorPoint):
         self.settle()
 
     def settle(self) -> None:
-        """From the centre, or from duals on the border, pulled inside."""
-        worth, classes = self.worth(), self.shape.classes
-        p, below = np.repeat(self.cap / classes, classes, axis=1), worth.max(axis=1, keepdims=True) - worth
-        size = float(np.mean(below)) if below.size else 1.0
-        mu = float(np.mean(below * p)) if below.size else size
+        """From half of the cap on the class itself and the rest on the others, or from duals on the border, pulled inside."""
+        classes, size = self.shape.classes, float(np.mean(self.cost.max(axis=1))) if self.cost.size else 1.0
+        p = np.repeat(0.5 * self.cap / max(classes - 1, 1), classes, axis=1)
+        p[self.own] = 0.5 * self.cap[:, 0]
+        mu = float(np.mean(self.cap)) * size / classes if self.cap.size else size
         if np.any(self.duals):
             found = -self.duals[self.counted]
             found[self.own] += self.cap[:, 0]
             p = (1.0 - PULLED) * np.maximum(found, 0.0) + PULLED * p
-            mu = min(mu, float(np.mean(below * p)))
+            worth = self.worth()
+            mu = min(mu, float(np.mean((worth.max(axis=1, keepdims=True) - worth) * p)))
         self.begin_at((p,), mu, size)
 
     def worth(self) -> np.ndarray:

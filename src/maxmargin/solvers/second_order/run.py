@@ -129,12 +129,15 @@ class SecondOrderRun(Run, ABC):
         """Begin at a distance from the walls that moves scores by about `size`, but within the reach of the prior."""
         if self.walls is None:
             return
-        columns = np.append(column_sizes(self.problem.X), 1.0)
+        columns = np.append(np.asarray(column_sizes(self.table.rows)), 1.0)
         reach = size / np.maximum(columns, LEAST_SIZE)
         usual = np.minimum(np.sqrt(mu / self.B), reach).ravel()
         steps = usual[self.walls.index] if self.walls.matrix is None else np.abs(self.walls.matrix) @ usual
         self.heights = np.maximum(self.walls.across(self.W.ravel()) - self.walls.low, np.maximum(steps, LEAST_SIZE))
         self.wall_duals = mu / self.heights
+        self.W = self.W + self.walls.lifted(self.heights - self.walls.across(self.W.ravel()) + self.walls.low, self.size).reshape(
+            self.W.shape
+        )
 
     @abstractmethod
     def step(self) -> bool:
@@ -156,8 +159,10 @@ class SecondOrderRun(Run, ABC):
         """The value at the point before a step: is there progress?"""
         self.lowest = min(self.lowest, primal)
         gap = self.lowest - self.dual
-        self.idle = 0 if gap < PROGRESS * self.least else self.idle + 1
-        self.least = min(self.least, gap)
+        if gap < PROGRESS * self.least:
+            self.least, self.idle = gap, 0
+        else:
+            self.idle += 1
 
     def gradient(self, duals: np.ndarray) -> np.ndarray:
         """X' b - B (W - mean): what the quadratic term and these duals leave."""

@@ -29,6 +29,13 @@ class Walls:
         result[self.index] = duals
         return result
 
+    def lifted(self, heights: np.ndarray, size: int) -> np.ndarray:
+        """The shortest w with G w = heights."""
+        if self.matrix is not None:
+            found: np.ndarray = np.linalg.lstsq(self.matrix, heights, rcond=None)[0]
+            return found
+        return self.combined(heights, size)
+
     def added(self, B: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """B + G' diag(weight) G: its diagonal part, and a matrix where it has another."""
         if self.matrix is not None:
