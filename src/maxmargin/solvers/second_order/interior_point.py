@@ -41,6 +41,7 @@ class InteriorPoint(SecondOrderRun):
     """The predictor and corrector. `inside` are the numbers that stay positive, `against` their multipliers; walls come last."""
 
     held = (*SecondOrderRun.held, "inside", "against")
+    slack: np.ndarray  # X' b - B (W - mean)
     inside: tuple[np.ndarray, ...]
     against: tuple[np.ndarray, ...]
 
@@ -61,6 +62,13 @@ class InteriorPoint(SecondOrderRun):
         """What the point leaves of the conditions, for `direction`; returns its primal value."""
 
     @abstractmethod
+    def stored(self) -> np.ndarray:
+        """The duals, (examples, classes)."""
+
+    def proposed(self):
+        yield self.stored()
+
+    @abstractmethod
     def theta(self) -> np.ndarray:
         """(examples, classes): how much the duals give way to scores."""
 
@@ -71,7 +79,7 @@ class InteriorPoint(SecondOrderRun):
     def step(self):
         inside, against = self.inside, self.against
         count = sum(x.size for x in inside)
-        self.note(self.look())
+        self.note(self.look(), self.slack, products(inside, against))
         B, matrix = self.B, None
         if self.walls is not None:
             B, matrix = self.walls.added(self.B, against[-1] / inside[-1])
@@ -209,7 +217,7 @@ class ScalarInterior(InteriorPoint):
 
     def look(self):
         self.residual = self.excess()
-        self.slack = self.gradient(self.proposed())
+        self.slack = self.gradient(self.stored())
         risk = float(self.cap @ np.maximum(self.residual, 0.0).max(axis=0))
         return self.problem.regularizer.penalty(self.shape.packed(self.W)) + risk
 
@@ -235,5 +243,5 @@ class ScalarInterior(InteriorPoint):
             da = da + self.give[0] * self.give[1] / whole * (rho[0] + rho[1])
         return dW, [da, -da, *heights]
 
-    def proposed(self):
+    def stored(self):
         return self.spread((self.sign * self.inside[0]).sum(axis=0))

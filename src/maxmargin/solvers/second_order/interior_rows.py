@@ -53,7 +53,7 @@ class RowInterior(InteriorPoint):
 
     def look(self):
         self.height = self.worth()
-        self.slack = self.gradient(self.proposed())
+        self.slack = self.gradient(self.stored())
         violation = self.height.max(axis=1) - self.height[self.own] + self.cost[self.own]
         return self.problem.regularizer.penalty(self.shape.packed(self.W)) + float(self.cap[:, 0] @ violation)
 
@@ -72,7 +72,7 @@ class RowInterior(InteriorPoint):
         dW, change, heights = self.solved(self.slack, wanted, targets)
         return dW, [-change[self.counted], *heights]
 
-    def proposed(self):
+    def stored(self):
         duals = -self.inside[0]
         duals[self.own] += self.cap[:, 0]
         return self.spread(duals)

@@ -4,7 +4,7 @@ Inside, weights are (classes, features + 1) and duals (examples, classes), with 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -122,7 +122,8 @@ class SecondOrderRun(Run, ABC):
         elif start.duals is not None:
             W = shape.opened(term.weights(self.v))
         self.W = W if lower is None else np.maximum(W, lower)
-        self.lowest, self.least, self.idle = np.inf, np.inf, 0
+        self.lowest, self.idle = np.inf, 0
+        self.least: tuple[float, ...] = (np.inf, np.inf)
         self.heights = self.wall_duals = np.empty(0)
 
     def build_walls(self, mu: float, size: float) -> None:
@@ -144,8 +145,8 @@ class SecondOrderRun(Run, ABC):
         """One step; whether it could be made."""
 
     @abstractmethod
-    def proposed(self) -> np.ndarray:
-        """The duals of the point as it stands, feasible but for rounding."""
+    def proposed(self) -> Iterator[np.ndarray]:
+        """Duals of the point as it stands, feasible but for rounding; the next ones are asked for where these are not enough."""
 
     def advance(self, stop: Callable[[], bool]) -> float:
         self.passes += 1
@@ -155,26 +156,28 @@ class SecondOrderRun(Run, ABC):
                 self.stuck = not self.step() or self.idle > PATIENCE
         return 0.0  # exact values follow
 
-    def note(self, primal: float) -> None:
-        """The value at the point before a step: is there progress?"""
+    def note(self, primal: float, slack: np.ndarray, products: float) -> None:
+        """The point before a step: is there progress? Its own gap is about the sum of the products of its pairs and half of the
+        square of what the gradient leaves; the best dual met may be that of another point for long."""
         self.lowest = min(self.lowest, primal)
-        gap = self.lowest - self.dual
-        if gap < PROGRESS * self.least:
-            self.least, self.idle = gap, 0
-        else:
-            self.idle += 1
+        gaps = self.lowest - self.dual, products + 0.5 * float(np.sum(slack * slack / self.B))
+        self.idle += 1
+        if gaps[0] < PROGRESS * self.least[0] or gaps[1] < PROGRESS * self.least[1]:
+            self.idle = 0
+        self.least = tuple(gap if gap < PROGRESS * least else least for gap, least in zip(gaps, self.least, strict=True))
 
     def gradient(self, duals: np.ndarray) -> np.ndarray:
         """X' b - B (W - mean): what the quadratic term and these duals leave."""
         return combination(self.table, duals) - self.B * (self.W - self.mean)
 
     def synchronise(self) -> float:
-        duals = self.shape.repaired(self.proposed())
         sides = self.wall_duals if self.problem.half_spaces is not None and self.wall_duals.size else None
-        found = self.shape.evaluated(duals, sides)
-        if found.dual > self.dual:
-            self.dual, self.v = found
-            self.duals, self.side_duals = duals, sides
+        for proposed in self.proposed():
+            duals = self.shape.repaired(proposed)
+            found = self.shape.evaluated(duals, sides)
+            if found.dual > self.dual:
+                self.dual, self.v = found
+                self.duals, self.side_duals = duals, sides
         return self.dual
 
     def candidates(self) -> list[np.ndarray]:

@@ -9,6 +9,9 @@ depend on how the columns are scaled, unlike that of coordinate methods. Along a
 over scores, no product: the step ends where a tenth of the slope is left, so that squared losses, whose second derivative jumps,
 converge from everywhere.
 
+Where columns are large, slopes lose the gradient in the rounding of scores: X' b is then off by X' of it. The duals that follow
+the step, b - N X dw, have a gradient of zero but for the rounding of dw, and are tried where slopes are not good enough.
+
 Signs: P(w) - mu sum log(height above each wall) is minimised for a falling mu, its matrix with the duals of the walls as in an
 interior point.
 """
@@ -52,12 +55,13 @@ def total_loss(loss, scores):
 class SmoothRun(SecondOrderRun):
     """One point, its scores, and the duals that its slopes are."""
 
-    held = (*SecondOrderRun.held, "scores", "mu")
+    held = (*SecondOrderRun.held, "scores", "followed", "mu")
 
     def __init__(self, shape: Shape, start: Start, setting: Setting, system: System):
         super().__init__(shape, start, setting)
         self.system = system
         self.scores, self.mu = scores_of(self.table, self.W), 0.0
+        self.followed = self.duals
 
     def settle(self) -> None:
         """Begin above the walls."""
@@ -78,22 +82,25 @@ class SmoothRun(SecondOrderRun):
         return self.problem.regularizer.penalty(self.shape.packed(self.W)) + self.losses(self.scores)
 
     def proposed(self):
-        return self.slopes(self.scores)[0]
+        yield self.slopes(self.scores)[0]
+        if self.lowest - self.dual > self.tol * abs(self.lowest):
+            yield self.followed
 
     def step(self):
-        self.note(self.primal_here())
         duals, theta = self.slopes(self.scores)
         slack = self.gradient(duals)
+        pushed = slack if self.walls is None else slack + self.walls.combined(self.wall_duals, self.size).reshape(slack.shape)
+        self.note(self.primal_here(), pushed, float(self.heights @ self.wall_duals))
         B, matrix, off = self.B, None, None
         if self.walls is not None:
             self.mu = max(self.mu, ENOUGH_MU * self.tol * abs(self.lowest) / self.heights.size)
             off = self.walls.across(self.W.ravel()) - self.walls.low - self.heights
             B, matrix = self.walls.added(self.B, self.wall_duals / self.heights)
-            pushed = (self.mu - self.wall_duals * off) / self.heights
-            slack = slack + self.walls.combined(pushed, self.size).reshape(slack.shape)
+            slack = slack + self.walls.combined((self.mu - self.wall_duals * off) / self.heights, self.size).reshape(slack.shape)
         if not self.system.prepare(theta, B, matrix):
             return False
-        dW = self.system.solve(slack, np.zeros_like(duals))[0]
+        dW, change = self.system.solve(slack, np.zeros_like(duals))
+        self.followed = duals + change
         if not np.all(np.isfinite(dW)):
             return False
         along, rise = scores_of(self.table, dW), np.empty(0) if self.walls is None else self.walls.across(dW.ravel()) + off

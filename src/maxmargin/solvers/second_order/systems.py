@@ -11,6 +11,7 @@ with products of X itself, which knows more than a matrix that was summed up.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,6 +20,9 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from ...data.table import RowBlock, Table
 
 RIDGES = (0.0, 1e-14, 1e-12, 1e-10, 1e-8)  # added to a unit diagonal where rounding has made the matrix indefinite
+REFINEMENTS = 6  # of a solution at the most
+COARSE_SOLUTION = 1e-6  # what may be left of a right side, where another matrix could do better
+MOST_COLUMNS = 3000  # of that one
 EXACT = 1e-14  # part of a right side that is nothing but rounding
 LEAST = 1e-290  # a smaller theta is none: its inverse would overflow
 ROWS_AT_ONCE = 1 << 21  # numbers of a block of rows times classes: it should not leave the cache of a core by much
@@ -51,7 +55,7 @@ class Factor:
         for ridge in RIDGES:
             H[np.diag_indices_from(H)] = 1.0 + ridge
             try:
-                self.factor = cho_factor(H, lower=True, check_finite=False)
+                self.factor, self.ridge = cho_factor(H, lower=True, check_finite=False), ridge
                 return
             except LinAlgError:
                 continue
@@ -63,6 +67,32 @@ class Factor:
     def length(self, g: np.ndarray) -> float:
         """Of a right side, in the scale of the matrix."""
         return float(np.linalg.norm(self.scale * g))
+
+    def refined(
+        self, product: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], g: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The solution by conjugate gradients on the true matrix, with the factor before it: mostly there at once. With it comes
+        what `product` says beside the product."""
+        x = self.solve(g)
+        found, beside = product(x)
+        left, whole = g - found, self.length(g)
+        best, least = (x, beside), self.length(left)
+        ahead, before = np.zeros_like(g), 1.0
+        for k in range(REFINEMENTS):
+            if not self.length(left) > EXACT * whole:
+                break
+            near = self.solve(left)
+            now = float(left @ near)
+            ahead = near + (now / before if k else 0.0) * ahead
+            found, pushed = product(ahead)
+            bent = float(ahead @ found)
+            if not (now > 0.0 and bent > 0.0):
+                break
+            x, beside, left, before = x + now / bent * ahead, beside + now / bent * pushed, left - now / bent * found, now
+            if self.length(left) < least:
+                best, least = (x, beside), self.length(left)
+        self.missed = least / whole if whole > 0.0 else 0.0
+        return best
 
 
 class System(ABC):
@@ -109,15 +139,15 @@ class ColumnSystem(System):
 
     def solve(self, g, h):
         wanted = g + combination(self.table, h)
-        dW = self.factor.solve(wanted.ravel()).reshape(g.shape)
-        change = h - self.applied(scores_of(self.table, dW))
-        left = wanted - combination(self.table, h - change) - self.B * dW
-        if self.walls is not None:
-            left -= (self.walls @ dW.ravel()).reshape(g.shape)
-        if self.factor.length(left.ravel()) > EXACT * self.factor.length(wanted.ravel()):  # once more, with what is left
-            dW = dW + self.factor.solve(left.ravel()).reshape(g.shape)
-            change = h - self.applied(scores_of(self.table, dW))
-        return dW, change
+        dW, pushed = self.factor.refined(self.product, wanted.ravel())
+        return dW.reshape(g.shape), h - pushed
+
+    def product(self, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The matrix times weights, and N X' of these."""
+        W = flat.reshape(self.B.shape)
+        pushed = self.applied(scores_of(self.table, W))
+        found = (combination(self.table, pushed) + self.B * W).ravel()
+        return (found if self.walls is None else found + self.walls @ flat), pushed
 
 
 class ScalarColumns(ColumnSystem):
@@ -155,6 +185,13 @@ class ScalarRows(System):
             self.factor = Factor(K)
         return self.factor.factor is not None
 
+    def product(self, duals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The matrix times duals of the active rows."""
+        whole = np.zeros((self.table.shape[0], 1))
+        whole[self.active, 0] = duals
+        found = scores_of(self.table, combination(self.table, whole) / self.B)[self.active, 0]
+        return duals / self.theta[self.active, 0] + found, found
+
     def inner_products(self, B: np.ndarray) -> np.ndarray:
         """X B^-1 X'."""
         X, block = self.table.matrix, next(self.table.blocks(1))
@@ -172,17 +209,45 @@ class ScalarRows(System):
     def solve(self, g, h):
         change, active = np.zeros_like(h), self.active
         wanted = (h[active] / self.theta[active] - scores_of(self.table, g / self.B)[active])[:, 0]
-        change[active, 0] = self.factor.solve(wanted)
-        left = wanted - change[active, 0] / self.theta[active, 0]
-        left -= scores_of(self.table, combination(self.table, change) / self.B)[active, 0]
-        if self.factor.length(left) > EXACT * self.factor.length(wanted):  # once more, with what is left
-            change[active, 0] += self.factor.solve(left)
+        change[active, 0] = self.factor.refined(self.product, wanted)[0]
         return (g + combination(self.table, change)) / self.B, change
 
 
-def system_of(table: Table, rows: bool = True) -> ScalarColumns | ScalarRows:
+class RowsFirst(System):
+    """Rows x rows; features x features where that matrix knows too little: columns of very different sizes are one sum in it."""
+
+    def __init__(self, table: Table):
+        super().__init__(table)
+        self.rows, self.columns = ScalarRows(table), ScalarColumns(table)
+
+    def prepare(self, theta, B, walls=None):
+        self.given, self.theta = (theta, B), theta
+        self.current: System = self.rows
+        return (self.rows.prepare(theta, B) and self.rows.factor.ridge == 0.0) or self.turn()
+
+    def turn(self) -> bool:
+        """To features x features, until the next matrix."""
+        self.current = self.columns
+        return self.columns.prepare(*self.given)
+
+    def applied(self, u):
+        return self.theta * u
+
+    def bent(self, theta, u):
+        return self.rows.bent(theta, u)
+
+    def solve(self, g, h):
+        found = self.current.solve(g, h)
+        if self.current is self.rows and not self.rows.factor.missed <= COARSE_SOLUTION and self.turn():
+            return self.columns.solve(g, h)
+        return found
+
+
+def system_of(table: Table, rows: bool = True) -> System:
     """That of one score an example with the smaller matrix; `rows`: whether it may be one of rows x rows."""
-    return ScalarRows(table) if rows and table.shape[0] < table.shape[1] else ScalarColumns(table)
+    if not rows or table.shape[0] >= table.shape[1]:
+        return ScalarColumns(table)
+    return RowsFirst(table) if table.shape[1] <= MOST_COLUMNS else ScalarRows(table)
 
 
 class RowColumns(ColumnSystem):
