@@ -74,5 +74,6 @@ class RowInterior(InteriorPoint):
 
     def stored(self):
         duals = -self.inside[0]
-        duals[self.own] += self.cap[:, 0]
+        duals[self.own] = 0.0
+        duals[self.own] = -duals.sum(axis=1)  # the difference cap - p_y would cancel
         return self.spread(duals)

@@ -21,7 +21,7 @@ from ...data.table import RowBlock, Table
 
 RIDGES = (0.0, 1e-14, 1e-12, 1e-10, 1e-8)  # added to a unit diagonal where rounding has made the matrix indefinite
 REFINEMENTS = 6  # of a solution at the most
-COARSE_SOLUTION = 1e-6  # what may be left of a right side, where another matrix could do better
+COARSE_SOLUTION = 1e-6  # part of a change that may be wrong, where another matrix could do better
 MOST_COLUMNS = 3000  # of that one
 EXACT = 1e-14  # part of a right side that is nothing but rounding
 LEAST = 1e-290  # a smaller theta is none: its inverse would overflow
@@ -91,7 +91,6 @@ class Factor:
             x, beside, left, before = x + now / bent * ahead, beside + now / bent * pushed, left - now / bent * found, now
             if self.length(left) < least:
                 best, least = (x, beside), self.length(left)
-        self.missed = least / whole if whole > 0.0 else 0.0
         return best
 
 
@@ -237,10 +236,17 @@ class RowsFirst(System):
         return self.rows.bent(theta, u)
 
     def solve(self, g, h):
-        found = self.current.solve(g, h)
-        if self.current is self.rows and not self.rows.factor.missed <= COARSE_SOLUTION and self.turn():
+        dW, change = self.current.solve(g, h)
+        if self.current is self.rows and not self.agree(dW, change - h) and self.turn():
             return self.columns.solve(g, h)
-        return found
+        return dW, change
+
+    def agree(self, dW: np.ndarray, pushed: np.ndarray) -> bool:
+        """Whether the weights move the scores as the duals say."""
+        some = self.theta > LEAST
+        root = np.sqrt(self.theta[some])
+        wrong = pushed[some] / root + root * scores_of(self.table, dW)[some]
+        return bool(np.linalg.norm(wrong) <= COARSE_SOLUTION * np.linalg.norm(pushed[some] / root))
 
 
 def system_of(table: Table, rows: bool = True) -> System:
