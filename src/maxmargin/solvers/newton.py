@@ -3,14 +3,18 @@
 from functools import singledispatch
 from typing import Any
 
+import numpy as np
+
 from ..losses.crammer_singer import CrammerSingerLoss
 from ..losses.multinomial import MultinomialLoss
 from ..problems.base import Problem
 from ..problems.linear import BlockProblem, ScalarProblem
+from ..problems.multilabel import LabelGroup, MultilabelProblem
 from ..utils.parameters import at_least
 from .base import Run, Setting, Solver, Start
 from .second_order.interior_point import ScalarInterior, sides
 from .second_order.interior_rows import RowInterior
+from .second_order.labels import LabelRuns, label_problem
 from .second_order.smooth import MultinomialNewton, ScalarNewton
 
 OF_ROWS: dict[type, Any] = {CrammerSingerLoss: RowInterior, MultinomialLoss: MultinomialNewton}
@@ -19,10 +23,10 @@ OF_ROWS: dict[type, Any] = {CrammerSingerLoss: RowInterior, MultinomialLoss: Mul
 class Newton(Solver):
     """Second-order steps, certified: ten to thirty of them, however the columns of X are scaled.
 
-    Serves all losses of one score, "hinge" with costs and "log_loss" of several classes; Gaussian priors and signs; dense and CSR
-    data. Differentiable losses are minimised by Newton's method on the primal, the others by a primal-dual interior point. Each
-    step forms and factors a matrix of features x features (of samples x samples where these are fewer; of classes x features
-    where an example has several scores).
+    Serves all losses of one score, "hinge" with costs and "log_loss" of several classes, and labels (classes against the rest)
+    that nothing couples, one by one; Gaussian priors and signs; dense and CSR data. Differentiable losses are minimised by
+    Newton's method on the primal, the others by a primal-dual interior point. Each step forms and factors a matrix of features x
+    features (of samples x samples where these are fewer; of classes x features where an example has several scores).
 
     Parameters
     ----------
@@ -40,6 +44,9 @@ class Newton(Solver):
 
     def begin(self, problem, start, setting):
         return newton_run(problem, start, setting)
+
+
+ANY_SIZE = Newton(2**62)
 
 
 @singledispatch
@@ -129,3 +136,46 @@ def _(problem: BlockProblem) -> float | None:
         return None
     size = problem.n_classes * problem.table.shape[1]
     return problem.n_examples * size**2 + size**3 / 3.0 + 40.0 * problem.n_examples * size
+
+
+# ---- labels, one by one --------------------------------------------------------------------------------------
+
+
+def label_refusal(problem: MultilabelProblem | LabelGroup, solver: Newton) -> str | None:
+    if problem.R is not None and not np.array_equal(problem.R, np.eye(len(problem.R))):
+        return "Newton serves labels one by one, not those that R couples; use solver='dual_coordinate'."
+    if problem.loss.single is None:
+        name = type(problem.loss).__name__
+        return f"{name} does not say what it is of one label (`single`), as Newton needs; use solver='dual_coordinate'."
+    return too_large(min(problem.table.shape), "features x features", solver)
+
+
+@refusal.register
+def _(problem: MultilabelProblem, solver: Newton) -> str | None:
+    return label_refusal(problem, solver)
+
+
+@refusal.register
+def _(problem: LabelGroup, solver: Newton) -> str | None:
+    return label_refusal(problem, solver)
+
+
+@newton_run.register
+def _(problem: LabelGroup, start: Start, setting: Setting) -> Run:
+    return LabelRuns(problem, start, setting)
+
+
+@work.register
+def _(problem: LabelGroup) -> float | None:
+    if label_refusal(problem, ANY_SIZE) is not None:
+        return None
+    one = work(label_problem(problem, 0))
+    return None if one is None else problem.n_classes * one
+
+
+@work.register
+def _(problem: MultilabelProblem) -> float | None:
+    if label_refusal(problem, ANY_SIZE) is not None:
+        return None
+    parts = [work(problem.group(columns)) for columns in problem.groups]
+    return None if None in parts else float(sum(part for part in parts if part is not None))

@@ -79,7 +79,8 @@ class InteriorPoint(SecondOrderRun):
     def step(self):
         inside, against = self.inside, self.against
         count = sum(x.size for x in inside)
-        self.note(self.look(), self.slack, products(inside, against))
+        primal = self.look()
+        self.note(primal, self.pushed(self.slack), products(inside, against))
         B, matrix = self.B, None
         if self.walls is not None:
             B, matrix = self.walls.added(self.B, against[-1] / inside[-1])

@@ -14,7 +14,7 @@ from ...jit import vectors
 from ...problems.base import Evaluated
 from ...problems.linear import RowProblem, ScalarProblem
 from ..base import Run, Setting, Start
-from .systems import combination
+from .systems import System, combination
 from .walls import Walls, walls_of
 
 PATIENCE = 10  # steps without progress after which there will be none
@@ -99,6 +99,7 @@ class SecondOrderRun(Run, ABC):
 
     held = (*Run.held, "W", "duals", "side_duals", "v", "lowest", "least", "idle", "stuck", "heights", "wall_duals")
     exact = True
+    system: System
 
     def __init__(self, shape: Shape, start: Start, setting: Setting):
         self.shape, self.tol, self.average = shape, setting.tol, setting.average
@@ -165,6 +166,12 @@ class SecondOrderRun(Run, ABC):
         if gaps[0] < PROGRESS * self.least[0] or gaps[1] < PROGRESS * self.least[1]:
             self.idle = 0
         self.least = tuple(gap if gap < PROGRESS * least else least for gap, least in zip(gaps, self.least, strict=True))
+
+    def pushed(self, slack: np.ndarray) -> np.ndarray:
+        """What the gradient leaves, with what the walls push."""
+        if self.walls is None:
+            return slack
+        return slack + self.walls.combined(self.wall_duals, self.size).reshape(slack.shape)
 
     def gradient(self, duals: np.ndarray) -> np.ndarray:
         """X' b - B (W - mean): what the quadratic term and these duals leave."""

@@ -64,11 +64,17 @@ class SmoothRun(SecondOrderRun):
         self.followed = self.duals
 
     def settle(self) -> None:
-        """Begin above the walls."""
+        """Begin at zero where that is better than the mean of the prior, and above the walls."""
+        first, scores, primal = self.W, self.scores, self.primal_here()
+        if not self.warm and np.any(first):
+            self.W, self.scores = np.zeros_like(first), np.zeros_like(scores)
+            if not self.primal_here() < primal:
+                self.W, self.scores = first, scores
         if self.walls is not None:
             primal = self.primal_here()
             self.mu = max(primal / self.walls.low.size, LEAST_MU)
             self.build_walls(self.mu, float(np.mean(np.abs(self.scores))) + 1.0)
+            self.scores = scores_of(self.table, self.W)
 
     @abstractmethod
     def losses(self, scores: np.ndarray) -> float:
@@ -89,8 +95,7 @@ class SmoothRun(SecondOrderRun):
     def step(self):
         duals, theta = self.slopes(self.scores)
         slack = self.gradient(duals)
-        pushed = slack if self.walls is None else slack + self.walls.combined(self.wall_duals, self.size).reshape(slack.shape)
-        self.note(self.primal_here(), pushed, float(self.heights @ self.wall_duals))
+        self.note(self.primal_here(), self.pushed(slack), float(self.heights @ self.wall_duals))
         B, matrix, off = self.B, None, None
         if self.walls is not None:
             self.mu = max(self.mu, ENOUGH_MU * self.tol * abs(self.lowest) / self.heights.size)
