@@ -33,7 +33,10 @@ CORRECTIONS, LONG, LONGER = 3, 0.9, 1.05  # further directions with the same fac
 SPREAD = 10.0  # factor by which products of pairs may differ
 LEAST_MU = 1e-250  # where all targets are met from the start
 LEAST_STEP = 1e-12  # a step to less than this part is none
-PULLED = 0.05  # part of the way to the centre at which duals of another run are taken up
+PULLED = (
+    0.005,
+    0.3,
+)  # part of the way to the centre at which duals of another run are taken up. Raw iris, wine, cancer, 2026-11-16
 NO_CAP = 1e-100  # part of the largest cap below which an example is left out: its loss is as good as nothing
 
 
@@ -56,6 +59,12 @@ class InteriorPoint(SecondOrderRun):
         walls = () if self.walls is None else (self.heights,)
         self.inside = (*inside, *walls)
         self.against = tuple(mu / x for x in self.inside)
+
+    def pull(self, risk: float) -> float:
+        """How far duals of another run are pulled to the centre: further where they are not good. `risk` is that of W."""
+        primal = self.problem.regularizer.penalty(self.shape.packed(self.W)) + risk
+        gap = (primal - self.dual) / abs(primal) if primal else 0.0
+        return float(np.clip(PULLED[1] * np.sqrt(max(gap, 0.0)), *PULLED))
 
     @abstractmethod
     def look(self) -> float:
@@ -208,7 +217,8 @@ class ScalarInterior(InteriorPoint):
         mu = 0.5 * float(np.mean(np.abs(excess) * cap)) if excess.size else size
         if np.any(self.duals):
             found = np.clip(self.sign * self.duals[self.counted, 0], 0.0, cap)
-            a = (1.0 - PULLED) * found + PULLED * a
+            pull = self.pull(float(self.cap @ np.maximum(excess, 0.0).max(axis=0)))
+            a = (1.0 - pull) * found + pull * a
             mu = min(mu, float(np.mean(np.abs(excess) * np.where(excess > 0.0, cap - a, a))))
         self.begin_at((a, cap - a), mu, size)
 

@@ -14,7 +14,7 @@ import numpy as np
 from ...losses.crammer_singer import CrammerSinger
 from ...problems.linear import BlockProblem
 from ..base import Setting, Start
-from .interior_point import NO_CAP, PULLED, InteriorPoint
+from .interior_point import NO_CAP, InteriorPoint
 from .run import RowShape
 from .systems import RowColumns, scores_of
 
@@ -42,8 +42,9 @@ class RowInterior(InteriorPoint):
         if np.any(self.duals):
             found = -self.duals[self.counted]
             found[self.own] += self.cap[:, 0]
-            p = (1.0 - PULLED) * np.maximum(found, 0.0) + PULLED * p
             worth = self.worth()
+            pull = self.pull(float(self.cap[:, 0] @ (worth.max(axis=1) - worth[self.own])))
+            p = (1.0 - pull) * np.maximum(found, 0.0) + pull * p
             mu = min(mu, float(np.mean((worth.max(axis=1, keepdims=True) - worth) * p)))
         self.begin_at((p,), mu, size)
 

@@ -18,6 +18,7 @@ from ..base import Run, Setting, Start
 from .interior_point import ScalarInterior
 from .run import SecondOrderRun
 from .smooth import ScalarNewton
+from .systems import system_of
 
 CLOSER = 0.5  # part of the target that a label is brought to, since weights and duals of all are weighed together
 FURTHER = 0.1  # of its target, where all labels have reached theirs and the sum has not
@@ -50,11 +51,12 @@ class LabelRuns(Run):
         weights = [None] * classes if start.weights is None else list(vectors.to_classes(start.weights, classes))
         near = Setting(CLOSER * setting.tol, setting.seed, setting.n_jobs, setting.average, setting.stop)
         self.runs: list[SecondOrderRun] = []
+        self.system = system_of(problem.table, problem.half_spaces is None)
         for k in range(classes):
             single = label_problem(problem, k)
             kind = ScalarNewton if single.loss.smooth else ScalarInterior
             self.runs.append(kind(single, Start(duals[k], weights[k]), near))
-            self.runs[k].system = self.runs[0].system  # one matrix at a time
+            self.runs[k].system = self.system  # one matrix at a time
         self.points = np.concatenate([run.W for run in self.runs])
         self.primals, self.resting = np.full(classes, np.inf), np.zeros(classes, bool)
         self.evaluate()

@@ -4,7 +4,7 @@ Inside, weights are (classes, features + 1) and duals (examples, classes), with 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from ...data.rows import column_sizes
 from ...jit import vectors
 from ...problems.base import Evaluated
 from ...problems.linear import RowProblem, ScalarProblem
+from ...utils.state import RunState, beneath, taken_apart
 from ..base import Run, Setting, Start
 from .systems import System, combination
 from .walls import Walls, walls_of
@@ -193,3 +194,11 @@ class SecondOrderRun(Run, ABC):
 
     def left(self) -> Any:
         return self.shape.left(self.duals)
+
+    def snapshot(self) -> RunState:
+        return super().snapshot() | taken_apart(self.system.memory, "memory")
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        super().resume(state)
+        kept = beneath(state, "memory")
+        self.system.memory = tuple(kept[str(k)].copy() for k in range(len(kept)))

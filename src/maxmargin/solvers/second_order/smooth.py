@@ -104,7 +104,7 @@ class SmoothRun(SecondOrderRun):
             slack = slack + self.walls.combined((self.mu - self.wall_duals * off) / self.heights, self.size).reshape(slack.shape)
         if not self.system.prepare(theta, B, matrix):
             return False
-        dW, change = self.system.solve(slack, np.zeros_like(duals))
+        dW, change = self.system.solve(slack, None)
         self.followed = duals + change
         if not np.all(np.isfinite(dW)):
             return False
@@ -162,7 +162,8 @@ class ScalarNewton(SmoothRun):
     problem: ScalarProblem
 
     def __init__(self, problem: ScalarProblem, start: Start, setting: Setting):
-        super().__init__(ScalarShape(problem), start, setting, system_of(problem.table, problem.half_spaces is None))
+        system = system_of(problem.table, problem.half_spaces is None, problem.loss.quadratic)
+        super().__init__(ScalarShape(problem), start, setting, system)
         self.settle()
 
     def losses(self, scores):

@@ -21,8 +21,10 @@ from ...data.table import RowBlock, Table
 
 RIDGES = (0.0, 1e-14, 1e-12, 1e-10, 1e-8)  # added to a unit diagonal where rounding has made the matrix indefinite
 REFINEMENTS = 6  # of a solution at the most
+FEW_CHANGES = 0.2  # part of the rows up to which a matrix is changed and not formed anew
 COARSE_SOLUTION = 1e-6  # part of a change that may be wrong, where another matrix could do better
 MOST_COLUMNS = 3000  # of that one
+SOUND = 1e-2  # a factor of a unit diagonal whose own diagonal is above this loses four digits at the most
 EXACT = 1e-14  # part of a right side that is nothing but rounding
 LEAST = 1e-290  # a smaller theta is none: its inverse would overflow
 ROWS_AT_ONCE = 1 << 21  # numbers of a block of rows times classes: it should not leave the cache of a core by much
@@ -41,6 +43,9 @@ def combination(table: Table, duals: np.ndarray) -> np.ndarray:
     return result
 
 
+Product = Callable[[np.ndarray, bool], tuple[np.ndarray, np.ndarray]]
+
+
 class Factor:
     """A positive definite matrix at unit diagonal, factored. Where that fails there is no `factor`."""
 
@@ -56,6 +61,7 @@ class Factor:
             H[np.diag_indices_from(H)] = 1.0 + ridge
             try:
                 self.factor, self.ridge = cho_factor(H, lower=True, check_finite=False), ridge
+                self.sound = ridge == 0.0 and bool(np.min(np.diagonal(self.factor[0])) > SOUND)
                 return
             except LinAlgError:
                 continue
@@ -68,13 +74,13 @@ class Factor:
         """Of a right side, in the scale of the matrix."""
         return float(np.linalg.norm(self.scale * g))
 
-    def refined(
-        self, product: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], g: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def refined(self, product: Product, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The solution by conjugate gradients on the true matrix, with the factor before it: mostly there at once. With it comes
-        what `product` says beside the product."""
+        what `product` says beside the product, which is linear too."""
         x = self.solve(g)
-        found, beside = product(x)
+        if self.sound:
+            return x, product(x, False)[1]
+        found, beside = product(x, True)
         left, whole = g - found, self.length(g)
         best, least = (x, beside), self.length(left)
         ahead, before = np.zeros_like(g), 1.0
@@ -84,7 +90,7 @@ class Factor:
             near = self.solve(left)
             now = float(left @ near)
             ahead = near + (now / before if k else 0.0) * ahead
-            found, pushed = product(ahead)
+            found, pushed = product(ahead, True)
             bent = float(ahead @ found)
             if not (now > 0.0 and bent > 0.0):
                 break
@@ -98,6 +104,7 @@ class System(ABC):
     """One such system after the other, on the same samples."""
 
     factor: Factor
+    memory: tuple[np.ndarray, ...] = ()  # of the last system, where that makes the next one cheaper
 
     def __init__(self, table: Table):
         self.table = table
@@ -115,8 +122,8 @@ class System(ABC):
         """sum_i u_i' N_i u_i, with N of any theta."""
 
     @abstractmethod
-    def solve(self, g: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """dW and db."""
+    def solve(self, g: np.ndarray, h: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """dW and db; None stands for an h of zeros."""
 
 
 class ColumnSystem(System):
@@ -137,26 +144,50 @@ class ColumnSystem(System):
         """sum_i N_i (x) x_i x_i', class by class."""
 
     def solve(self, g, h):
-        wanted = g + combination(self.table, h)
-        dW, pushed = self.factor.refined(self.product, wanted.ravel())
-        return dW.reshape(g.shape), h - pushed
+        wanted = g if h is None else g + combination(self.table, h)
+        dW, along = self.factor.refined(self.product, wanted.ravel())
+        pushed = self.applied(along)
+        return dW.reshape(g.shape), -pushed if h is None else h - pushed
 
-    def product(self, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The matrix times weights, and N X' of these."""
+    def product(self, flat: np.ndarray, wanted: bool) -> tuple[np.ndarray, np.ndarray]:
+        """The matrix times weights, where it is wanted, and X W'."""
         W = flat.reshape(self.B.shape)
-        pushed = self.applied(scores_of(self.table, W))
-        found = (combination(self.table, pushed) + self.B * W).ravel()
-        return (found if self.walls is None else found + self.walls @ flat), pushed
+        along = scores_of(self.table, W)
+        if not wanted:
+            return flat, along
+        found = (combination(self.table, self.applied(along)) + self.B * W).ravel()
+        return (found if self.walls is None else found + self.walls @ flat), along
 
 
 class ScalarColumns(ColumnSystem):
-    """One score an example, features x features."""
+    """One score an example, features x features. `steady`: theta mostly stays as it is from one system to the next, so that only
+    the rows where it does not are multiplied."""
+
+    def __init__(self, table: Table, steady: bool = False):
+        super().__init__(table)
+        self.steady = steady
 
     def matrix(self):
+        if not self.steady:
+            return self.products(self.theta[:, 0])
+        if self.memory:
+            change = self.theta[:, 0] - self.memory[0]
+            if np.count_nonzero(change) <= FEW_CHANGES * len(change):
+                H = self.memory[1] + self.products(np.maximum(change, 0.0)) - self.products(np.maximum(-change, 0.0))
+                self.memory = self.theta[:, 0].copy(), H.copy()
+                return H
+        H = self.products(self.theta[:, 0])
+        self.memory = self.theta[:, 0].copy(), H.copy()
+        return H
+
+    def products(self, weight: np.ndarray) -> np.ndarray:
+        """X' diag(weight) X."""
         d = self.table.shape[1] + 1
         H = np.zeros((d, d))
         for block in self.table.blocks():
-            H += block.weighted_products(self.theta[block.start : block.stop, 0])
+            part = weight[block.start : block.stop]
+            if np.any(part):
+                H += block.weighted_products(part)
         return H
 
     def applied(self, u):
@@ -184,8 +215,10 @@ class ScalarRows(System):
             self.factor = Factor(K)
         return self.factor.factor is not None
 
-    def product(self, duals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The matrix times duals of the active rows."""
+    def product(self, duals: np.ndarray, wanted: bool) -> tuple[np.ndarray, np.ndarray]:
+        """The matrix times duals of the active rows, where it is wanted."""
+        if not wanted:
+            return duals, duals
         whole = np.zeros((self.table.shape[0], 1))
         whole[self.active, 0] = duals
         found = scores_of(self.table, combination(self.table, whole) / self.B)[self.active, 0]
@@ -206,8 +239,10 @@ class ScalarRows(System):
         return float(np.vdot(theta, u * u))
 
     def solve(self, g, h):
-        change, active = np.zeros_like(h), self.active
-        wanted = (h[active] / self.theta[active] - scores_of(self.table, g / self.B)[active])[:, 0]
+        change, active = np.zeros_like(self.theta), self.active
+        wanted = -scores_of(self.table, g / self.B)[active, 0]
+        if h is not None:
+            wanted += (h[active] / self.theta[active])[:, 0]
         change[active, 0] = self.factor.refined(self.product, wanted)[0]
         return (g + combination(self.table, change)) / self.B, change
 
@@ -237,7 +272,7 @@ class RowsFirst(System):
 
     def solve(self, g, h):
         dW, change = self.current.solve(g, h)
-        if self.current is self.rows and not self.agree(dW, change - h) and self.turn():
+        if self.current is self.rows and not self.agree(dW, change if h is None else change - h) and self.turn():
             return self.columns.solve(g, h)
         return dW, change
 
@@ -249,10 +284,10 @@ class RowsFirst(System):
         return bool(np.linalg.norm(wrong) <= COARSE_SOLUTION * np.linalg.norm(pushed[some] / root))
 
 
-def system_of(table: Table, rows: bool = True) -> System:
+def system_of(table: Table, rows: bool = True, steady: bool = False) -> System:
     """That of one score an example with the smaller matrix; `rows`: whether it may be one of rows x rows."""
     if not rows or table.shape[0] >= table.shape[1]:
-        return ScalarColumns(table)
+        return ScalarColumns(table, steady)
     return RowsFirst(table) if table.shape[1] <= MOST_COLUMNS else ScalarRows(table)
 
 
