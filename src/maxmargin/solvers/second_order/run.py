@@ -19,6 +19,7 @@ from .systems import System, combination
 from .walls import Walls, walls_of
 
 PATIENCE = 10  # steps without progress after which there will be none
+ROUNDING = 1e-15  # part of the value below which a gap is nothing but rounding
 PROGRESS = 0.9  # part of the smallest gap so far that is progress
 LEAST_SIZE = 1e-100  # stands for zero where it is divided by
 
@@ -162,11 +163,11 @@ class SecondOrderRun(Run, ABC):
         """The point before a step: is there progress? Its own gap is about the sum of the products of its pairs and half of the
         square of what the gradient leaves; the best dual met may be that of another point for long."""
         self.lowest = min(self.lowest, primal)
+        floor = ROUNDING * abs(self.lowest)
         gaps = self.lowest - self.dual, products + 0.5 * float(np.sum(slack * slack / self.B))
-        self.idle += 1
-        if gaps[0] < PROGRESS * self.least[0] or gaps[1] < PROGRESS * self.least[1]:
-            self.idle = 0
-        self.least = tuple(gap if gap < PROGRESS * least else least for gap, least in zip(gaps, self.least, strict=True))
+        better = [floor <= least and gap < PROGRESS * least for gap, least in zip(gaps, self.least, strict=True)]
+        self.least = tuple(np.where(better, gaps, self.least).tolist())
+        self.idle = 0 if any(better) else self.idle + 1
 
     def pushed(self, slack: np.ndarray) -> np.ndarray:
         """What the gradient leaves, with what the walls push."""
