@@ -12,10 +12,11 @@ from ..problems.linear import BlockProblem, ScalarProblem
 from ..problems.multilabel import LabelGroup, MultilabelProblem
 from ..utils.parameters import at_least
 from .base import Run, Setting, Solver, Start
-from .second_order.interior_point import ScalarInterior, sides
+from .second_order.interior_point import sides
 from .second_order.interior_rows import RowInterior
 from .second_order.labels import LabelRuns, label_problem
-from .second_order.smooth import MultinomialNewton, ScalarNewton
+from .second_order.scalar import scalar_run
+from .second_order.smooth import MultinomialNewton
 
 OF_ROWS: dict[type, Any] = {CrammerSingerLoss: RowInterior, MultinomialLoss: MultinomialNewton}
 
@@ -99,8 +100,7 @@ def _(problem: ScalarProblem, solver: Newton) -> str | None:
 
 @newton_run.register
 def _(problem: ScalarProblem, start: Start, setting: Setting) -> Run:
-    kind = ScalarNewton if problem.loss.smooth else ScalarInterior
-    return kind(problem, start, setting)
+    return scalar_run(problem, start, setting)
 
 
 @work.register

@@ -3,13 +3,14 @@
 Every inequality of the dual, x >= 0, has a multiplier s > 0, and x s = mu is followed to mu = 0. For one score an example and
 duals 0 <= a <= cap of constraints  sign z >= margin  these are (a, s) and (room = cap - a, t), and a Newton step solves
 
-    E = s/a + t/room,   Theta = 1/E,   rho = margin - sign X w + mu/a - mu/room
+    E = s/a + t/room + soft,   Theta = 1/E,   rho = margin - sign X w - soft a + mu/a - mu/room
     (Sigma^-1 + X' Theta X) dw = Sigma^-1 (v(a) - w) + X' sign Theta rho,    da = Theta (rho - sign X dw)
     ds = (mu - s a - s da)/a,    dt = (mu - t room + t da)/room
 
-w is a variable of its own, with the residual v(a) - w; room is kept and moved beside a, as their difference cancels. A step with
-mu = 0 predicts how much of mu can go, a second one with the same factor corrects it, and goes 0.995 of the way to the border.
-Duals are strictly feasible all along, so that each step has a certificate. Signs of weights are further pairs (height, dual).
+soft = 1 / (2 cap) for squared losses, which have no room, and zero for the others. w is a variable of its own, with the residual
+v(a) - w; room is kept and moved beside a, as their difference cancels. A step with mu = 0 predicts how much of mu can go, a second
+one with the same factor corrects it, and goes 0.995 of the way to the border; further ones make short steps longer. Duals are
+strictly feasible all along, so that each step has a certificate. Signs of weights are further pairs (height, dual).
 
 mu does not fall below what `tol` needs: further down only the residual v(a) - w would grow, which is divided by what is left.
 """
@@ -22,6 +23,8 @@ import numpy as np
 
 from ...losses.epsilon_insensitive import EpsilonInsensitive
 from ...losses.hinge import Hinge
+from ...losses.squared_epsilon_insensitive import SquaredEpsilonInsensitive
+from ...losses.squared_hinge import SquaredHinge
 from ...problems.linear import ScalarProblem
 from ..base import Setting, Start
 from .run import ScalarShape, SecondOrderRun, Shape
@@ -171,11 +174,12 @@ def longest(arrays: tuple[np.ndarray, ...], steps: tuple[np.ndarray, ...]) -> fl
 
 
 class Sides(NamedTuple):
-    """A loss as the largest of cap (margin - sign z) over its sides, and zero; (sides, examples)."""
+    """A loss as the largest of cap (margin - sign z) over its sides, and zero, or of its square; (sides, examples)."""
 
     sign: np.ndarray
     margin: np.ndarray
     cap: np.ndarray
+    squared: bool = False
 
 
 @singledispatch
@@ -190,13 +194,25 @@ def _(loss: Hinge) -> Sides:
 
 
 @sides.register
+def _(loss: SquaredHinge) -> Sides:
+    return Sides(loss.sign[None], loss.margin[None], loss.cap, True)
+
+
+@sides.register
 def _(loss: EpsilonInsensitive) -> Sides:
     sign = np.repeat([[1.0], [-1.0]], loss.target.size, axis=1)
     return Sides(sign, sign * loss.target - loss.epsilon, loss.cap)
 
 
+@sides.register
+def _(loss: SquaredEpsilonInsensitive) -> Sides:
+    sign = np.repeat([[1.0], [-1.0]], loss.target.size, axis=1)
+    return Sides(sign, sign * loss.target - loss.epsilon, loss.cap, True)
+
+
 class ScalarInterior(InteriorPoint):
-    """Binary hinge and epsilon-insensitive. `inside` are a and its room, (sides, examples that count)."""
+    """One score an example. `inside` are a and its room, (sides, examples that count); squared losses leave all the room, and
+    their rewards bend: `soft`."""
 
     problem: ScalarProblem
 
@@ -206,35 +222,40 @@ class ScalarInterior(InteriorPoint):
         assert found is not None
         self.counted = np.flatnonzero(found.cap > NO_CAP * found.cap.max(initial=0.0))
         self.sign, self.margin = found.sign[:, self.counted], found.margin[:, self.counted]
-        self.cap = found.cap[self.counted]
+        self.cap, self.squared = found.cap[self.counted], found.squared
+        self.soft: Any = 0.5 / self.cap if found.squared else 0.0
         self.settle()
 
     def settle(self) -> None:
         """From the centre, or from duals on the border, pulled inside."""
         excess = self.excess()
-        cap = np.broadcast_to(self.cap, excess.shape)
-        a, size = 0.5 * cap, float(np.mean(np.abs(excess))) if excess.size else 1.0
-        mu = 0.5 * float(np.mean(np.abs(excess) * cap)) if excess.size else size
+        size = float(np.mean(np.abs(excess))) if excess.size else 1.0
+        cap = np.broadcast_to(2.0 * size * self.cap if self.squared else self.cap, excess.shape)
+        a, mu = 0.5 * cap, 0.5 * float(np.mean(np.abs(excess) * cap)) if excess.size else size
         if np.any(self.duals):
-            found = np.clip(self.sign * self.duals[self.counted, 0], 0.0, cap)
-            pull = self.pull(float(self.cap @ np.maximum(excess, 0.0).max(axis=0)))
-            a = (1.0 - pull) * found + pull * a
-            mu = min(mu, float(np.mean(np.abs(excess) * np.where(excess > 0.0, cap - a, a))))
-        self.begin_at((a, cap - a), mu, size)
+            found = np.maximum(self.sign * self.duals[self.counted, 0], 0.0)
+            pull = self.pull(self.risk(excess))
+            a = (1.0 - pull) * (found if self.squared else np.minimum(found, cap)) + pull * a
+            mu = min(mu, float(np.mean(np.abs(excess) * np.where(excess > 0.0, 0.5 * cap if self.squared else cap - a, a))))
+        self.begin_at((a,) if self.squared else (a, cap - a), mu, size)
 
     def excess(self) -> np.ndarray:
         """margin - sign z."""
         return self.margin - self.sign * scores_of(self.table, self.W)[self.counted, 0]
 
+    def risk(self, excess: np.ndarray) -> float:
+        most = np.maximum(excess, 0.0).max(axis=0)
+        return float(self.cap @ (most * most if self.squared else most))
+
     def look(self):
-        self.residual = self.excess()
+        excess = self.excess()
+        self.residual = excess - self.soft * self.inside[0]
         self.slack = self.gradient(self.stored())
-        risk = float(self.cap @ np.maximum(self.residual, 0.0).max(axis=0))
-        return self.problem.regularizer.penalty(self.shape.packed(self.W)) + risk
+        return self.problem.regularizer.penalty(self.shape.packed(self.W)) + self.risk(excess)
 
     def theta(self):
-        (a, room), (s, t) = self.inside[:2], self.against[:2]
-        self.give = 1.0 / (s / a + t / room)
+        bent = self.against[0] / self.inside[0] + self.soft
+        self.give = 1.0 / (bent if self.squared else bent + self.against[1] / self.inside[1])
         return self.spread(self.give.sum(axis=0))
 
     def spread(self, values: np.ndarray) -> np.ndarray:
@@ -244,15 +265,16 @@ class ScalarInterior(InteriorPoint):
         return result
 
     def direction(self, targets):
-        a, room = self.inside[:2]
-        rho = self.residual + targets[0] / a - targets[1] / room
+        rho = self.residual + targets[0] / self.inside[0]
+        if not self.squared:
+            rho -= targets[1] / self.inside[1]
         whole = self.give.sum(axis=0)
         dW, change, heights = self.solved(self.slack, self.spread((self.sign * self.give * rho).sum(axis=0)), targets)
         # The change of a sum of two sides, and what they lose both: da = Theta (rho - sign X dw), without its cancellation.
         da = self.sign * self.give / whole * change[self.counted, 0]
         if len(rho) == 2:
             da = da + self.give[0] * self.give[1] / whole * (rho[0] + rho[1])
-        return dW, [da, -da, *heights]
+        return dW, [da, *([] if self.squared else [-da]), *heights]
 
     def stored(self):
         return self.spread((self.sign * self.inside[0]).sum(axis=0))

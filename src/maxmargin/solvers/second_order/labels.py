@@ -15,9 +15,8 @@ from ...problems.multilabel import LabelGroup
 from ...regularizers.gaussian import Gaussian
 from ...utils.state import RunState, beneath
 from ..base import Run, Setting, Start
-from .interior_point import ScalarInterior
 from .run import SecondOrderRun
-from .smooth import ScalarNewton
+from .scalar import scalar_run
 from .systems import system_of
 
 CLOSER = 0.5  # part of the target that a label is brought to, since weights and duals of all are weighed together
@@ -54,9 +53,8 @@ class LabelRuns(Run):
         self.system = system_of(problem.table, problem.half_spaces is None)
         for k in range(classes):
             single = label_problem(problem, k)
-            kind = ScalarNewton if single.loss.smooth else ScalarInterior
-            self.runs.append(kind(single, Start(duals[k], weights[k]), near))
-            self.runs[k].system = self.system  # one matrix at a time
+            self.runs.append(scalar_run(single, Start(duals[k], weights[k]), near))
+            self.runs[k].share(self.system)  # one matrix at a time
         self.points = np.concatenate([run.W for run in self.runs])
         self.primals, self.resting = np.full(classes, np.inf), np.zeros(classes, bool)
         self.evaluate()

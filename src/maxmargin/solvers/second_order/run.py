@@ -143,6 +143,10 @@ class SecondOrderRun(Run, ABC):
             self.W.shape
         )
 
+    def share(self, system: System) -> None:
+        """Use a system that others use as well, between their steps."""
+        self.system = system
+
     @abstractmethod
     def step(self) -> bool:
         """One step; whether it could be made."""

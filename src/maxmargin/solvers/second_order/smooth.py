@@ -61,7 +61,7 @@ class SmoothRun(SecondOrderRun):
         super().__init__(shape, start, setting)
         self.system = system
         self.scores, self.mu = scores_of(self.table, self.W), 0.0
-        self.followed = self.duals
+        self.followed, self.far = self.duals, 0.0
 
     def settle(self) -> None:
         """Begin at zero where that is better than the mean of the prior, and above the walls."""
@@ -111,6 +111,7 @@ class SmoothRun(SecondOrderRun):
         along, rise = scores_of(self.table, dW), np.empty(0) if self.walls is None else self.walls.across(dW.ravel()) + off
         most = TO_THE_BORDER * longest((self.heights,), (rise,)) if rise.size else np.inf
         far = self.how_far(dW, along, rise, most)
+        self.far = far
         if far <= 0.0:
             return False
         self.W = self.W + far * dW
