@@ -90,7 +90,7 @@ SETS = {
     "iris": load_iris(return_X_y=True),
     "wine": load_wine(return_X_y=True),
     "breast cancer": load_breast_cancer(return_X_y=True),
-    "digits": tuple(array[:200] for array in load_digits(return_X_y=True)),
+    "digits": (load_digits().data[:200, 20:40], load_digits().target[:200]),
     "diabetes": load_diabetes(return_X_y=True),
     "linnerud": (load_linnerud().data, load_linnerud().target[:, 0]),
 }

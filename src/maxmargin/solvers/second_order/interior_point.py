@@ -8,8 +8,8 @@ duals 0 <= a <= cap of constraints  sign z >= margin  these are (a, s) and (room
     ds = (mu - s a - s da)/a,    dt = (mu - t room + t da)/room
 
 soft = 1 / (2 cap) for squared losses, which have no room, and zero for the others. w is a variable of its own, with the residual
-v(a) - w; room is kept and moved beside a, as their difference cancels. A step with mu = 0 predicts how much of mu can go, a second
-one with the same factor corrects it, and goes 0.995 of the way to the border; further ones make short steps longer. Duals are
+v(a) - w; room is kept and moved beside a, as their difference cancels. A step with mu = 0 predicts how much of mu can go, another
+with the same factor corrects it, and goes 0.995 of the way to the border; further ones make short steps longer. Duals are
 strictly feasible all along, so that each step has a certificate. Signs of weights are further pairs (height, dual).
 
 mu does not fall below what `tol` needs: further down only the residual v(a) - w would grow, which is divided by what is left.
@@ -32,10 +32,10 @@ from .systems import System, scores_of, system_of
 
 TO_THE_BORDER = 0.995
 ENOUGH_MU = 0.1  # part of the gap asked for that mu may stand for
-CORRECTIONS, LONG, LONGER = 3, 0.9, 1.05  # further directions with the same factor, while steps are short and become longer
+CORRECTIONS, LONG_PART, LONGER = 3, 0.9, 1.05  # further directions with the same factor, while steps are short and become longer
 SPREAD = 10.0  # factor by which products of pairs may differ
 LEAST_MU = 1e-250  # where all targets are met from the start
-LEAST_STEP = 1e-12  # a step to less than this part is none
+LEAST_PART_OF_STEP = 1e-12  # a step to less than this part is none
 PULLED = (
     0.005,
     0.3,
@@ -102,14 +102,14 @@ class InteriorPoint(SecondOrderRun):
         mu = products(inside, against) / count
         dW, ahead = self.direction([0.0] * len(inside))
         back = self.multipliers(ahead, [0.0] * len(inside))
-        far = longest((*inside, *against), (*ahead, *back))
+        far = to_border((*inside, *against), (*ahead, *back))
         then = products(moved(inside, ahead, far), moved(against, back, far)) / count
         goal = max(min((then / mu) ** 3, 1.0) * mu, min(mu, ENOUGH_MU * self.tol * abs(self.lowest) / count))
 
         targets = [goal - dx * ds for dx, ds in zip(ahead, back, strict=True)]
         dW, ahead, back, far = self.corrected(targets)
         for _ in range(CORRECTIONS):
-            if far >= LONG:
+            if far >= LONG_PART:
                 break
             pairs = zip(targets, inside, against, ahead, back, strict=True)
             targets = [t + recentred(moved_product(x, s, dx, ds, far), goal) for t, x, s, dx, ds in pairs]
@@ -117,7 +117,7 @@ class InteriorPoint(SecondOrderRun):
             if not found[-1] > far * LONGER:
                 break
             dW, ahead, back, far = found
-        if not (far > LEAST_STEP and all(np.all(np.isfinite(change)) for change in (dW, *ahead, *back))):
+        if not (far > LEAST_PART_OF_STEP and all(np.all(np.isfinite(change)) for change in (dW, *ahead, *back))):
             return False
         self.W = self.W + far * dW
         self.inside, self.against = moved(inside, ahead, far), moved(against, back, far)
@@ -129,7 +129,7 @@ class InteriorPoint(SecondOrderRun):
         """A direction, and how far it may be followed."""
         dW, ahead = self.direction(targets)
         back = self.multipliers(ahead, targets)
-        return dW, ahead, back, min(1.0, TO_THE_BORDER * longest((*self.inside, *self.against), (*ahead, *back)))
+        return dW, ahead, back, min(1.0, TO_THE_BORDER * to_border((*self.inside, *self.against), (*ahead, *back)))
 
     def multipliers(self, ahead: list[np.ndarray], targets: list[Any]) -> list[np.ndarray]:
         """The steps of the multipliers that belong to these."""
@@ -165,7 +165,7 @@ def moved(arrays: tuple[np.ndarray, ...], steps: list[np.ndarray], far: float) -
     return tuple(x + far * dx for x, dx in zip(arrays, steps, strict=True))
 
 
-def longest(arrays: tuple[np.ndarray, ...], steps: tuple[np.ndarray, ...]) -> float:
+def to_border(arrays: tuple[np.ndarray, ...], steps: tuple[np.ndarray, ...]) -> float:
     """The part of the steps at which the first number would be zero; at most 1."""
     return float(min(np.min(np.where(dx < 0.0, -x / dx, 1.0), initial=1.0) for x, dx in zip(arrays, steps, strict=True)))
 

@@ -18,8 +18,8 @@ from ..base import Run, Setting, Start
 from .systems import System, combination
 from .walls import Walls, walls_of
 
-PATIENCE = 10  # steps without progress after which there will be none
-ROUNDING = 1e-15  # part of the value below which a gap is nothing but rounding
+IDLE_STEPS = 10  # steps without progress after which there will be none
+ROUNDED_GAP = 1e-15  # part of the value below which a gap is nothing but rounding
 PROGRESS = 0.9  # part of the smallest gap so far that is progress
 LEAST_SIZE = 1e-100  # stands for zero where it is divided by
 
@@ -160,14 +160,14 @@ class SecondOrderRun(Run, ABC):
         if not self.stuck:
             self.visits += self.problem.n_examples
             with np.errstate(all="ignore"):
-                self.stuck = not self.step() or self.idle > PATIENCE
+                self.stuck = not self.step() or self.idle > IDLE_STEPS
         return 0.0  # exact values follow
 
     def note(self, primal: float, slack: np.ndarray, products: float) -> None:
         """The point before a step: is there progress? Its own gap is about the sum of the products of its pairs and half of the
         square of what the gradient leaves; the best dual met may be that of another point for long."""
         self.lowest = min(self.lowest, primal)
-        floor = ROUNDING * abs(self.lowest)
+        floor = ROUNDED_GAP * abs(self.lowest)
         gaps = self.lowest - self.dual, products + 0.5 * float(np.sum(slack * slack / self.B))
         better = [floor <= least and gap < PROGRESS * least for gap, least in zip(gaps, self.least, strict=True)]
         self.least = tuple(np.where(better, gaps, self.least).tolist())

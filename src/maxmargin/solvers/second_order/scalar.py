@@ -10,7 +10,7 @@ from .interior_point import ScalarInterior, sides
 from .run import SecondOrderRun
 from .smooth import ScalarNewton
 
-SHORT, SHORT_STEPS = 0.3, 4  # part of a Newton step that is short, and how many of them end the method
+SHORT_PART, SHORT_STEPS = 0.3, 4  # part of a Newton step that is short, and how many of them end the method
 
 
 class NewtonFirst(ScalarInterior):
@@ -41,7 +41,7 @@ class NewtonFirst(ScalarInterior):
         went = newton.step()
         self.W, self.wall_duals = newton.W, newton.wall_duals
         self.lowest = newton.lowest
-        self.short += newton.far < SHORT
+        self.short += newton.far < SHORT_PART
         if not went or self.short >= SHORT_STEPS or newton.idle > SHORT_STEPS:
             self.first = False
             self.settle()

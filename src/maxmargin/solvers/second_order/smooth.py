@@ -26,12 +26,12 @@ from ...losses.base import bend, slope, value
 from ...losses.multinomial import Multinomial
 from ...problems.linear import BlockProblem, ScalarProblem
 from ..base import Setting, Start
-from .interior_point import ENOUGH_MU, LEAST_MU, TO_THE_BORDER, longest
+from .interior_point import ENOUGH_MU, LEAST_MU, TO_THE_BORDER, to_border
 from .run import RowShape, ScalarShape, SecondOrderRun, Shape
 from .systems import RowColumns, System, scores_of, system_of
 
 FLATTER = 0.1  # part of the slope at the beginning of a step that may be left at its end
-ROUNDS = 40  # of the search along a step, each of which halves what is unknown at least
+SEARCH_ROUNDS = 40  # of the search along a step, each of which halves what is unknown at least
 LESS_MU = 0.1  # part of mu that stays after a long step; after a short one the square root of it
 NEAR_PATH = 1e8  # factor by which a product of height and dual may differ from mu
 
@@ -109,7 +109,7 @@ class SmoothRun(SecondOrderRun):
         if not np.all(np.isfinite(dW)):
             return False
         along, rise = scores_of(self.table, dW), np.empty(0) if self.walls is None else self.walls.across(dW.ravel()) + off
-        most = TO_THE_BORDER * longest((self.heights,), (rise,)) if rise.size else np.inf
+        most = TO_THE_BORDER * to_border((self.heights,), (rise,)) if rise.size else np.inf
         far = self.how_far(dW, along, rise, most)
         self.far = far
         if far <= 0.0:
@@ -137,7 +137,7 @@ class SmoothRun(SecondOrderRun):
         if not begin < 0.0:
             return 0.0
         low, high, t = 0.0, np.inf, min(1.0, most)
-        for _ in range(ROUNDS):
+        for _ in range(SEARCH_ROUNDS):
             found, bent = slope_at(t)
             if abs(found) <= -FLATTER * begin or (t == most and found < 0.0):
                 return t
@@ -151,7 +151,7 @@ class SmoothRun(SecondOrderRun):
         """Move the walls' heights and duals along, and lower mu after a long step."""
         heights, dual = self.heights, self.wall_duals
         ahead = (self.mu - dual * heights - dual * rise) / heights
-        dual = dual + min(1.0, TO_THE_BORDER * longest((dual,), (ahead,))) * ahead
+        dual = dual + min(1.0, TO_THE_BORDER * to_border((dual,), (ahead,))) * ahead
         self.heights = heights + far * rise
         self.wall_duals = np.clip(dual, self.mu / self.heights / NEAR_PATH, self.mu / self.heights * NEAR_PATH)
         self.mu *= LESS_MU if far > 0.5 else np.sqrt(LESS_MU)

@@ -25,8 +25,8 @@ FEW_CHANGES = 0.2  # part of the rows up to which a matrix is changed and not fo
 COARSE_SOLUTION = 1e-6  # part of a change that may be wrong, where another matrix could do better
 MOST_COLUMNS = 3000  # of that one
 SOUND = 1e-2  # a factor of a unit diagonal whose own diagonal is above this loses four digits at the most
-EXACT = 1e-14  # part of a right side that is nothing but rounding
-LEAST = 1e-290  # a smaller theta is none: its inverse would overflow
+EXACT_PART = 1e-14  # part of a right side that is nothing but rounding
+LEAST_THETA = 1e-290  # a smaller theta is none: its inverse would overflow
 ROWS_AT_ONCE = 1 << 21  # numbers of a block of rows times classes: it should not leave the cache of a core by much
 
 
@@ -85,7 +85,7 @@ class Factor:
         best, least = (x, beside), self.length(left)
         ahead, before = np.zeros_like(g), 1.0
         for k in range(REFINEMENTS):
-            if not self.length(left) > EXACT * whole:
+            if not self.length(left) > EXACT_PART * whole:
                 break
             near = self.solve(left)
             now = float(left @ near)
@@ -206,7 +206,7 @@ class ScalarRows(System):
 
     def prepare(self, theta, B, walls=None):
         self.theta, self.B = theta, B
-        self.active = np.flatnonzero(theta[:, 0] > LEAST)
+        self.active = np.flatnonzero(theta[:, 0] > LEAST_THETA)
         if self.known is None or not np.array_equal(self.known[0], B):
             self.known = B, self.inner_products(B)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -278,7 +278,7 @@ class RowsFirst(System):
 
     def agree(self, dW: np.ndarray, pushed: np.ndarray) -> bool:
         """Whether the weights move the scores as the duals say."""
-        some = self.theta > LEAST
+        some = self.theta > LEAST_THETA
         root = np.sqrt(self.theta[some])
         wrong = pushed[some] / root + root * scores_of(self.table, dW)[some]
         return bool(np.linalg.norm(wrong) <= COARSE_SOLUTION * np.linalg.norm(pushed[some] / root))
@@ -296,7 +296,7 @@ class RowColumns(ColumnSystem):
     large numbers are subtracted."""
 
     def prepare(self, theta, B, walls=None):
-        self.total = np.maximum(theta.sum(axis=1, keepdims=True), LEAST)
+        self.total = np.maximum(theta.sum(axis=1, keepdims=True), LEAST_THETA)
         self.highest = theta.argmax(axis=1)
         return super().prepare(theta, B, walls)
 
@@ -311,7 +311,7 @@ class RowColumns(ColumnSystem):
         size = max(1, ROWS_AT_ONCE // (classes * d))
         for block in self.table.blocks(size):
             rows = slice(block.start, block.stop)
-            X = whole(block)
+            X = dense_rows(block)
             spread = (self.theta[rows] / np.sqrt(self.total[rows]))[:, :, None] * X[:, None, :]
             spread = spread.reshape(len(X), -1)
             H -= spread.T @ spread
@@ -328,12 +328,12 @@ class RowColumns(ColumnSystem):
         return found
 
     def bent(self, theta, u):
-        total = np.maximum(theta.sum(axis=1, keepdims=True), LEAST)
+        total = np.maximum(theta.sum(axis=1, keepdims=True), LEAST_THETA)
         apart = u - np.sum(theta * u, axis=1, keepdims=True) / total
         return float(np.vdot(theta, apart * apart))
 
 
-def whole(block: RowBlock) -> np.ndarray:
+def dense_rows(block: RowBlock) -> np.ndarray:
     """The rows of a block as a dense float64 array, the bias as last column."""
     X = block.X.toarray() if sp.issparse(block.X) else block.X
     return np.column_stack([X.astype(np.float64, copy=False), np.full(X.shape[0], block.bias)])
