@@ -142,8 +142,8 @@ def peers(report: Report, quick: bool, repeat: int, limit: float) -> None:
                 cells = [figure(ours), str(found.n_iter_), figure(theirs), f"{wanted:g}", figure(ours / theirs, 2)]
                 lines.append([name, loss, f"{C:g}", f"{target:g}", *cells])
     text = (
-        f"Seconds (least of {repeat}) to a relative suboptimality; ours certified. LIBLINEAR's primal Newton method at the largest "
-        "of its `tol` that does it, nan where none does. It regularises the intercept as we do."
+        f"Seconds (least of {repeat}) to a relative suboptimality; ours certified. LIBLINEAR's primal Newton method at the "
+        "largest of its `tol` that does it, nan where none does. It regularises the intercept as we do."
     )
     head = ["set", "loss", "C", "target", "s", "steps", "LIBLINEAR s", "its tol", "ratio"]
     report.section("newton: peers", "\n\n".join([text, table(head, lines)]))

@@ -10,7 +10,7 @@ over scores, no product: the step ends where a tenth of the slope is left, so th
 converge from everywhere.
 
 Where columns are large, slopes lose the gradient in the rounding of scores: X' b is then off by X' of it. The duals that follow
-the step, b - N X dw, have a gradient of zero but for the rounding of dw, and are tried where slopes are not good enough.
+the step, b - N X dw, have a gradient of zero but for the rounding of dw, and are tried where slopes take long.
 
 Signs: P(w) - mu sum log(height above each wall) is minimised for a falling mu, its matrix with the duals of the walls as in an
 interior point.
@@ -32,6 +32,7 @@ from .systems import RowColumns, System, scores_of, system_of
 
 FLATTER = 0.1  # part of the slope at the beginning of a step that may be left at its end
 SEARCH_ROUNDS = 40  # of the search along a step, each of which halves what is unknown at least
+FEW_STEPS = 3  # in which slopes mostly do
 LESS_MU = 0.1  # part of mu that stays after a long step; after a short one the square root of it
 NEAR_PATH = 1e8  # factor by which a product of height and dual may differ from mu
 
@@ -55,13 +56,13 @@ def total_loss(loss, scores):
 class SmoothRun(SecondOrderRun):
     """One point, its scores, and the duals that its slopes are."""
 
-    held = (*SecondOrderRun.held, "scores", "followed", "mu")
+    held = (*SecondOrderRun.held, "scores", "followed", "mu", "steps")
 
     def __init__(self, shape: Shape, start: Start, setting: Setting, system: System):
         super().__init__(shape, start, setting)
         self.system = system
-        self.scores, self.mu = scores_of(self.table, self.W), 0.0
-        self.followed, self.far = self.duals, 0.0
+        self.scores, self.mu = scores_of(self.table, self.W) if np.any(self.W) else np.zeros_like(self.duals), 0.0
+        self.followed, self.far, self.steps = self.duals, 0.0, 0
 
     def settle(self) -> None:
         """Begin at zero where that is better than the mean of the prior, and above the walls."""
@@ -89,10 +90,12 @@ class SmoothRun(SecondOrderRun):
 
     def proposed(self):
         yield self.slopes(self.scores)[0]
-        if self.lowest - self.dual > self.tol * abs(self.lowest):
+        late = self.idle > 0 or self.steps > FEW_STEPS
+        if late and self.lowest - self.dual > self.tol * abs(self.lowest):
             yield self.followed
 
     def step(self):
+        self.steps += 1
         duals, theta = self.slopes(self.scores)
         slack = self.gradient(duals)
         self.note(self.primal_here(), self.pushed(slack), float(self.heights @ self.wall_duals))
@@ -108,7 +111,8 @@ class SmoothRun(SecondOrderRun):
         self.followed = duals + change
         if not np.all(np.isfinite(dW)):
             return False
-        along, rise = scores_of(self.table, dW), np.empty(0) if self.walls is None else self.walls.across(dW.ravel()) + off
+        along = scores_of(self.table, dW) if self.system.along is None else self.system.along
+        rise = np.empty(0) if self.walls is None else self.walls.across(dW.ravel()) + off
         most = TO_THE_BORDER * to_border((self.heights,), (rise,)) if rise.size else np.inf
         far = self.how_far(dW, along, rise, most)
         self.far = far

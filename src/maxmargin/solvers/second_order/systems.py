@@ -104,6 +104,7 @@ class System(ABC):
     """One such system after the other, on the same samples."""
 
     factor: Factor
+    along: np.ndarray | None = None  # X dW' of the last solution, where it is known
     memory: tuple[np.ndarray, ...] = ()  # of the last system, where that makes the next one cheaper
 
     def __init__(self, table: Table):
@@ -145,8 +146,8 @@ class ColumnSystem(System):
 
     def solve(self, g, h):
         wanted = g if h is None else g + combination(self.table, h)
-        dW, along = self.factor.refined(self.product, wanted.ravel())
-        pushed = self.applied(along)
+        dW, self.along = self.factor.refined(self.product, wanted.ravel())
+        pushed = self.applied(self.along)
         return dW.reshape(g.shape), -pushed if h is None else h - pushed
 
     def product(self, flat: np.ndarray, wanted: bool) -> tuple[np.ndarray, np.ndarray]:
