@@ -1,7 +1,7 @@
 """The command line: python -m benchmarks COMMAND [options], with COMMAND one of
 
 fit, everyday, scaling, startup, sources, structured, topk, multilabel, multilabel_kernel, bundle, latent, online,
-search, probability, kernels, all, summary
+search, probability, kernels, newton, all, summary
 """
 
 import argparse
@@ -16,6 +16,7 @@ from . import (
     multilabel,
     multilabel_kernel,
     multilabel_sets,
+    newton,
     online,
     probability,
     scaling,
@@ -120,6 +121,9 @@ def parser() -> argparse.ArgumentParser:
     choice.add_argument("--rows", type=int, metavar="N", help="rows of each set at the most (2,000; 500 with --quick)")
     choice.add_argument("--Cs", type=int, default=9, metavar="N", help="values between 1e-4 and 1e4 (9)")
     commands.add_parser("probability", parents=[common], help="probabilities beside CalibratedClassifierCV: quality and time")
+    second = commands.add_parser("newton", parents=[common], help="second-order steps on raw data, and beside LIBLINEAR's")
+    kinds = list(newton.PARTS)
+    second.add_argument("--part", nargs="+", choices=kinds, default=kinds, metavar="PART", help=", ".join(kinds))
     whole = commands.add_parser("all", parents=[common], help="everything")
     whole.set_defaults(workload=list(COMPARED), loss=list(LOSSES), lam=None, solver=names)
     commands.add_parser("summary", help="what README says about speed, from the tables kept in RESULTS.md; measures nothing")
@@ -180,6 +184,8 @@ def main() -> None:
         search.run(report, chosen.workload, chosen.rows or (500 if args.quick else 2_000), chosen.Cs)
     if args.command in ("probability", "all"):
         probability.run(report, args.quick, repeat)
+    if args.command in ("newton", "all"):
+        newton.run(report, args.part if args.command == "newton" else newton.PARTS, args.quick, repeat, limit)
     if args.command in ("fit", "all"):
         workloads = [Workload(name, QUICK_ROWS if args.quick else None) for name in args.workload]
         everything = parser().parse_args(["all"])

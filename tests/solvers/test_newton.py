@@ -1,4 +1,4 @@
-"""`Newton`: the optimum of differentiable losses, whatever the columns look like, in few steps."""
+"""`Newton` on differentiable losses: the optimum, whatever the columns look like, in few steps."""
 
 import numpy as np
 import pytest
@@ -105,14 +105,20 @@ def test_the_choice():
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        (mm.SVMClassifier(solver="newton"), "differentiable loss, which HingeLoss is not"),
-        (mm.SVMRegressor(loss="squared_error", positive=True, solver="newton"), "does not serve sign constraints"),
         (mm.SVMRegressor(loss="squared_error", solver=mm.Newton(max_features=4)), "there are 5: more than max_features=4"),
-        (mm.TopKSVMClassifier(k=1, solver="newton"), "differentiable losses of one score in memory"),
+        (mm.SVMClassifier(solver=mm.Newton(max_features=9)), "classes x features, and there are 15: more than max_features=9"),
+        (mm.TopKSVMClassifier(k=2, solver="newton"), "not TopKAlphaLoss"),
+        (mm.StructuredSVM(mm.structures.Multiclass(), solver="newton"), "in memory, which a StructuredProblem has not"),
+        (
+            mm.MultilabelSVMClassifier(label_prior=np.full((2, 2), 0.5) + np.eye(2), solver="newton"),
+            "not those that R couples",
+        ),
     ],
 )
 def test_what_it_does_not_serve(model, said):
-    y = Z if isinstance(model, mm.SVMRegressor) else (Z > 0).astype(int)
+    y = Z if isinstance(model, mm.SVMRegressor) else np.digitize(Z, [-1.0, 1.0])
+    if isinstance(model, mm.MultilabelSVMClassifier):
+        y = np.column_stack([Z > 0, Z > 1]).astype(int)
     with pytest.raises(TypeError, match=said):
         model.fit(X, y)
     with pytest.raises(ValueError, match="max_features"):

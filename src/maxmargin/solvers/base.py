@@ -57,6 +57,7 @@ class Run(ABC):
     calls: int | None = None  # of the oracle; None where there is none
     exact: bool = False  # whether a pass ends with exact values
     late: bool = False  # whether there are exact values only when `exact` says so
+    stuck: bool = False  # whether further passes would change nothing: float64 can do no more
     hint: Any = None  # weights of an earlier run: a candidate for the first certificate
     held: tuple[str, ...] = ("passes", "visits", "dual", "hint")  # the fields that make up the state
 
