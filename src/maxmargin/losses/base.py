@@ -31,6 +31,7 @@ class Loss(BaseEstimator, ABC):
     steep = False  # whether slopes grow with the scores: steps of stochastic gradient descent may then lead away
     precise = False  # whether rows of its duals need float64: float32 holds none that is very near to its bound
     margins = True  # whether it has margins, which `cost` is about
+    exchanges = False  # whether the duals of a row are parts of its cap, whose reward is the cost of their class
     quadratic = False  # whether the reward of its one dual consists of quadratic pieces, and `piece` is registered
 
 

@@ -155,6 +155,34 @@ class KernelBlockTuning(NamedTuple):
     farthest: float = 64.0
 
 
+class KernelPairTuning(NamedTuple):
+    """Ascent on kernel problems by pairs of classes."""
+
+    # Part of the memory that copies may take.
+    copy: float = 0.25
+    # Part of the samples in the first round, and how many times more of them each time.
+    first: float = 0.25
+    growth: int = 4
+    # The least that a round should leave of the gap of its copy; `later` from the third round on; and the most.
+    rest: float = 0.05
+    later: float = 0.01
+    most: float = 0.5
+    # A round is done when the gap of its copy is below this part of the target.
+    goal: float = 0.6
+    # Samples whose share of the gap is below this part of what the target leaves for each take part only if their mass is spread.
+    calm: float = 0.1
+    # Sweeps over the pairs of classes in a round at the most.
+    sweeps: int = 100
+    # Pairs whose part of the gap is below this part of the average are left out.
+    least: float = 0.3
+    # What steps should leave of the gap of a pair, steps a sample of it at the most, and steps between two looks at its gap.
+    pair_rest: float = 0.3
+    patience: int = 30
+    look: int = 16
+    # Pairs of classes between two looks at the clock.
+    together: int = 64
+
+
 class PolytopeTuning(NamedTuple):
     """Structured problems: working sets and linearization."""
 
@@ -258,4 +286,5 @@ class PredictionTuning(NamedTuple):
 
 ASCENT, KERNEL, POLYTOPE, STREAM = AscentTuning(), KernelTuning(), PolytopeTuning(), StreamTuning()
 KERNEL_BLOCKS = KernelBlockTuning()
+KERNEL_PAIRS = KernelPairTuning()
 BUNDLE, CONVEX_CONCAVE, PREDICTION = BundleTuning(), ConvexConcaveTuning(), PredictionTuning()

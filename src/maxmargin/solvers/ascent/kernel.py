@@ -66,6 +66,13 @@ class KernelRun(Run):
     def primal(self, point: Point, n_jobs: int) -> float:
         return self.problem.primal(point, n_jobs)
 
+    def fresh(self, duals: np.ndarray) -> Point:
+        """The feasible duals nearest to these, (labels, samples), and their scores from scratch."""
+        duals = np.ascontiguousarray(self.problem.clipped(duals.T).T)
+        found = self.rows.product(duals, np.flatnonzero(duals.any(axis=0)))
+        found += self.problem.bias**2 * duals.sum(axis=1)[:, None]
+        return Point(duals, self.problem.correlation @ found)
+
 
 class KernelAscent(KernelRun):
     """A run on one kernel problem: its duals, its scores and the rows in memory."""

@@ -28,6 +28,7 @@ from ...problems.kernel import KernelProblem, KernelRowProblem, KernelScalarProb
 from ..dual_coordinate import begin
 from ..tuning import KERNEL_BLOCKS, KernelBlockTuning
 from .kernel import KernelAscent, KernelOptions, KernelRun
+from .kernel_pairs import KernelPairOptions, KernelPairs
 
 
 @kernel
@@ -71,7 +72,7 @@ class KernelBlocks(KernelRun):
         self.rows = KernelRows(problem.gram, problem.memory - copies, None)
         self.size = max(1, min(options.tuning.block, self.rows.capacity, copies // (8 * problem.n_examples)))
         if warm:
-            self.place(self.anew(self.point().duals))
+            self.place(self.fresh(self.point().duals))
         self.look()
 
     @abstractmethod
@@ -98,13 +99,6 @@ class KernelBlocks(KernelRun):
     @abstractmethod
     def duals_of(self, block: np.ndarray) -> np.ndarray:
         """Copies of the duals of a block."""
-
-    def anew(self, duals: np.ndarray) -> Point:
-        """The feasible duals nearest to these, (labels, samples), and their scores from scratch."""
-        duals = np.ascontiguousarray(self.problem.clipped(duals.T).T)
-        found = self.rows.product(duals, np.flatnonzero(duals.any(axis=0)))
-        found += self.problem.bias**2 * duals.sum(axis=1)[:, None]
-        return Point(duals, self.problem.correlation @ found)
 
     def look(self) -> None:
         self.find_shares()
@@ -144,7 +138,7 @@ class KernelBlocks(KernelRun):
         """Go on in the direction of the last pass, where that is better."""
         tuning, duals = self.options.tuning, self.point().duals
         if self.before is not None:
-            found = self.anew(duals + self.reach * (duals - self.before))
+            found = self.fresh(duals + self.reach * (duals - self.before))
             if self.problem.dual(found) > self.dual:
                 self.place(found)
                 self.look()
@@ -154,7 +148,7 @@ class KernelBlocks(KernelRun):
         self.before = duals
 
     def synchronise(self) -> float:
-        self.place(self.anew(self.point().duals))
+        self.place(self.fresh(self.point().duals))
         self.look()
         return self.dual
 
@@ -257,4 +251,6 @@ def _(problem: KernelScalarProblem, duals, tol, seed, dtype, momentum, average):
 
 @begin.register
 def _(problem: KernelRowProblem, duals, tol, seed, dtype, momentum, average):
+    if problem.loss.exchanges:
+        return KernelPairs(problem, duals, KernelPairOptions(tol, seed))
     return KernelRowBlocks(problem, duals, KernelBlockOptions(tol))
