@@ -179,6 +179,8 @@ class KernelPairTuning(NamedTuple):
     pair_rest: float = 0.3
     patience: int = 30
     look: int = 16
+    # Sweeps after which the masses go on in the direction in which they have come.
+    every: int = 2
     # Pairs of classes between two looks at the clock.
     together: int = 64
 

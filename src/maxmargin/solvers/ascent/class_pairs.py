@@ -26,12 +26,14 @@ from ...losses.base import BOUNDLESS
 from .smo import HALVES, Part, copy_row, optimise
 
 ROOT = np.sqrt(2.0)  # of the curvature of a pair
+ROUNDING = 1e-12  # part of a cap by which a sum of masses may be too large
 
 
 class Copy(NamedTuple):
     """What a round has of its samples. table: the rows of the kernel matrix, of which `places` are theirs, and `samples` who they
     are; scale: 1 / sqrt(K_ii + constant); matrix: (samples, samples) lanes, scaled; ready: which of its rows are there;
-    worth: (classes, samples), times the scale, at the start; masses: (classes, samples); drift: by how much worth has moved, (classes, samples) lanes
+    worth: (classes, samples), times the scale, at the start; masses: (classes, samples); drift: by how much worth has moved, (classes, samples) lanes; holders: of each class those with mass in it, `count` of them, maybe
+    some that had; listed: who is among them
     """
 
     table: np.ndarray
@@ -44,6 +46,9 @@ class Copy(NamedTuple):
     worth: np.ndarray
     masses: np.ndarray
     drift: np.ndarray
+    holders: np.ndarray
+    count: np.ndarray
+    listed: np.ndarray
 
 
 class Exchange(NamedTuple):
@@ -76,8 +81,8 @@ def row_gaps(scores, masses, label, cap, cost, shares, held):
 
 @kernel
 def pair_gaps(copy, top, best, gaps):
-    """Deal out the gap of the copy to pairs of classes: gaps[u, d]. `top` and `best` are scratch for each sample: the greatest
-    worth and its class."""
+    """Deal out the gap of the copy to pairs of classes: gaps[u, d]; and list the holders of each class. `top` and `best` are
+    scratch for each sample: the greatest worth and its class."""
     worth, masses, samples = copy.worth, copy.masses, copy.worth.shape[1]
     drift = copy.drift.reshape(worth.shape[0], -1)
     for u in range(gaps.shape[0]):
@@ -91,8 +96,12 @@ def pair_gaps(copy, top, best, gaps):
             if h > top[p]:
                 top[p], best[p] = h, j
     for j in range(worth.shape[0]):
+        copy.count[j] = 0
         for p in range(samples):
+            copy.listed[j, p] = masses[j, p] > 0.0
             if masses[j, p] > 0.0:
+                copy.holders[j, copy.count[j]] = p
+                copy.count[j] += 1
                 gaps[best[p], j] += masses[j, p] / copy.scale[p] * (top[p] - worth[j, p] - drift[j, p])
 
 
@@ -115,9 +124,12 @@ def find_members(copy, u, d, members):
     worth, masses = copy.worth, copy.masses
     drift = copy.drift.reshape(worth.shape[0], -1)
     count, gap = 0, 0.0
-    for p in range(worth.shape[1]):
-        own, other = masses[u, p], masses[d, p]
-        if own > 0.0 or other > 0.0:
+    for first, second in ((u, d), (d, u)):
+        for h in range(copy.count[first]):
+            p = copy.holders[first, h]
+            if masses[first, p] <= 0.0 or (first == d and masses[second, p] > 0.0):  # gone, or met among the others
+                continue
+            own, other = masses[u, p], masses[d, p]
             slope = worth[u, p] - worth[d, p] + (drift[u, p] - drift[d, p])
             share = max(slope * other, -slope * own) / copy.scale[p]
             if share > 0.0 or (own > 0.0 and other > 0.0):
@@ -189,10 +201,7 @@ def climb_pair(copy, u, d, count, exchange, how):
 @jitable_call
 def exchange_masses(copy, u, d, count, exchange):
     """Masses after steps, exactly zero where the steps ended at a bound, and the worth of both classes."""
-    masses, total, zero = copy.masses, exchange.total, vectors.zeros_like(exchange.total)
-    low, high = exchange.vectors[1], exchange.vectors[2]
-    for b in range(copy.drift.shape[1]):
-        vectors.store(total, 0, b, zero)
+    masses, low, high, moves = copy.masses, exchange.vectors[1], exchange.vectors[2], 0
     for p in range(count):
         if exchange.moved[p] == 0.0:
             continue
@@ -205,10 +214,100 @@ def exchange_masses(copy, u, d, count, exchange):
             masses[u, k], masses[d, k] = both, 0.0
         else:
             masses[u, k], masses[d, k] = own + change, other - change
-        change = total.dtype.type((masses[u, k] - own) / copy.scale[k])
-        for b in range(copy.drift.shape[1]):
-            vectors.store(total, 0, b, vectors.fma(vectors.load(total, 0, b), change, vectors.load(copy.matrix, k, b)))
+        for j in (u, d):
+            if masses[j, k] > 0.0 and not copy.listed[j, k]:
+                copy.holders[j, copy.count[j]], copy.listed[j, k] = k, True
+                copy.count[j] += 1
+        exchange.members[moves], exchange.moved[moves] = k, (masses[u, k] - own) / copy.scale[k]
+        moves += 1
+    add_rows(copy, moves, exchange)
     for b in range(copy.drift.shape[1]):
-        moved = vectors.load(total, 0, b)
+        moved = vectors.load(exchange.total, 0, b)
         vectors.store(copy.drift, u, b, vectors.subtract(vectors.load(copy.drift, u, b), moved))
         vectors.store(copy.drift, d, b, vectors.add(vectors.load(copy.drift, d, b), moved))
+
+
+@jitable_call
+def add_rows(copy, moves, exchange):
+    """The sum of the rows of the copy that the first members name, times how far they have moved; two rows at a time, so that
+    memory has something to do while sums are formed."""
+    total, members, moved, kind = exchange.total, exchange.members, exchange.moved, exchange.total.dtype.type
+    zero = vectors.zeros_like(total)
+    for b in range(copy.drift.shape[1]):
+        vectors.store(total, 0, b, zero)
+    for p in range(0, moves - 1, 2):
+        k, other, x, y = members[p], members[p + 1], kind(moved[p]), kind(moved[p + 1])
+        for b in range(copy.drift.shape[1]):
+            found = vectors.fma(vectors.load(total, 0, b), x, vectors.load(copy.matrix, k, b))
+            vectors.store(total, 0, b, vectors.fma(found, y, vectors.load(copy.matrix, other, b)))
+    if moves % 2:
+        k, x = members[moves - 1], kind(moved[moves - 1])
+        for b in range(copy.drift.shape[1]):
+            vectors.store(total, 0, b, vectors.fma(vectors.load(total, 0, b), x, vectors.load(copy.matrix, k, b)))
+
+
+class Mark(NamedTuple):
+    """Masses and drift of a copy at an earlier time."""
+
+    masses: np.ndarray
+    drift: np.ndarray
+
+
+@kernel
+def go_on(copy, before, now):
+    """Write the copy to the mark `now`, and go on in the direction from the mark `before`, as far as the dual value rises. Masses
+    that would be negative are zero and the others of their sample are less; should that lead to a lower value, all goes back."""
+    classes, samples = copy.worth.shape
+    drift, then = copy.drift.reshape(classes, -1), before.drift.reshape(classes, -1)
+    rise, bend = 0.0, 0.0
+    for j in range(classes):
+        for p in range(samples):
+            d = (copy.masses[j, p] - before.masses[j, p]) / copy.scale[p]
+            rise += d * (copy.worth[j, p] + drift[j, p])
+            bend -= d * (drift[j, p] - then[j, p])
+    t = rise / bend if rise > 0.0 and bend > 0.0 else 0.0
+    for j in range(classes):
+        for b in range(copy.drift.shape[1]):
+            at = vectors.load(copy.drift, j, b)
+            vectors.store(now.drift, j, b, at)
+            moved = vectors.subtract(at, vectors.load(before.drift, j, b))
+            vectors.store(copy.drift, j, b, vectors.fma(at, copy.drift.dtype.type(t), moved))
+    for p in range(samples):
+        go_on_sample(copy, before, now, p, t)
+    if not risen(copy, now):
+        for j in range(classes):
+            for p in range(samples):
+                copy.masses[j, p] = now.masses[j, p]
+            for b in range(copy.drift.shape[1]):
+                vectors.store(copy.drift, j, b, vectors.load(now.drift, j, b))
+
+
+@jitable_call
+def go_on_sample(copy, before, now, p, t):
+    """The masses of one sample, and what drift they lack."""
+    cap, total = 0.0, 0.0
+    for j in range(copy.worth.shape[0]):
+        now.masses[j, p] = old = copy.masses[j, p]
+        cap, total = cap + old, total + max(old + t * (old - before.masses[j, p]), 0.0)
+    short = total > cap * (1.0 + ROUNDING)
+    for j in range(copy.worth.shape[0]):
+        old = now.masses[j, p]
+        wanted = old + t * (old - before.masses[j, p])
+        copy.masses[j, p] = new = max(wanted, 0.0) * (cap / total if short else 1.0)
+        if short and wanted != new:
+            fill_row(copy, p)
+            lack = copy.drift.dtype.type((wanted - new) / copy.scale[p])
+            for b in range(copy.drift.shape[1]):
+                vectors.store(copy.drift, j, b, vectors.fma(vectors.load(copy.drift, j, b), lack, vectors.load(copy.matrix, p, b)))
+
+
+@jitable_call
+def risen(copy, now):
+    """Whether the dual value has risen since `now`."""
+    drift, then = copy.drift.reshape(copy.worth.shape[0], -1), now.drift.reshape(copy.worth.shape[0], -1)
+    gain = 0.0
+    for j in range(copy.worth.shape[0]):
+        for p in range(copy.worth.shape[1]):
+            d = (copy.masses[j, p] - now.masses[j, p]) / copy.scale[p]
+            gain += d * (copy.worth[j, p] + 0.5 * (drift[j, p] + then[j, p]))
+    return gain > 0.0

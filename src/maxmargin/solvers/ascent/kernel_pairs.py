@@ -17,7 +17,7 @@ from ...data.gram import BLOCK, KernelRows
 from ...jit import vectors
 from ...problems.kernel import KernelRowProblem, Point
 from ..tuning import KERNEL_PAIRS, KernelPairTuning
-from .class_pairs import Copy, Exchange, climb_pairs, pair_gaps, row_gaps
+from .class_pairs import Copy, Exchange, Mark, climb_pairs, go_on, pair_gaps, row_gaps
 from .kernel import MARGIN, KernelRun
 from .smo import HALVES
 
@@ -79,7 +79,7 @@ class KernelPairs(KernelRun):
 
     @cached_property
     def matrix(self) -> np.ndarray:
-        return vectors.aligned((self.most, self.padded(self.most)), np.float32)
+        return vectors.aligned((self.most * self.padded(self.most),), np.float32)
 
     @cached_property
     def exchange(self) -> Exchange:
@@ -103,8 +103,8 @@ class KernelPairs(KernelRun):
         self.settle_flat()
         chosen = self.choose()
         chosen = chosen[self.rows.need(chosen, stop) >= 0]
-        if chosen.size:
-            self.improve(chosen, stop)
+        if chosen.size:  # by classes: those who exchange mass lie side by side
+            self.improve(chosen[np.argsort(self.problem.label[chosen], kind="stable")], stop)
         self.add(before - self.masses)
         self.allowed *= self.options.tuning.growth
         self.passes += 1
@@ -136,25 +136,27 @@ class KernelPairs(KernelRun):
 
     def improve(self, chosen: np.ndarray, stop: Callable[[], bool]) -> None:
         """Better masses for these samples."""
-        tuning, classes = self.options.tuning, self.problem.n_labels
-        copy = self.copied(chosen)
-        top, best, gaps = np.zeros(chosen.size), np.zeros(chosen.size, np.int64), np.zeros((classes, classes))
-        target = -1.0
-        for _ in range(tuning.sweeps):
-            pair_gaps(copy, top, best, gaps)
+        tuning, classes, target = self.options.tuning, self.problem.n_labels, 0.0
+        copy, before, now = self.copied(chosen)
+        scratch = np.zeros(chosen.size), np.zeros(chosen.size, np.int64)
+        gaps = np.zeros((classes, classes))
+        for sweep in range(tuning.sweeps):
+            pair_gaps(copy, *scratch, gaps)
             gap = gaps.sum()
-            if target < 0.0:
+            if sweep == 0:
                 goal = tuning.goal * self.options.tol * abs(self.dual)
                 target = min(max(goal, (tuning.rest if self.passes < 2 else tuning.later) * gap), tuning.most * gap)
             if gap <= target or stop():
                 break
-            self.sweep(copy, gaps + gaps.T, gap, stop)
+            self.sweep(copy, np.triu(gaps + gaps.T), gap, stop)
+            if sweep % tuning.every == tuning.every - 1:
+                go_on(copy, before, now)
+                before, now = now, before
         self.masses[:, chosen] = copy.masses
 
     def sweep(self, copy: Copy, gaps: np.ndarray, gap: float, stop: Callable[[], bool]) -> None:
         """Each pair of classes once that has a part of the gap."""
         tuning, classes = self.options.tuning, self.problem.n_labels
-        gaps = np.triu(gaps)
         least = tuning.least * gap / (classes * (classes - 1) // 2)
         wanted = np.flatnonzero(gaps > least)
         wanted = wanted[np.argsort(-gaps.reshape(-1)[wanted], kind="stable")]
@@ -165,24 +167,27 @@ class KernelPairs(KernelRun):
             part = pairs[start : start + tuning.together]
             self.steps += climb_pairs(copy, part, self.exchange, least, tuning.pair_rest, tuning)
 
-    def copied(self, chosen: np.ndarray) -> Copy:
-        """What a round has of these samples, with nothing of the matrix in it yet."""
+    def copied(self, chosen: np.ndarray) -> tuple[Copy, Mark, Mark]:
+        """What a round has of these samples, with nothing of the matrix in it yet, a mark of it and room for another."""
         size, classes, width = chosen.size, self.problem.n_labels, vectors.width(np.float32)
-        blocks, scale = self.padded(size) // width, self.scale[chosen]
-        matrix = self.matrix.reshape(-1)[: size * blocks * width].reshape(size, blocks, width)
-        worth = (self.scores[:, chosen] + self.problem.cost[self.problem.label[chosen]].T) * scale
-        return Copy(
-            self.rows.table,
-            self.rows.slot[chosen],
-            chosen.view(np.uint64),
-            scale,
-            self.problem.bias**2,
-            matrix,
-            np.zeros(size, bool),
-            worth,
-            self.masses[:, chosen],
-            vectors.zeros_vectors(classes, blocks, np.float32),
+        blocks, scale, masses = self.padded(size) // width, self.scale[chosen], self.masses[:, chosen]
+        drift = [vectors.zeros_vectors(classes, blocks, np.float32) for _ in range(3)]
+        copy = Copy(
+            table=self.rows.table,
+            places=self.rows.slot[chosen],
+            samples=chosen.view(np.uint64),
+            scale=scale,
+            constant=self.problem.bias**2,
+            matrix=self.matrix[: size * blocks * width].reshape(size, blocks, width),
+            ready=np.zeros(size, bool),
+            worth=(self.scores[:, chosen] + self.problem.cost[self.problem.label[chosen]].T) * scale,
+            masses=masses,
+            drift=drift[0],
+            holders=np.zeros((classes, size), np.uint64),
+            count=np.zeros(classes, np.int64),
+            listed=np.zeros((classes, size), bool),
         )
+        return copy, Mark(masses.copy(), drift[1]), Mark(np.empty_like(masses), drift[2])
 
     def add(self, change: np.ndarray) -> None:
         """Scores after the duals have changed."""
@@ -190,8 +195,7 @@ class KernelPairs(KernelRun):
         self.scores += self.rows.product(change, moved) + self.problem.bias**2 * change.sum(axis=1)[:, None]
 
     def synchronise(self) -> float:
-        self.place(self.fresh(self.point.duals))
-        self.look()
+        self.dual = self.problem.dual(self.point)
         return self.dual
 
     def candidates(self) -> list[Point]:
