@@ -126,7 +126,7 @@ class KernelTuning(NamedTuple):
     later: float = 0.001
     most: float = 0.5
     # Slopes so small may change their sign within a round: these samples take part, if their rows are here.
-    slack: float = 0.08
+    slack: float = 0.05
     # A label is done when its gap is below this part of its share of the target.
     goal: float = 0.6
     # Steps a sample of a copy at the most, and steps between two looks at the gap of a copy.
@@ -171,6 +171,8 @@ class KernelPairTuning(NamedTuple):
     goal: float = 0.6
     # Samples whose share of the gap is below this part of what the target leaves for each take part only if their mass is spread.
     calm: float = 0.1
+    # Samples whose mass may come to lie in another class within a round, as that lacks so little.
+    slack: float = 0.05
     # Sweeps over the pairs of classes in a round at the most.
     sweeps: int = 100
     # Pairs whose part of the gap is below this part of the average are left out.

@@ -63,20 +63,26 @@ class Exchange(NamedTuple):
 
 
 @kernel
-def row_gaps(scores, masses, label, cap, cost, shares, held):
-    """The share of the gap of each sample, and how many classes hold its mass; scores and masses are (classes, samples)."""
+def row_gaps(scores, masses, row, shares, held, lead):
+    """Of each sample its share of the gap, how many classes hold its mass, and by how much the best of them leads the others. Scores
+    and masses are (classes, samples); `row`: the label and the cap of each, and the cost."""
+    label, cap, cost = row
     for i in range(shares.size):
-        shares[i], held[i] = -np.inf, 0
+        shares[i], held[i], lead[i] = -np.inf, 0, -np.inf
     for j in range(scores.shape[0]):
         for i in range(shares.size):
-            shares[i] = max(shares[i], scores[j, i] + cost[label[i], j])
+            worth = scores[j, i] + cost[label[i], j]
+            if masses[j, i] > 0.0:
+                shares[i], held[i] = max(shares[i], worth), held[i] + 1
+            else:
+                lead[i] = max(lead[i], worth)
     for i in range(shares.size):
-        shares[i] *= cap[i]
+        best = max(shares[i], lead[i])
+        lead[i], shares[i] = shares[i] - lead[i], cap[i] * best
     for j in range(scores.shape[0]):
         for i in range(shares.size):
             if masses[j, i] > 0.0:
                 shares[i] -= masses[j, i] * (scores[j, i] + cost[label[i], j])
-                held[i] += 1
 
 
 @kernel

@@ -36,7 +36,7 @@ class KernelPairOptions:
 class KernelPairs(KernelRun):
     """A run on one kernel problem; masses and scores are (classes, samples)."""
 
-    held = (*KernelRun.held, "masses", "scores", "shares", "spread", "allowed")
+    held = (*KernelRun.held, "masses", "scores", "shares", "spread", "lead", "allowed")
     problem: KernelRowProblem
     average = False
     n_jobs = 1
@@ -51,7 +51,7 @@ class KernelPairs(KernelRun):
         self.order = np.random.default_rng(options.seed).permutation(n)  # who comes first among equals
         self.allowed = max(4 * BLOCK, int(tuning.first * n))
         self.masses, self.scores = self.own.copy(), np.zeros((classes, n))
-        self.shares, self.spread = np.zeros(n), np.zeros(n, np.int64)
+        self.shares, self.spread, self.lead = np.zeros(n), np.zeros(n, np.int64), np.zeros(n)
         self.dual = 0.0
         if duals is not None:
             self.place(self.fresh(duals.T))
@@ -94,7 +94,7 @@ class KernelPairs(KernelRun):
 
     def look(self) -> None:
         problem = self.problem
-        row_gaps(self.scores, self.masses, problem.label, problem.cap, problem.cost, self.shares, self.spread)
+        row_gaps(self.scores, self.masses, (problem.label, problem.cap, problem.cost), self.shares, self.spread, self.lead)
         self.dual = problem.dual(self.point)
 
     def advance(self, stop: Callable[[], bool]) -> float:
@@ -124,7 +124,7 @@ class KernelPairs(KernelRun):
         those whose mass is spread, which answer them."""
         tuning = self.options.tuning
         calm = tuning.calm * self.options.tol * abs(self.dual) / self.problem.n_examples
-        near = ((self.shares > calm) | (self.spread > 1)) & (self.scale > 0.0)
+        near = ((self.shares > calm) | (self.spread > 1) | (self.lead < (tuning.slack if self.passes else 0.0))) & (self.scale > 0.0)
         ranked = self.order[np.argsort(-self.shares[self.order], kind="stable")]
         ranked = ranked[near[ranked]]
         limit = min(self.rows.capacity, self.most, self.allowed)
