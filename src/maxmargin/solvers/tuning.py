@@ -187,6 +187,14 @@ class KernelPairTuning(NamedTuple):
     together: int = 64
 
 
+class KernelNewtonTuning(NamedTuple):
+    """Newton's method on kernel problems."""
+
+    # What conjugate gradients should leave of the residual, and their steps at the most.
+    rest: float = 0.5
+    steps: int = 100
+
+
 class PolytopeTuning(NamedTuple):
     """Structured problems: working sets and linearization."""
 
@@ -291,4 +299,5 @@ class PredictionTuning(NamedTuple):
 ASCENT, KERNEL, POLYTOPE, STREAM = AscentTuning(), KernelTuning(), PolytopeTuning(), StreamTuning()
 KERNEL_BLOCKS = KernelBlockTuning()
 KERNEL_PAIRS = KernelPairTuning()
+KERNEL_NEWTON = KernelNewtonTuning()
 BUNDLE, CONVEX_CONCAVE, PREDICTION = BundleTuning(), ConvexConcaveTuning(), PredictionTuning()

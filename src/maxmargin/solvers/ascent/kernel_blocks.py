@@ -28,6 +28,7 @@ from ...problems.kernel import KernelProblem, KernelRowProblem, KernelScalarProb
 from ..dual_coordinate import begin
 from ..tuning import KERNEL_BLOCKS, KernelBlockTuning
 from .kernel import KernelAscent, KernelOptions, KernelRun
+from .kernel_newton import KernelNewtonOptions, KernelRowNewton, KernelScalarNewton
 from .kernel_pairs import KernelPairOptions, KernelPairs
 
 
@@ -246,6 +247,8 @@ class KernelRowBlocks(KernelBlocks):
 def _(problem: KernelScalarProblem, duals, tol, seed, dtype, momentum, average):
     if problem.loss.quadratic:
         return KernelAscent(problem, duals, KernelOptions(tol, seed))
+    if problem.loss.smooth:
+        return KernelScalarNewton(problem, duals, KernelNewtonOptions(tol))
     return KernelScalarBlocks(problem, duals, KernelBlockOptions(tol))
 
 
@@ -253,4 +256,6 @@ def _(problem: KernelScalarProblem, duals, tol, seed, dtype, momentum, average):
 def _(problem: KernelRowProblem, duals, tol, seed, dtype, momentum, average):
     if problem.loss.exchanges:
         return KernelPairs(problem, duals, KernelPairOptions(tol, seed))
+    if problem.loss.smooth:
+        return KernelRowNewton(problem, duals, KernelNewtonOptions(tol))
     return KernelRowBlocks(problem, duals, KernelBlockOptions(tol))
