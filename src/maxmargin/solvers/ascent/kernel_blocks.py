@@ -248,7 +248,7 @@ def _(problem: KernelScalarProblem, duals, tol, seed, dtype, momentum, average):
     if problem.loss.quadratic:
         return KernelAscent(problem, duals, KernelOptions(tol, seed))
     if problem.loss.smooth:
-        return KernelScalarNewton(problem, duals, KernelNewtonOptions(tol))
+        return KernelScalarNewton(problem, duals, KernelNewtonOptions(seed))
     return KernelScalarBlocks(problem, duals, KernelBlockOptions(tol))
 
 
@@ -257,5 +257,5 @@ def _(problem: KernelRowProblem, duals, tol, seed, dtype, momentum, average):
     if problem.loss.exchanges:
         return KernelPairs(problem, duals, KernelPairOptions(tol, seed))
     if problem.loss.smooth:
-        return KernelRowNewton(problem, duals, KernelNewtonOptions(tol))
+        return KernelRowNewton(problem, duals, KernelNewtonOptions(seed))
     return KernelRowBlocks(problem, duals, KernelBlockOptions(tol))

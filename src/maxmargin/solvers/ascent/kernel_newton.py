@@ -3,21 +3,25 @@
     S = R B (K + bias^2),      P(B) = 1/2 <B, S> + sum of losses at S           any B, feasible or not
     (1 + H R K) ahead = slopes(S) - B                                           H: the second derivatives at S
 
-The system is symmetric in the inner product of R K, and solved there by conjugate gradients, to a part of the residual: each of their
-steps is a product with the kernel matrix, and wherever they end P falls in the direction that is found. Then the step is halved
-until P falls enough.
+The system is symmetric in the inner product of R K, and solved there by conjugate gradients, to a part of the residual: wherever
+they end, P falls in the direction that is found. There K is replaced by what a few samples m know of it (Nystroem's approximation)
+and a multiple of the identity, on average as large as what that lacks on the diagonal, so that a step of theirs costs little:
+
+    K ~ G' G + eps,      G = L^-1 K_m,  L L' = K_mm
+
+The scores that go with the direction are exact. The step is halved until P falls enough.
 
 At the optimum B is the slopes at S, which are feasible duals. On the way the duals on offer are B, but of each sample (and class) no
 farther from the slopes than half of the way to a bound: the slopes themselves would not do, as K makes their errors many times larger.
-
-Directions come from products in float32, where memory holds the rows twice; all else is float64.
 """
 
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from ...data.gram import KernelRows
 from ...jit import kernel, vectors
@@ -72,11 +76,14 @@ def rows_within(loss, slopes, rows, duals):
             duals[j, i] = found.flat[0, j]
 
 
+RIDGE = 1e-10  # part of the trace of K_mm that is added to its diagonal
+
+
 @dataclass(frozen=True)
 class KernelNewtonOptions:
     """How a run goes about it."""
 
-    tol: float
+    seed: int
     tuning: KernelNewtonTuning = KERNEL_NEWTON
 
 
@@ -90,7 +97,8 @@ class KernelNewton(KernelRun):
     def __init__(self, problem: KernelProblem, duals: np.ndarray | None, options: KernelNewtonOptions):
         self.problem, self.options, self.warm = problem, options, duals is not None
         self.passes = self.visits = 0
-        self.rows = KernelRows(problem.gram, problem.memory, problem.bias**2)
+        few = self.few = options.tuning.few(problem.n_examples)
+        self.rows = KernelRows(problem.gram, max(problem.memory - 12 * few * problem.n_examples, problem.memory // 2), None)
         shape = problem.dual_shape[::-1]
         self.offered = Point(np.zeros(shape), np.zeros(shape)) if duals is None else self.fresh(duals.T)
         self.factors, self.scores = self.offered
@@ -128,7 +136,7 @@ class KernelNewton(KernelRun):
         """Conjugate gradients for (1 + H R K) ahead = residual, in the inner product of R K."""
         found, ahead, along = np.zeros_like(residual), residual.copy(), self.product(residual)
         size = first = float(np.vdot(residual, along))
-        if not first > 0.0:  # at the optimum, or the kernel is not positive definite
+        if not first > 0.0:  # at the optimum, or the kernel is not positive semidefinite
             return residual
         residual = residual.copy()
         for _ in range(self.options.tuning.steps):
@@ -166,13 +174,31 @@ class KernelNewton(KernelRun):
         found += self.problem.bias**2 * factors.sum(axis=1)[:, None]
         return self.problem.correlation @ found
 
+    @cached_property
+    def approximation(self) -> tuple[np.ndarray, float] | None:
+        """G and eps, or None where few samples would not do."""
+        n, constant = self.problem.n_examples, self.problem.bias**2
+        few = min(self.few, self.rows.capacity)
+        if few >= self.options.tuning.whole * n:
+            return None
+        chosen = np.sort(np.random.default_rng(self.options.seed).permutation(n)[:few])
+        rows = self.rows.table[self.rows.need(chosen)] + constant
+        size = self.problem.gram.diagonal() + constant
+        try:
+            left = cholesky(rows[:, chosen] + RIDGE * few * size.mean() * np.eye(few), lower=True)
+        except LinAlgError:  # the kernel is not positive semidefinite
+            return None
+        factor = solve_triangular(left, rows, lower=True)
+        lack = np.maximum(size - np.einsum("mi,mi->i", factor, factor), 0.0).mean()
+        return factor.astype(np.float32), float(lack)
+
     def product(self, factors: np.ndarray) -> np.ndarray:
-        """The same, in float32 where the rows are there."""
-        scaled = self.rows.scaled_rows
-        if scaled is None or not np.all(scaled.scale > 0.0) or not np.all(self.rows.held()):
+        """`scored`, approximately."""
+        if self.approximation is None:
             return self.scored(factors)
-        spread = (factors / scaled.scale)[:, self.rows.owner].astype(np.float32)
-        return self.problem.correlation @ (spread @ scaled.table / scaled.scale)
+        factor, lack = self.approximation
+        found = (factors.astype(np.float32) @ factor.T) @ factor + lack * factors
+        return self.problem.correlation @ found
 
     def synchronise(self) -> float:
         self.offered = self.fresh(self.within(self.factors.copy()))
