@@ -132,8 +132,8 @@ def row_bend(loss: Any, i: int, slopes: Any, along: Any) -> Any:
 
 @generic
 def row_within(loss: Any, i: int, slopes: Any, duals: Any) -> Any:
-    """Draw any row of duals[0] so near to those of slopes[0] that it is feasible, and of each class no nearer to a bound than half
-    of these. May overwrite the slopes."""
+    """Draw any row of duals[0] so near to the slopes[0] that it is feasible, and of each class no nearer to a bound than half of
+    these. May overwrite the slopes."""
 
 
 @generic

@@ -158,8 +158,8 @@ class KernelBlockTuning(NamedTuple):
 
 class KernelPairTuning(NamedTuple):
     """Ascent on kernel problems by pairs of classes. Handwritten letters (16 principal components), 2,000 and 5,000 rows, seven
-    made classes and scikit-learn's digits, C = 1 and 10, 2026-11-16; `copy`, `sweeps` and `together` were not measured. Times moved
-    by less than a tenth for half or twice as much of most."""
+    made classes and scikit-learn's digits, C = 1 and 10, 2026-11-16; `copy`, `sweeps` and `together` were not measured. Half or
+    twice as much of most changed times by less than a tenth."""
 
     # Part of the memory that copies may take.
     copy: float = 0.25
@@ -191,18 +191,19 @@ class KernelPairTuning(NamedTuple):
 
 
 class KernelNewtonTuning(NamedTuple):
-    """Newton's method on kernel problems. Handwritten letters (16 principal components) with 26 classes and as two, 2,000 and 5,000
-    rows, and seven made classes of 2,000 rows, C = 1 and 10, 2026-11-16; `steps` and `whole` were not measured."""
+    """Newton's method on kernel problems. Handwritten letters (16 principal components) with 26 classes and as two, 2,000 and
+    5,000 rows, and seven made classes of 2,000 rows, C = 1 and 10, 2026-11-16; `steps`, `whole` and `fewest` were not measured."""
 
     # What conjugate gradients should leave of the residual, and their steps at the most.
     rest: float = 0.3
     steps: int = 100
-    # The samples that the kernel matrix is approximated by: this part of all, and no less and no more than these; and the part
-    # of all from which on it is not approximated.
+    # The samples that the kernel matrix is approximated by: this part of all, and no less and no more than these; the part of all
+    # from which on it is not approximated; and, where memory allows for less only, the fewest that will do.
     part: float = 0.1
     least: int = 100
     most: int = 400
     whole: float = 0.5
+    fewest: int = 32
 
     def few(self, n: int) -> int:
         return min(n, max(self.least, min(self.most, int(self.part * n))))

@@ -1,6 +1,6 @@
 """Steps of a row loss on pairs of classes, on a copy of what the kernel matrix has between some samples.
 
-The duals of Crammer and Singer's loss are *masses*: sample i deals out its cap over the classes, a_ij >= 0 and sum_j a_ij = cap_i,
+The duals of Crammer and Singer's loss are *masses*: sample i deals out its cap over the classes, a_ij >= 0, sum_j a_ij = cap_i,
 its own class y included, and b_ij = cap_i [j = y] - a_ij. Each class has a worth for it, h_ij = score + cost[y, j], and
 
     gap_i = sum_d a_id (h_iu - h_id),      u the class of the greatest worth
@@ -30,10 +30,12 @@ ROUNDING = 1e-12  # part of a cap by which a sum of masses may be too large
 
 
 class Copy(NamedTuple):
-    """What a round has of its samples. table: the rows of the kernel matrix, of which `places` are theirs, and `samples` who they
-    are; scale: 1 / sqrt(K_ii + constant); matrix: (samples, samples) lanes, scaled; ready: which of its rows are there;
-    worth: (classes, samples), times the scale, at the start; masses: (classes, samples); drift: by how much worth has moved, (classes, samples) lanes; holders: of each class those with mass in it, `count` of them, maybe
-    some that had; listed: who is among them
+    """What a round has of its samples.
+
+    table: rows of the kernel matrix, of which `places` are theirs, and `samples` who they are; scale: 1 / sqrt(K_ii + constant);
+    matrix: (samples, samples) lanes, scaled; ready: which of its rows are there; worth: (classes, samples), times the scale, at
+    the start; drift: by how much it has moved, lanes; masses: (classes, samples); holders: of each class those with mass in it,
+    `holding` of them, and maybe some that had; listed: who is among them
     """
 
     table: np.ndarray
@@ -47,7 +49,7 @@ class Copy(NamedTuple):
     masses: np.ndarray
     drift: np.ndarray
     holders: np.ndarray
-    count: np.ndarray
+    holding: np.ndarray
     listed: np.ndarray
 
 
@@ -64,8 +66,9 @@ class Exchange(NamedTuple):
 
 @kernel
 def row_gaps(scores, masses, row, shares, held, lead):
-    """Of each sample its share of the gap, how many classes hold its mass, and by how much the best of them leads the others. Scores
-    and masses are (classes, samples); `row`: the label and the cap of each, and the cost."""
+    """Of each sample its share of the gap, how many classes hold its mass, and by how much the best of them leads the others.
+
+    Scores and masses are (classes, samples); `row`: the label and the cap of each sample, and the cost."""
     label, cap, cost = row
     for i in range(shares.size):
         shares[i], held[i], lead[i] = -np.inf, 0, -np.inf
@@ -102,12 +105,12 @@ def pair_gaps(copy, top, best, gaps):
             if h > top[p]:
                 top[p], best[p] = h, j
     for j in range(worth.shape[0]):
-        copy.count[j] = 0
+        copy.holding[j] = 0
         for p in range(samples):
             copy.listed[j, p] = masses[j, p] > 0.0
             if masses[j, p] > 0.0:
-                copy.holders[j, copy.count[j]] = p
-                copy.count[j] += 1
+                copy.holders[j, copy.holding[j]] = p
+                copy.holding[j] += 1
                 gaps[best[p], j] += masses[j, p] / copy.scale[p] * (top[p] - worth[j, p] - drift[j, p])
 
 
@@ -131,7 +134,7 @@ def find_members(copy, u, d, members):
     drift = copy.drift.reshape(worth.shape[0], -1)
     count, gap = 0, 0.0
     for first, second in ((u, d), (d, u)):
-        for h in range(copy.count[first]):
+        for h in range(copy.holding[first]):
             p = copy.holders[first, h]
             if masses[first, p] <= 0.0 or (first == d and masses[second, p] > 0.0):  # gone, or met among the others
                 continue
@@ -222,8 +225,8 @@ def exchange_masses(copy, u, d, count, exchange):
             masses[u, k], masses[d, k] = own + change, other - change
         for j in (u, d):
             if masses[j, k] > 0.0 and not copy.listed[j, k]:
-                copy.holders[j, copy.count[j]], copy.listed[j, k] = k, True
-                copy.count[j] += 1
+                copy.holders[j, copy.holding[j]], copy.listed[j, k] = k, True
+                copy.holding[j] += 1
         exchange.members[moves], exchange.moved[moves] = k, (masses[u, k] - own) / copy.scale[k]
         moves += 1
     add_rows(copy, moves, exchange)
@@ -304,7 +307,9 @@ def go_on_sample(copy, before, now, p, t):
             fill_row(copy, p)
             lack = copy.drift.dtype.type((wanted - new) / copy.scale[p])
             for b in range(copy.drift.shape[1]):
-                vectors.store(copy.drift, j, b, vectors.fma(vectors.load(copy.drift, j, b), lack, vectors.load(copy.matrix, p, b)))
+                vectors.store(
+                    copy.drift, j, b, vectors.fma(vectors.load(copy.drift, j, b), lack, vectors.load(copy.matrix, p, b))
+                )
 
 
 @jitable_call

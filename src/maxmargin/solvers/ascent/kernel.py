@@ -1,6 +1,6 @@
 """Ascent on the dual of a kernel problem: SMO on the samples that matter, label by label, with delayed gradients.
 
-It serves losses that are quadratic in pieces, of labels, two classes or real targets; `kernel_blocks` serves others.
+It serves losses that are quadratic in pieces, of labels, two classes or real targets; `kernel_blocks` says who serves others.
 A round (after Hariharan et al. 2012) takes the labels in batches that the prior does not couple; with R = I that is all of them
 at once. For each label the samples that can gain or that lie inside their box are collected, what the kernel matrix has
 between them is copied row by row as needed, and sequential minimal optimisation runs on the copy (`smo.py`). Then the scores of

@@ -1,5 +1,5 @@
 """Block-coordinate ascent on the dual of a kernel problem, by the exact steps of its loss: any of one score, and those of all
-classes of a sample, as that of Crammer and Singer.
+classes of a sample. It serves losses of one's own, and Crammer and Singer's where memory is short; and here stands who serves what.
 
 A pass finds each sample's share of the gap from the scores that are kept, and takes the samples that have one, the largest first,
 in blocks. Within a block duals are stepped exactly, one sample after another and a few times over, with the kernel matrix between
@@ -11,7 +11,8 @@ Between passes the duals go on in the direction in which they have come, as far 
 ill-conditioned, and passes alone take many times as long.
 
 Rows of the kernel matrix are computed when a sample is first visited, and kept as memory allows. All is float64, and values
-for certificates are taken from scores that are computed anew. Losses that are quadratic in pieces are better served by `kernel`.
+for certificates are taken from scores that are computed anew. Losses that are quadratic in pieces are better served by `kernel`,
+differentiable ones by `kernel_newton`, and Crammer and Singer's by `kernel_pairs`.
 """
 
 from abc import abstractmethod
@@ -29,7 +30,7 @@ from ..dual_coordinate import begin
 from ..tuning import KERNEL_BLOCKS, KernelBlockTuning
 from .kernel import KernelAscent, KernelOptions, KernelRun
 from .kernel_newton import KernelNewtonOptions, KernelRowNewton, KernelScalarNewton
-from .kernel_pairs import KernelPairOptions, KernelPairs
+from .kernel_pairs import KernelPairOptions, KernelPairs, round_size
 
 
 @kernel
@@ -254,7 +255,7 @@ def _(problem: KernelScalarProblem, duals, tol, seed, dtype, momentum, average):
 
 @begin.register
 def _(problem: KernelRowProblem, duals, tol, seed, dtype, momentum, average):
-    if problem.loss.exchanges:
+    if problem.loss.exchanges and 2 * round_size(problem) >= problem.n_examples:
         return KernelPairs(problem, duals, KernelPairOptions(tol, seed))
     if problem.loss.smooth:
         return KernelRowNewton(problem, duals, KernelNewtonOptions(seed))

@@ -4,15 +4,18 @@
     (1 + H R K) ahead = slopes(S) - B                                           H: the second derivatives at S
 
 The system is symmetric in the inner product of R K, and solved there by conjugate gradients, to a part of the residual: wherever
-they end, P falls in the direction that is found. There K is replaced by what a few samples m know of it (Nystroem's approximation)
-and a multiple of the identity, on average as large as what that lacks on the diagonal, so that a step of theirs costs little:
+they end, P falls in the direction that is found. There K is replaced by what a few samples m know of it (the approximation of
+Williams and Seeger 2001) and a multiple of the identity, as large as what that lacks of the diagonal on average, so that a step
+of theirs costs little:
 
-    K ~ G' G + eps,      G = L^-1 K_m,  L L' = K_mm
+    K ~ G' G + lack,      G = L^-1 K_m,  L L' = K_mm
 
-The scores that go with the direction are exact. The step is halved until P falls enough.
+A little of the identity is there in any case: K may be singular, and B tends to the slopes where it moves no scores, too.
 
-At the optimum B is the slopes at S, which are feasible duals. On the way the duals on offer are B, but of each sample (and class) no
-farther from the slopes than half of the way to a bound: the slopes themselves would not do, as K makes their errors many times larger.
+The scores that go with the direction are exact, in float64. The step is halved until P falls enough.
+
+At the optimum B is the slopes at S, which are feasible duals. On the way the duals on offer are B, but of each sample (and class)
+no farther from the slopes than half of the way to a bound. The slopes themselves would not do: K makes their errors far larger.
 """
 
 from abc import abstractmethod
@@ -76,6 +79,9 @@ def rows_within(loss, slopes, rows, duals):
             duals[j, i] = found.flat[0, j]
 
 
+FACTOR = 20  # bytes for each entry of G, while it is made
+LEAST = 1e-3  # part of the mean of the diagonal that is added to it at least
+ROUNDING = 1e-12  # part of P by which it may seem to rise
 RIDGE = 1e-10  # part of the trace of K_mm that is added to its diagonal
 
 
@@ -97,8 +103,8 @@ class KernelNewton(KernelRun):
     def __init__(self, problem: KernelProblem, duals: np.ndarray | None, options: KernelNewtonOptions):
         self.problem, self.options, self.warm = problem, options, duals is not None
         self.passes = self.visits = 0
-        few = self.few = options.tuning.few(problem.n_examples)
-        self.rows = KernelRows(problem.gram, max(problem.memory - 12 * few * problem.n_examples, problem.memory // 2), None)
+        self.few = self.affordable()
+        self.rows = KernelRows(problem.gram, problem.memory - FACTOR * self.few * problem.n_examples, None)
         shape = problem.dual_shape[::-1]
         self.offered = Point(np.zeros(shape), np.zeros(shape)) if duals is None else self.fresh(duals.T)
         self.factors, self.scores = self.offered
@@ -157,7 +163,8 @@ class KernelNewton(KernelRun):
         before = self.value(0.0, ahead, along)
         fall = float(np.vdot(ahead, self.scores) - np.vdot(self.slopes, along))
         step = 1.0
-        while not self.value(step, ahead, along) <= before + ENOUGH * step * fall and step > SHORTEST:
+        allowed = before + ROUNDING * abs(before)
+        while not self.value(step, ahead, along) <= allowed + ENOUGH * step * fall and step > SHORTEST:
             step *= 0.5
         if step > SHORTEST:
             self.factors, self.scores = self.factors + step * ahead, self.scores + step * along
@@ -174,29 +181,35 @@ class KernelNewton(KernelRun):
         found += self.problem.bias**2 * factors.sum(axis=1)[:, None]
         return self.problem.correlation @ found
 
+    def affordable(self) -> int:
+        """How many samples the kernel matrix is approximated by; none where all will do, or memory is short."""
+        n, tuning = self.problem.n_examples, self.options.tuning
+        few = min(tuning.few(n), self.problem.memory // (4 * FACTOR * n))
+        return few if tuning.fewest <= few < tuning.whole * n else 0
+
     @cached_property
-    def approximation(self) -> tuple[np.ndarray, float] | None:
-        """G and eps, or None where few samples would not do."""
-        n, constant = self.problem.n_examples, self.problem.bias**2
-        few = min(self.few, self.rows.capacity)
-        if few >= self.options.tuning.whole * n:
-            return None
+    def approximation(self) -> tuple[np.ndarray | None, float]:
+        """G, or None where K is taken as it is, and what is added to it."""
+        n, few, constant = self.problem.n_examples, self.few, self.problem.bias**2
+        size = self.problem.gram.diagonal() + constant
+        least = LEAST * float(size.mean())
+        if few == 0:
+            return None, least
         chosen = np.sort(np.random.default_rng(self.options.seed).permutation(n)[:few])
         rows = self.rows.table[self.rows.need(chosen)] + constant
-        size = self.problem.gram.diagonal() + constant
         try:
             left = cholesky(rows[:, chosen] + RIDGE * few * size.mean() * np.eye(few), lower=True)
         except LinAlgError:  # the kernel is not positive semidefinite
-            return None
+            return None, least
         factor = solve_triangular(left, rows, lower=True)
-        lack = np.maximum(size - np.einsum("mi,mi->i", factor, factor), 0.0).mean()
-        return factor.astype(np.float32), float(lack)
+        lack = float(np.maximum(size - np.einsum("mi,mi->i", factor, factor), 0.0).mean())
+        return factor.astype(np.float32), max(lack, least)
 
     def product(self, factors: np.ndarray) -> np.ndarray:
         """`scored`, approximately."""
-        if self.approximation is None:
-            return self.scored(factors)
         factor, lack = self.approximation
+        if factor is None:
+            return self.scored(factors) + lack * (self.problem.correlation @ factors)
         found = (factors.astype(np.float32) @ factor.T) @ factor + lack * factors
         return self.problem.correlation @ found
 

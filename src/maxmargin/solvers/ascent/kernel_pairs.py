@@ -15,7 +15,7 @@ import numpy as np
 
 from ...data.gram import BLOCK, KernelRows
 from ...jit import vectors
-from ...problems.kernel import KernelRowProblem, Point
+from ...problems.kernel import KernelProblem, KernelRowProblem, Point
 from ..tuning import KERNEL_PAIRS, KernelPairTuning
 from .class_pairs import Copy, Exchange, Mark, climb_pairs, go_on, pair_gaps, row_gaps
 from .kernel import MARGIN, KernelRun
@@ -33,6 +33,13 @@ class KernelPairOptions:
     tuning: KernelPairTuning = KERNEL_PAIRS
 
 
+def round_size(problem: KernelProblem, tuning: KernelPairTuning = KERNEL_PAIRS) -> int:
+    """The number of samples that a round can copy. Where it is far below that of all, rounds undo each other, and blocks of
+    samples (`kernel_blocks`) are faster."""
+    entries = tuning.copy * problem.memory / 4 / TABLES
+    return max(1, min(problem.n_examples, int(np.sqrt(entries)) - MARGIN))
+
+
 class KernelPairs(KernelRun):
     """A run on one kernel problem; masses and scores are (classes, samples)."""
 
@@ -46,6 +53,7 @@ class KernelPairs(KernelRun):
         self.passes = self.visits = self.steps = 0
         n, classes, tuning = problem.n_examples, problem.n_labels, options.tuning
         self.rows = KernelRows(problem.gram, int((1.0 - tuning.copy) * problem.memory), None)
+        self.most = round_size(problem, tuning)
         size = problem.gram.diagonal() + problem.bias**2
         self.scale = np.divide(1.0, np.sqrt(size), out=np.zeros(n), where=size > 0.0)
         self.order = np.random.default_rng(options.seed).permutation(n)  # who comes first among equals
@@ -70,12 +78,6 @@ class KernelPairs(KernelRun):
 
     def place(self, point: Point) -> None:
         self.masses, self.scores = np.maximum(self.own - point.duals, 0.0), point.scores
-
-    @cached_property
-    def most(self) -> int:
-        """The number of samples that a round can copy."""
-        entries = self.options.tuning.copy * self.problem.memory / 4 / TABLES
-        return max(1, min(self.problem.n_examples, int(np.sqrt(entries)) - MARGIN))
 
     @cached_property
     def matrix(self) -> np.ndarray:
@@ -124,7 +126,8 @@ class KernelPairs(KernelRun):
         those whose mass is spread, which answer them."""
         tuning = self.options.tuning
         calm = tuning.calm * self.options.tol * abs(self.dual) / self.problem.n_examples
-        near = ((self.shares > calm) | (self.spread > 1) | (self.lead < (tuning.slack if self.passes else 0.0))) & (self.scale > 0.0)
+        soon = self.lead < (tuning.slack if self.passes else 0.0)
+        near = ((self.shares > calm) | (self.spread > 1) | soon) & (self.scale > 0.0)
         ranked = self.order[np.argsort(-self.shares[self.order], kind="stable")]
         ranked = ranked[near[ranked]]
         limit = min(self.rows.capacity, self.most, self.allowed)
@@ -184,7 +187,7 @@ class KernelPairs(KernelRun):
             masses=masses,
             drift=drift[0],
             holders=np.zeros((classes, size), np.uint64),
-            count=np.zeros(classes, np.int64),
+            holding=np.zeros(classes, np.int64),
             listed=np.zeros((classes, size), bool),
         )
         return copy, Mark(masses.copy(), drift[1]), Mark(np.empty_like(masses), drift[2])
