@@ -192,7 +192,7 @@ class KernelPairTuning(NamedTuple):
 
 class KernelNewtonTuning(NamedTuple):
     """Newton's method on kernel problems. Handwritten letters (16 principal components) with 26 classes and as two, 2,000 and
-    5,000 rows, and seven made classes of 2,000 rows, C = 1 and 10, 2026-11-16; `steps`, `whole` and `fewest` were not measured."""
+    5,000 rows, and seven made classes, 2,000 rows, C = 1 and 10, 2026-11-16; `steps`, `whole` and `fewest` were not measured."""
 
     # What conjugate gradients should leave of the residual, and their steps at the most.
     rest: float = 0.3

@@ -1,5 +1,6 @@
 """Block-coordinate ascent on the dual of a kernel problem, by the exact steps of its loss: any of one score, and those of all
-classes of a sample. It serves losses of one's own, and Crammer and Singer's where memory is short; and here stands who serves what.
+classes of a sample. It serves losses of one's own, and Crammer and Singer's where memory is short; at the end stands who serves
+what.
 
 A pass finds each sample's share of the gap from the scores that are kept, and takes the samples that have one, the largest first,
 in blocks. Within a block duals are stepped exactly, one sample after another and a few times over, with the kernel matrix between
