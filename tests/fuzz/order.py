@@ -2,7 +2,7 @@
 
 ORDER = (
     "binary", "multiclass", "topk", "regression", "multilabel", "structured", "binary", "latent", "explicit", "kernel",
-    "multiclass", "structured", "topk", "minimize", "regression", "multilabel", "structured", "latent structured",
+    "multiclass", "structured", "topk", "minimize", "regression", "multilabel", "kernel, one target", "latent structured",
     "zero-shot", "forms", "search", "probability",
 )  # fmt: skip
 

@@ -1,115 +1,16 @@
-"""Kernels, bags, explicit problems, risks of one's own, zero-shot."""
+"""Bags, explicit problems, risks of one's own, zero-shot."""
 
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import clone
 
 import maxmargin as mm
 
 from . import checks, linear, structured
 from .checks import Report
-from .draws import DENSE, Draw, form, formed, labels, matrix, size, weights
+from .draws import Draw, form, formed, labels, matrix, size, weights
 from .objectives import EPS, Coupled, Grouped, Labels, Linear, MaxAffine, Value
-
-# ---- kernels ----------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Kernelised:
-    """A multi-label model in terms of its duals A: scores G A R, and 1/2 tr(A' G A R). A point is A."""
-
-    gram: np.ndarray
-    blur: float  # relative rounding of the entries of the gram matrix
-    loss: Labels
-    cap: np.ndarray
-    R: np.ndarray
-
-    def at(self, A) -> Value:
-        scores, sizes = self.gram @ A @ self.R, np.abs(self.gram) @ np.abs(A) @ np.abs(self.R)
-        losses, errors = self.loss.at(scores, sizes)
-        half, size = 0.5 * float(np.sum(A * scores)), float(np.sum(np.abs(A) * sizes))
-        return Value(half + float(self.cap @ losses), (EPS * (len(A) + 8) + self.blur) * (size + float(self.cap @ errors)))
-
-    def dual(self, A) -> Value:
-        reward, size = self.loss.reward(A, self.cap)
-        square = float(np.sum(A * (self.gram @ A @ self.R)))
-        terms = float(np.sum(np.abs(A) * (np.abs(self.gram) @ np.abs(A) @ np.abs(self.R))))
-        return Value(reward - 0.5 * square, (EPS * (len(A) + 8) + self.blur) * (size + terms))
-
-    def slack(self, A) -> float:
-        return self.dual(A).rounding
-
-    def others(self, A, rng):
-        yield np.zeros_like(A)
-        for factor in (0.5, 0.9, 0.999, 1.001):
-            yield factor * A
-        for part in (1e-1, 1e-2, 1e-3):
-            yield A + part * rng.normal(size=A.shape) * (np.abs(A).max() + 1e-3)
-
-
-def gram(X, Y, kind: str, gamma: float, degree: int, coef0: float) -> np.ndarray:
-    if kind == "rbf":
-        return np.exp(-gamma * np.sum((X[:, None] - Y[None]) ** 2, axis=2))
-    product = X @ Y.T
-    return (gamma * product + coef0) ** degree if kind == "poly" else product
-
-
-def kernel(draw: Draw, report: Report) -> None:
-    n, d, L = min(size(draw), 60), int(draw.rng.integers(1, 8)), int(draw.one(1, 2, 3, 6))
-    X, weight = matrix(draw, n, d, tame=True), weights(draw, n)
-    own, Y, loss, root = linear.label_parts(draw, n, L, weight)
-    kind = draw.one("rbf", "poly", "precomputed")
-    name = form(draw, X, DENSE if kind == "precomputed" else ())
-    exact = kind != "precomputed" and X.var() > 1e-3 and "float32" not in name  # there the variance is that of float32
-    gamma = draw.one("scale", "auto", 0.5) if exact else 0.5
-    degree, coef0 = int(draw.one(1, 2, 3)), draw.one(0.0, 1.0)
-    params = linear.common(draw, d, None, own, priors=False)
-    params |= {"kernel": kind, "gamma": gamma, "degree": degree, "coef0": coef0, "cache_size": draw.one(500.0, 0.002)}
-    params["C"] = draw.power(-3, 3)
-    width = {"scale": 1.0 / (d * X.var()) if X.var() > 0 else 1.0, "auto": 1.0 / d}.get(gamma, gamma)
-    K = gram(X, X, kind, width, degree, coef0)
-    bias = params["intercept_scaling"] ** 2 * params["fit_intercept"]
-    blur = 16 * EPS * (1.0 + width * float(np.max(np.sum(X * X, axis=1), initial=0.0))) * (degree if kind == "poly" else 1)
-    cap = params["C"] * (np.ones(n) if weight is None else weight)
-    objective = Kernelised(K + bias, blur, loss, cap, root @ root.T)
-    model = mm.MultilabelSVMClassifier(**params)
-    given = K if kind == "precomputed" else X
-    draw.note(estimator=model, X=given, y=Y, sample_weight=weight, form=name)
-    with checks.timed(report, model.max_time):
-        model.fit(formed(draw, given, name), Y, sample_weight=weight)
-    kernel_check(draw, report, model, objective)
-    other = clone(model).set_params(C=model.C, random_state=3, cache_size=500.0)
-    with checks.timed(report, other.max_time):
-        other.fit(given, Y, sample_weight=weight)
-    kernel_check(draw, report, other, objective, "twin: ")
-    slack = max(objective.slack(model.dual_coef_), objective.slack(other.dual_coef_))
-    checks.below(report, model.certificate_.dual, objective.at(other.dual_coef_), slack, "elsewhere: ")
-    checks.below(report, other.certificate_.dual, objective.at(model.dual_coef_), slack, "twin elsewhere: ")
-    new = X[draw.rng.integers(0, n, 5)] + draw.one(0.0, 0.5)
-    cross = gram(new, X, kind, width, degree, coef0)
-    given = cross if kind == "precomputed" else new
-    wanted = (cross + bias) @ model.dual_coef_ @ objective.R
-    sizes = (np.abs(cross) + bias) @ np.abs(model.dual_coef_) @ np.abs(objective.R)
-    for name in (form(draw, given, DENSE if kind == "precomputed" else ()) for _ in range(2)):
-        found = model.decision_function(formed(draw, given, name))
-        off = np.abs(found - wanted)
-        precision = 1e-4 if "float32" in name else 1e-9
-        report.expect(np.all(off <= precision * sizes + 1e-300), f"scores on {name} are off by {off.max():.3g}")
-
-
-def kernel_check(draw: Draw, report: Report, model, objective: Kernelised, what: str = "") -> None:
-    found, A = model.certificate_, np.asarray(model.dual_coef_)
-    if not checks.certificate(report, found, model.tol, what) or not report.expect(found.verified, f"{what}not verified"):
-        return
-    checks.bounds(report, found, objective, A, draw.rng, what=what)
-    value = objective.dual(A)
-    off, most = found.dual - value.value, checks.RELATIVE * abs(value.value) + 4 * value.rounding
-    report.expect(abs(off) <= most, f"{what}dual {found.dual!r} is not that of dual_coef_, {value.value!r}: off by {off:.3g}")
-    outside = objective.loss.outside(A, objective.cap)
-    report.expect(outside <= 1e-12 * max(objective.cap.max(), np.abs(A).max()), f"{what}duals leave their set by {outside:.3g}")
-
 
 # ---- bags -------------------------------------------------------------------------------------------------------------------
 

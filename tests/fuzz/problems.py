@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import forms, linear, others, selection, structured
+from . import forms, kernels, linear, others, selection, structured
 from .checks import Report, strict
 from .draws import Draw
 from .order import kind_of
@@ -19,7 +19,8 @@ KINDS: dict[str, Callable[[Draw, Report], None]] = {
     "regression": partial(linear.run, make=linear.regression),
     "multilabel": partial(linear.run, make=linear.multilabel),
     "forms": partial(linear.run, make=forms.task),
-    "kernel": others.kernel,
+    "kernel": kernels.several,
+    "kernel, one target": kernels.single,
     "structured": structured.run,
     "latent": others.latent,
     "latent structured": structured.latent,

@@ -9,7 +9,7 @@ from scipy.special import entr, logsumexp, softmax, wrightomega
 from maxmargin.data.indicators import class_bits
 from maxmargin.jit import kernel, vectors
 from maxmargin.losses import BINARY, MULTILABEL
-from maxmargin.losses.base import reward, row_slope, slope, step, value
+from maxmargin.losses.base import reward, row_bend, row_slope, row_within, slope, step, value
 from maxmargin.losses.multilabel_steps import labels
 from maxmargin.losses.multinomial import MultinomialLoss, lane_omega
 
@@ -173,6 +173,43 @@ def test_multinomial_repair(way):
     table, result = vectors.table(vectors.pack(good, np.float64)), np.empty(good.shape)
     getattr(repair_rows, way)(loss, table, vectors.zeros_table(1, K, np.float64), result, np.empty(len(cap)))
     np.testing.assert_allclose(result, good, rtol=0.0, atol=1e-15 * cap.max())
+
+
+@kernel
+def bend_rows(loss, slopes, along, rows):
+    """`along` times the second derivatives, and how near to the slopes it is drawn where it stands for duals."""
+    row, found = rows
+    for i in range(slopes.shape[0]):
+        for within in (0, 1):
+            for j in range(slopes.shape[1]):
+                row.flat[0, j], found.flat[0, j] = slopes[i, j], along[within, i, j]
+            if within:
+                row_within(loss, i, row, found)
+            else:
+                row_bend(loss, i, row, found)
+            for j in range(slopes.shape[1]):
+                along[within, i, j] = found.flat[0, j]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("K", [3, 9])
+def test_multinomial_second_derivatives_and_duals_near_the_slopes(K, way):
+    rng = np.random.default_rng(K)
+    loss, label, cap, _, _, _, duals = multinomial(rng, K)
+    z = rng.normal(size=(60, K))
+    p, direction = softmax(z, axis=1), rng.normal(size=(60, K))
+    slopes = cap[:, None] * (np.eye(K)[label] - p)
+    rows = vectors.zeros_table(1, K, np.float64), vectors.zeros_table(1, K, np.float64)
+    along = np.stack([direction, duals + rng.normal(size=duals.shape)])
+    wild = np.eye(K)[label] - np.divide(along[1], cap[:, None], out=np.zeros_like(p), where=cap[:, None] > 0.0)
+    getattr(bend_rows, way)(loss, slopes, along, rows)
+    width = 1e-6
+    ahead, behind = softmax(z + width * direction, axis=1), softmax(z - width * direction, axis=1)
+    np.testing.assert_allclose(along[0], cap[:, None] * (ahead - behind) / (2 * width), rtol=1e-6, atol=1e-8 * cap.max())
+    wanted = np.maximum(wild, 0.5 * p)
+    wanted = cap[:, None] * (np.eye(K)[label] - wanted / wanted.sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(along[1], wanted, rtol=1e-9, atol=1e-10 * cap.max())
+    assert np.all(along[:, cap == 0.0] == 0.0)
 
 
 # ---- labels --------------------------------------------------------------------------------------------------------------------

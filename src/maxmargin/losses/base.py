@@ -26,11 +26,12 @@ BOUNDLESS = 1e30  # stands for infinity where a product with zero must be zero, 
 class Loss(BaseEstimator, ABC):
     """A loss as users name it."""
 
-    smooth = False  # whether it is differentiable; what `of` makes then has `slope` and `bend`
+    smooth = False  # whether it is differentiable; what `of` makes then has `slope` and `bend`, or `row_bend` and `row_within`
     parabolic = False  # whether its second derivative is the same everywhere
     steep = False  # whether slopes grow with the scores: steps of stochastic gradient descent may then lead away
     precise = False  # whether rows of its duals need float64: float32 holds none that is very near to its bound
     margins = True  # whether it has margins, which `cost` is about
+    exchanges = False  # whether the duals of a row are parts of its cap, whose reward is the cost of their class
     quadratic = False  # whether the reward of its one dual consists of quadratic pieces, and `piece` is registered
 
 
@@ -121,6 +122,18 @@ def row_slope(loss: Any, i: int, scores: Any, duals: Any) -> Any:
 
     May overwrite `scores`, needs no other room.
     """
+
+
+@generic
+def row_bend(loss: Any, i: int, slopes: Any, along: Any) -> Any:
+    """Multiply the row along[0] by the second derivatives of the loss of example i where the slopes are those of slopes[0]. May
+    overwrite these."""
+
+
+@generic
+def row_within(loss: Any, i: int, slopes: Any, duals: Any) -> Any:
+    """Draw any row of duals[0] so near to the slopes[0] that it is feasible, and of each class no nearer to a bound than half of
+    these. May overwrite the slopes."""
 
 
 @generic

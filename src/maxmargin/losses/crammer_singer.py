@@ -35,6 +35,8 @@ def crammer_singer(label: np.ndarray, cap: np.ndarray, cost: np.ndarray, dtype) 
 class CrammerSingerLoss(MulticlassLoss):
     """max_j (cost[y, j] + z_j - z_y)"""
 
+    exchanges = True
+
     def of(self, label, cost, cap, dtype):
         return crammer_singer(label, cap, cost, dtype)
 

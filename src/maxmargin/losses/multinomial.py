@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..jit import jitable, vectors
-from .base import MulticlassLoss, row_extrapolate, row_prefetch, row_repair, row_slope, row_step, row_value
+from .base import MulticlassLoss, row_bend, row_extrapolate, row_prefetch, row_repair, row_slope, row_step, row_value, row_within
 from .logistic import FARTHEST_SCORE
 from .multilabel_logistic import LEAST_PART, lane_either
 
@@ -37,6 +37,7 @@ class Multinomial(NamedTuple):
 class MultinomialLoss(MulticlassLoss):
     """log sum_k exp(z_k) - z_y"""
 
+    smooth = True
     precise = True
     margins = False
 
@@ -81,6 +82,52 @@ def _(loss, i, scores, duals):
         mass = vectors.add(mass, vectors.load(duals.vectors, 0, b))
     duals.flat[0, y] = -vectors.total(mass)
     return cap * max(level - truth, 0.0), cap * vectors.total(entropy)
+
+
+@jitable
+def make_distribution(loss, i, duals):
+    """p in the place of the row duals[0]: e_y - b / cap"""
+    zero = vectors.zeros_like(duals.vectors)
+    for b in range(duals.vectors.shape[1]):
+        vectors.store(duals.vectors, 0, b, vectors.fma(zero, -1.0 / loss.cap[i], vectors.load(duals.vectors, 0, b)))
+    duals.flat[0, loss.label[i]] += 1.0
+
+
+@row_bend.register(Multinomial)
+def _(loss, i, slopes, along):
+    cap, zero = loss.cap[i], vectors.zeros_like(along.vectors)
+    if cap <= 0.0:
+        for b in range(along.vectors.shape[1]):
+            vectors.store(along.vectors, 0, b, zero)
+        return
+    make_distribution(loss, i, slopes)
+    mean = zero
+    for b in range(along.vectors.shape[1]):
+        mean = vectors.add(mean, vectors.multiply(vectors.load(slopes.vectors, 0, b), vectors.load(along.vectors, 0, b)))
+    mean = vectors.total(mean)
+    for b in range(along.vectors.shape[1]):
+        apart = vectors.shift(vectors.load(along.vectors, 0, b), -mean)
+        vectors.store(along.vectors, 0, b, vectors.fma(zero, cap, vectors.multiply(apart, vectors.load(slopes.vectors, 0, b))))
+
+
+@row_within.register(Multinomial)
+def _(loss, i, slopes, duals):
+    y, cap, total, zero = loss.label[i], loss.cap[i], 0.0, vectors.zeros_like(duals.vectors)
+    if cap <= 0.0:
+        for b in range(duals.vectors.shape[1]):
+            vectors.store(duals.vectors, 0, b, zero)
+        return
+    make_distribution(loss, i, slopes)
+    make_distribution(loss, i, duals)
+    for k in range(loss.classes):
+        duals.flat[0, k] = max(duals.flat[0, k], 0.5 * slopes.flat[0, k])
+        total += duals.flat[0, k]
+    others = 0.0
+    for k in range(loss.classes):
+        if k != y:
+            duals.flat[0, k] *= -cap / total
+            others -= duals.flat[0, k]
+    duals.flat[0, y] = others
 
 
 @row_prefetch.register(Multinomial)

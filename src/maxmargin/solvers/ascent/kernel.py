@@ -1,6 +1,6 @@
 """Ascent on the dual of a kernel problem: SMO on the samples that matter, label by label, with delayed gradients.
 
-It serves losses that are quadratic in pieces, of labels, two classes or real targets; `kernel_blocks` serves others.
+It serves losses that are quadratic in pieces, of labels, two classes or real targets; `kernel_blocks` says who serves others.
 A round (after Hariharan et al. 2012) takes the labels in batches that the prior does not couple; with R = I that is all of them
 at once. For each label the samples that can gain or that lie inside their box are collected, what the kernel matrix has
 between them is copied row by row as needed, and sequential minimal optimisation runs on the copy (`smo.py`). Then the scores of
@@ -65,6 +65,13 @@ class KernelRun(Run):
 
     def primal(self, point: Point, n_jobs: int) -> float:
         return self.problem.primal(point, n_jobs)
+
+    def fresh(self, duals: np.ndarray) -> Point:
+        """The feasible duals nearest to these, (labels, samples), and their scores from scratch."""
+        duals = np.ascontiguousarray(self.problem.clipped(duals.T).T)
+        found = self.rows.product(duals, np.flatnonzero(duals.any(axis=0)))
+        found += self.problem.bias**2 * duals.sum(axis=1)[:, None]
+        return Point(duals, self.problem.correlation @ found)
 
 
 class KernelAscent(KernelRun):

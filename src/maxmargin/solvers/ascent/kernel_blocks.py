@@ -1,5 +1,6 @@
 """Block-coordinate ascent on the dual of a kernel problem, by the exact steps of its loss: any of one score, and those of all
-classes of a sample, as that of Crammer and Singer.
+classes of a sample. It serves losses of one's own, and Crammer and Singer's where memory is short; at the end stands who serves
+what.
 
 A pass finds each sample's share of the gap from the scores that are kept, and takes the samples that have one, the largest first,
 in blocks. Within a block duals are stepped exactly, one sample after another and a few times over, with the kernel matrix between
@@ -11,7 +12,8 @@ Between passes the duals go on in the direction in which they have come, as far 
 ill-conditioned, and passes alone take many times as long.
 
 Rows of the kernel matrix are computed when a sample is first visited, and kept as memory allows. All is float64, and values
-for certificates are taken from scores that are computed anew. Losses that are quadratic in pieces are better served by `kernel`.
+for certificates are taken from scores that are computed anew. Losses that are quadratic in pieces are better served by `kernel`,
+differentiable ones by `kernel_newton`, and Crammer and Singer's by `kernel_pairs`.
 """
 
 from abc import abstractmethod
@@ -28,6 +30,8 @@ from ...problems.kernel import KernelProblem, KernelRowProblem, KernelScalarProb
 from ..dual_coordinate import begin
 from ..tuning import KERNEL_BLOCKS, KernelBlockTuning
 from .kernel import KernelAscent, KernelOptions, KernelRun
+from .kernel_newton import KernelNewtonOptions, KernelRowNewton, KernelScalarNewton
+from .kernel_pairs import KernelPairOptions, KernelPairs, round_size
 
 
 @kernel
@@ -71,7 +75,7 @@ class KernelBlocks(KernelRun):
         self.rows = KernelRows(problem.gram, problem.memory - copies, None)
         self.size = max(1, min(options.tuning.block, self.rows.capacity, copies // (8 * problem.n_examples)))
         if warm:
-            self.place(self.anew(self.point().duals))
+            self.place(self.fresh(self.point().duals))
         self.look()
 
     @abstractmethod
@@ -98,13 +102,6 @@ class KernelBlocks(KernelRun):
     @abstractmethod
     def duals_of(self, block: np.ndarray) -> np.ndarray:
         """Copies of the duals of a block."""
-
-    def anew(self, duals: np.ndarray) -> Point:
-        """The feasible duals nearest to these, (labels, samples), and their scores from scratch."""
-        duals = np.ascontiguousarray(self.problem.clipped(duals.T).T)
-        found = self.rows.product(duals, np.flatnonzero(duals.any(axis=0)))
-        found += self.problem.bias**2 * duals.sum(axis=1)[:, None]
-        return Point(duals, self.problem.correlation @ found)
 
     def look(self) -> None:
         self.find_shares()
@@ -144,7 +141,7 @@ class KernelBlocks(KernelRun):
         """Go on in the direction of the last pass, where that is better."""
         tuning, duals = self.options.tuning, self.point().duals
         if self.before is not None:
-            found = self.anew(duals + self.reach * (duals - self.before))
+            found = self.fresh(duals + self.reach * (duals - self.before))
             if self.problem.dual(found) > self.dual:
                 self.place(found)
                 self.look()
@@ -154,7 +151,7 @@ class KernelBlocks(KernelRun):
         self.before = duals
 
     def synchronise(self) -> float:
-        self.place(self.anew(self.point().duals))
+        self.place(self.fresh(self.point().duals))
         self.look()
         return self.dual
 
@@ -252,9 +249,15 @@ class KernelRowBlocks(KernelBlocks):
 def _(problem: KernelScalarProblem, duals, tol, seed, dtype, momentum, average):
     if problem.loss.quadratic:
         return KernelAscent(problem, duals, KernelOptions(tol, seed))
+    if problem.loss.smooth:
+        return KernelScalarNewton(problem, duals, KernelNewtonOptions(seed))
     return KernelScalarBlocks(problem, duals, KernelBlockOptions(tol))
 
 
 @begin.register
 def _(problem: KernelRowProblem, duals, tol, seed, dtype, momentum, average):
+    if problem.loss.exchanges and 2 * round_size(problem) >= problem.n_examples:
+        return KernelPairs(problem, duals, KernelPairOptions(tol, seed))
+    if problem.loss.smooth:
+        return KernelRowNewton(problem, duals, KernelNewtonOptions(seed))
     return KernelRowBlocks(problem, duals, KernelBlockOptions(tol))

@@ -1,0 +1,208 @@
+"""Ascent on the dual of a kernel problem with Crammer and Singer's loss, by pairs of classes.
+
+A round takes the samples that have a share of the gap or whose mass lies in several classes, copies what the kernel matrix has
+between them, and exchanges masses within pairs of classes, those with the largest part of the gap first, over and over
+(`class_pairs`). Then the scores of all samples follow in one matrix product with rows of the kernel matrix.
+
+The copy is float32: a round only proposes new duals. Duals, scores and certificates are float64.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ...data.gram import BLOCK, KernelRows
+from ...jit import vectors
+from ...problems.kernel import KernelProblem, KernelRowProblem, Point
+from ..tuning import KERNEL_PAIRS, KernelPairTuning
+from .class_pairs import Copy, Exchange, Mark, climb_pairs, go_on, pair_gaps, row_gaps
+from .kernel import MARGIN, KernelRun
+from .smo import HALVES
+
+TABLES = 2  # of samples x samples that a round may need at the most: the copy, and what one pair of classes takes of it
+
+
+@dataclass(frozen=True)
+class KernelPairOptions:
+    """How a run goes about it."""
+
+    tol: float
+    seed: int
+    tuning: KernelPairTuning = KERNEL_PAIRS
+
+
+def round_size(problem: KernelProblem, tuning: KernelPairTuning = KERNEL_PAIRS) -> int:
+    """The number of samples that a round can copy. Where it is far below that of all, rounds undo each other, and blocks of
+    samples (`kernel_blocks`) are faster."""
+    entries = tuning.copy * problem.memory / 4 / TABLES
+    return max(1, min(problem.n_examples, int(np.sqrt(entries)) - MARGIN))
+
+
+class KernelPairs(KernelRun):
+    """A run on one kernel problem; masses and scores are (classes, samples)."""
+
+    held = (*KernelRun.held, "masses", "scores", "shares", "spread", "lead", "allowed")
+    problem: KernelRowProblem
+    average = False
+    n_jobs = 1
+
+    def __init__(self, problem: KernelRowProblem, duals: np.ndarray | None, options: KernelPairOptions):
+        self.problem, self.options, self.warm = problem, options, duals is not None
+        self.passes = self.visits = self.steps = 0
+        n, classes, tuning = problem.n_examples, problem.n_labels, options.tuning
+        self.rows = KernelRows(problem.gram, int((1.0 - tuning.copy) * problem.memory), None)
+        self.most = round_size(problem, tuning)
+        size = problem.gram.diagonal() + problem.bias**2
+        self.scale = np.divide(1.0, np.sqrt(size), out=np.zeros(n), where=size > 0.0)
+        self.order = np.random.default_rng(options.seed).permutation(n)  # who comes first among equals
+        self.allowed = max(4 * BLOCK, int(tuning.first * n))
+        self.masses, self.scores = self.own.copy(), np.zeros((classes, n))
+        self.shares, self.spread, self.lead = np.zeros(n), np.zeros(n, np.int64), np.zeros(n)
+        self.dual = 0.0
+        if duals is not None:
+            self.place(self.fresh(duals.T))
+        self.look()
+
+    @cached_property
+    def own(self) -> np.ndarray:
+        """All mass in the class of the sample: duals of zero."""
+        found = np.zeros((self.problem.n_labels, self.problem.n_examples))
+        found[self.problem.label, np.arange(self.problem.n_examples)] = self.problem.cap
+        return found
+
+    @property
+    def point(self) -> Point:
+        return Point(self.own - self.masses, self.scores)
+
+    def place(self, point: Point) -> None:
+        self.masses, self.scores = np.maximum(self.own - point.duals, 0.0), point.scores
+
+    @cached_property
+    def matrix(self) -> np.ndarray:
+        return vectors.aligned((self.most * self.padded(self.most),), np.float32)
+
+    @cached_property
+    def exchange(self) -> Exchange:
+        most, padded = self.most, self.padded(self.most)
+        total = vectors.zeros_vectors(1, padded // vectors.width(np.float32), np.float32)
+        room = vectors.aligned((most * padded,), np.float32), vectors.aligned((6, padded), np.float32)
+        return Exchange(np.zeros(most, np.uint64), *room, np.zeros(most), np.zeros(most, bool), total)
+
+    def padded(self, size: int) -> int:
+        width = HALVES * vectors.width(np.float32)
+        return -(-size // width) * width
+
+    def look(self) -> None:
+        problem = self.problem
+        row_gaps(self.scores, self.masses, (problem.label, problem.cap, problem.cost), self.shares, self.spread, self.lead)
+        self.dual = problem.dual(self.point)
+
+    def advance(self, stop: Callable[[], bool]) -> float:
+        """One round; returns the gap."""
+        before = self.masses.copy()
+        self.settle_flat()
+        chosen = self.choose()
+        chosen = chosen[self.rows.need(chosen, stop) >= 0]
+        if chosen.size:  # by classes: those who exchange mass lie side by side
+            self.improve(chosen[np.argsort(self.problem.label[chosen], kind="stable")], stop)
+        self.add(before - self.masses)
+        self.allowed *= self.options.tuning.growth
+        self.passes += 1
+        self.visits += self.problem.n_examples
+        self.look()
+        return float(self.shares.sum())
+
+    def settle_flat(self) -> None:
+        """Samples that move no score of their own have all their mass where it is worth most."""
+        flat = np.flatnonzero(self.scale == 0.0)
+        worth = self.scores[:, flat] + self.problem.cost[self.problem.label[flat]].T
+        self.masses[:, flat] = 0.0
+        self.masses[worth.argmax(axis=0), flat] = self.problem.cap[flat]
+
+    def choose(self) -> np.ndarray:
+        """Whose rows to work on, as far as memory and the round allow: half of them those with the largest share of the gap, then
+        those whose mass is spread, which answer them."""
+        tuning = self.options.tuning
+        calm = tuning.calm * self.options.tol * abs(self.dual) / self.problem.n_examples
+        soon = self.lead < (tuning.slack if self.passes else 0.0)
+        near = ((self.shares > calm) | (self.spread > 1) | soon) & (self.scale > 0.0)
+        ranked = self.order[np.argsort(-self.shares[self.order], kind="stable")]
+        ranked = ranked[near[ranked]]
+        limit = min(self.rows.capacity, self.most, self.allowed)
+        if ranked.size > limit:
+            first, later = np.split(ranked, [-(-limit // 2)])
+            answering = np.argsort(self.spread[later] <= 1, kind="stable")
+            ranked = np.concatenate([first, later[answering][: limit - first.size]])
+        return np.sort(ranked)
+
+    def improve(self, chosen: np.ndarray, stop: Callable[[], bool]) -> None:
+        """Better masses for these samples."""
+        tuning, classes, target = self.options.tuning, self.problem.n_labels, 0.0
+        copy, before, now = self.copied(chosen)
+        scratch = np.zeros(chosen.size), np.zeros(chosen.size, np.int64)
+        gaps = np.zeros((classes, classes))
+        for sweep in range(tuning.sweeps):
+            pair_gaps(copy, *scratch, gaps)
+            gap = gaps.sum()
+            if sweep == 0:
+                goal = tuning.goal * self.options.tol * abs(self.dual)
+                target = min(max(goal, (tuning.rest if self.passes < 2 else tuning.later) * gap), tuning.most * gap)
+            if gap <= target or stop():
+                break
+            self.sweep(copy, np.triu(gaps + gaps.T), gap, stop)
+            if sweep % tuning.every == tuning.every - 1:
+                go_on(copy, before, now)
+                before, now = now, before
+        self.masses[:, chosen] = copy.masses
+
+    def sweep(self, copy: Copy, gaps: np.ndarray, gap: float, stop: Callable[[], bool]) -> None:
+        """Each pair of classes once that has a part of the gap."""
+        tuning, classes = self.options.tuning, self.problem.n_labels
+        least = tuning.least * gap / (classes * (classes - 1) // 2)
+        wanted = np.flatnonzero(gaps > least)
+        wanted = wanted[np.argsort(-gaps.reshape(-1)[wanted], kind="stable")]
+        pairs = np.column_stack(np.divmod(wanted, classes))
+        for start in range(0, len(pairs), tuning.together):
+            if stop():
+                break
+            part = pairs[start : start + tuning.together]
+            self.steps += climb_pairs(copy, part, self.exchange, least, tuning.pair_rest, tuning)
+
+    def copied(self, chosen: np.ndarray) -> tuple[Copy, Mark, Mark]:
+        """What a round has of these samples, with nothing of the matrix in it yet, a mark of it and room for another."""
+        size, classes, width = chosen.size, self.problem.n_labels, vectors.width(np.float32)
+        blocks, scale, masses = self.padded(size) // width, self.scale[chosen], self.masses[:, chosen]
+        drift = [vectors.zeros_vectors(classes, blocks, np.float32) for _ in range(3)]
+        copy = Copy(
+            table=self.rows.table,
+            places=self.rows.slot[chosen],
+            samples=chosen.view(np.uint64),
+            scale=scale,
+            constant=self.problem.bias**2,
+            matrix=self.matrix[: size * blocks * width].reshape(size, blocks, width),
+            ready=np.zeros(size, bool),
+            worth=(self.scores[:, chosen] + self.problem.cost[self.problem.label[chosen]].T) * scale,
+            masses=masses,
+            drift=drift[0],
+            holders=np.zeros((classes, size), np.uint64),
+            holding=np.zeros(classes, np.int64),
+            listed=np.zeros((classes, size), bool),
+        )
+        return copy, Mark(masses.copy(), drift[1]), Mark(np.empty_like(masses), drift[2])
+
+    def add(self, change: np.ndarray) -> None:
+        """Scores after the duals have changed."""
+        moved = np.flatnonzero(change.any(axis=0))
+        self.scores += self.rows.product(change, moved) + self.problem.bias**2 * change.sum(axis=1)[:, None]
+
+    def synchronise(self) -> float:
+        self.dual = self.problem.dual(self.point)
+        return self.dual
+
+    def candidates(self) -> list[Point]:
+        return [Point(self.point.duals, self.scores.copy())]
+
+    def left(self) -> np.ndarray:
+        return self.point.duals.T.copy()

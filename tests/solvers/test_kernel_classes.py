@@ -1,0 +1,233 @@
+"""Several classes and a kernel: masses that pairs of classes exchange, and Newton's method."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics.pairwise import rbf_kernel
+
+import maxmargin as mm
+from maxmargin import losses
+from maxmargin.data.gram import gram_of
+from maxmargin.jit import vectors
+from maxmargin.problems.kernel import KernelRowProblem, KernelScalarProblem, Point
+from maxmargin.result import History
+from maxmargin.solvers.ascent import kernel_newton
+from maxmargin.solvers.ascent.class_pairs import go_on, pair_gaps
+from maxmargin.solvers.ascent.kernel_newton import KernelNewtonOptions, KernelRowNewton, KernelScalarNewton
+from maxmargin.solvers.ascent.kernel_pairs import KernelPairOptions, KernelPairs
+from maxmargin.solvers.loop import Budget, drive
+from maxmargin.solvers.tuning import KERNEL_NEWTON, KERNEL_PAIRS
+
+rng = np.random.default_rng(5)
+N, K = 90, 5
+X = rng.normal(size=(N, 3))
+LABEL = np.argmax(np.sin(2.0 * X @ rng.normal(size=(3, K))) + 0.4 * rng.normal(size=(N, K)), axis=1)
+WEIGHT = rng.uniform(0.3, 2.0, N)
+COST = rng.uniform(0.5, 2.0, (K, K)) * (1.0 - np.eye(K))
+GRAM, BIAS = rbf_kernel(X, gamma=0.5), 0.7
+FEW = KERNEL_NEWTON._replace(part=0.1, least=8, fewest=1)  # the kernel matrix is approximated
+
+
+def posed(C=2.0, loss=None, gram=GRAM, memory=1 << 30, weight=WEIGHT, label=LABEL, bias=BIAS):
+    loss = losses.CrammerSingerLoss() if loss is None else loss
+    cost = COST if loss.margins else 1.0 - np.eye(K)
+    return KernelRowProblem(gram_of("precomputed", gram), loss, label, weight, cost, bias, memory).at(C)
+
+
+def pairs(problem, tol=1e-3, duals=None, **numbers):
+    return KernelPairs(problem, duals, KernelPairOptions(tol, 0, KERNEL_PAIRS._replace(**numbers)))
+
+
+def solved(run, tol, passes=1000):
+    return drive(run, Budget(tol, passes), History())
+
+
+def linear(problem, loss, tol=1e-7):
+    """The same by the linear solver, on a factor of the kernel matrix."""
+    values, directions = np.linalg.eigh(GRAM + BIAS**2)
+    name = {"CrammerSingerLoss": "hinge", "MultinomialLoss": "log_loss"}[type(loss).__name__]
+    cost = COST if loss.margins else None
+    model = mm.SVMClassifier(problem.C, loss=name, cost=cost, fit_intercept=False, tol=tol, max_iter=100_000)
+    return model.fit(directions * np.sqrt(np.maximum(values, 0.0)), LABEL, WEIGHT).certificate_
+
+
+def exact(problem, duals):
+    """P and D from scratch."""
+    point = Point(duals, problem.scores(duals))
+    return problem.primal(point), problem.dual(point)
+
+
+@pytest.mark.parametrize("loss", [losses.CrammerSingerLoss(), losses.MultinomialLoss()])
+@pytest.mark.parametrize("C", [0.1, 30.0])
+def test_the_optimum_is_that_on_a_factor_of_the_matrix(loss, C):
+    problem = posed(C, loss)
+    runs = (
+        [pairs(problem, 1e-6)]
+        if loss.margins
+        else [KernelRowNewton(problem, None, KernelNewtonOptions(0, t)) for t in (FEW, KERNEL_NEWTON)]
+    )
+    wanted = linear(problem, loss)
+    for run in runs:
+        found = solved(run, 1e-6).certificate
+        assert found.converged and run.passes < 100
+        assert found.dual <= wanted.primal * (1 + 1e-9) and wanted.dual <= found.primal * (1 + 1e-9)
+        assert (found.primal, found.dual) == pytest.approx(exact(problem, run.left().T), rel=1e-10)
+
+
+@pytest.mark.parametrize("tuning", [FEW, KERNEL_NEWTON])
+def test_labels_that_a_prior_couples(tuning):
+    """Newton's method solves them at once."""
+    R = 0.6 * np.eye(3) + 0.4
+    sign = np.where(np.sin(X @ rng.normal(size=(3, 3))).T > 0, 1.0, -1.0)
+    gram = gram_of("precomputed", GRAM)
+    problem = KernelScalarProblem(gram, losses.LogisticLoss(), (sign.ravel(), np.ones(3 * N)), np.tile(WEIGHT, 3), R, BIAS).at(
+        5.0
+    )
+    run = KernelScalarNewton(problem, None, KernelNewtonOptions(0, tuning))
+    found = solved(run, 1e-8).certificate
+    assert found.converged and run.passes < 60
+    duals = run.left().T
+    S = R @ duals @ (GRAM + BIAS**2)
+    stationary = 5.0 * WEIGHT * sign / (1.0 + np.exp(sign * S))  # at the optimum duals are the slopes
+    assert np.allclose(duals, stationary, atol=2e-3)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000), C=st.sampled_from([0.01, 1.0, 100.0]), memory=st.sampled_from([1 << 30, 9000]))
+def test_dual_values_rise_and_stay_below_the_primal_ones(seed, C, memory):
+    drawn = np.random.default_rng(seed)
+    n = 30
+    points, label = drawn.integers(-2, 3, (n, 2)).astype(float), np.r_[np.arange(K), drawn.integers(0, K, n - K)]
+    gram = rbf_kernel(points, gamma=0.3) * np.outer(*[drawn.choice([0.0, 0.5, 1.0], n)] * 2)  # twins, and rows of zeros
+    problem = posed(C, None, gram, memory, drawn.choice([0.0, 0.5, 2.0], n), label, drawn.choice([0.0, 1.0]))
+    run, last = pairs(problem, 1e-6), -1e-12
+    for _ in range(4):
+        run.advance(lambda: False)
+        primal, dual = exact(problem, run.left().T)
+        scale = 1e-9 * (abs(primal) + 1.0)
+        assert primal >= dual - scale and dual >= last - scale
+        assert run.shares.sum() == pytest.approx(primal - dual, abs=scale) and run.shares.min() >= -scale
+        last = dual
+
+
+def test_weights_are_repetitions():
+    times = rng.integers(0, 3, N)
+    many = np.repeat(np.arange(N), times)
+    for loss, begin in ((losses.CrammerSingerLoss(), pairs), (losses.MultinomialLoss(), newton)):
+        weighted, repeated = (
+            posed(1.0, loss, weight=times.astype(float)),
+            posed(1.0, loss, GRAM[np.ix_(many, many)], weight=np.ones(many.size), label=LABEL[many]),
+        )
+        one, other = solved(begin(weighted), 1e-6).certificate, solved(begin(repeated), 1e-6).certificate
+        assert one.converged and other.converged and one.primal == pytest.approx(other.primal, rel=2e-6)
+
+
+def newton(problem):
+    return KernelRowNewton(problem, None, KernelNewtonOptions(0))
+
+
+def test_gaps_of_pairs_add_up_and_going_on_never_loses():
+    problem = posed(5.0)
+    run = pairs(problem, pair_rest=0.95, look=1)  # steps end early, so that there is something left
+    run.advance(lambda: False)
+    copy, before, now = run.copied(np.arange(N))
+    gaps = np.zeros((K, K))
+    pair_gaps(copy, np.zeros(N), np.zeros(N, np.int64), gaps)
+    assert gaps.sum() == pytest.approx(run.shares.sum(), rel=1e-9) and np.all(gaps >= 0.0)
+
+    def value(masses):
+        return exact(problem, run.own - masses)[1]
+
+    values = [value(copy.masses)]
+    for _ in range(4):
+        run.sweep(copy, np.triu(gaps + gaps.T), gaps.sum(), lambda: False)
+        values.append(value(copy.masses))
+        go_on(copy, before, now)
+        values.append(value(copy.masses))
+        before, now = now, before
+        drift = (run.own - copy.masses - (run.own - run.masses)) @ (GRAM + BIAS**2) * copy.scale
+        assert np.allclose(copy.drift.reshape(K, -1)[:, :N], drift, atol=1e-4)
+        assert np.allclose(copy.masses.sum(axis=0), problem.cap) and copy.masses.min() >= 0.0
+        pair_gaps(copy, np.zeros(N), np.zeros(N, np.int64), gaps)
+    assert np.all(np.diff(values) >= -1e-5 * abs(values[-1])) and max(np.diff(values)[1::2]) > 0.0  # float32
+
+
+@pytest.mark.parametrize("begin", [pairs, newton])
+def test_a_stop_within_a_round_leaves_what_belongs_together(begin):
+    problem = posed(5.0, losses.CrammerSingerLoss() if begin is pairs else losses.MultinomialLoss())
+    for allowed in (0, 1, 2, 3, 5, 8):
+        run, asked = begin(problem), iter(range(1000))
+        run.advance(lambda asked=asked, allowed=allowed: next(asked) >= allowed)
+        dual = run.synchronise()
+        primal = run.primal(run.candidates()[0], 1)
+        assert (primal, dual) == pytest.approx(exact(problem, run.left().T), rel=1e-10, abs=1e-12)
+
+
+def test_samples_that_move_nothing_sit_where_they_are_worth_most():
+    gram = GRAM.copy()
+    gram[:7], gram[:, :7] = 0.0, 0.0
+    problem = posed(1.0, None, gram, bias=0.0)
+    run = pairs(problem, 1e-6)
+    assert solved(run, 1e-6).certificate.converged
+    assert np.array_equal(run.masses[:, :7].argmax(axis=0), COST[LABEL[:7]].argmax(axis=1))
+    assert np.allclose(run.masses[:, :7].max(axis=0), problem.cap[:7])
+
+
+@pytest.mark.parametrize("kernel", [GRAM, -0.5 + 2.0 * GRAM - 3.0 * rbf_kernel(X, gamma=4.0)])
+def test_few_rows_do_and_a_matrix_that_is_not_definite_does_no_harm(kernel):
+    """Rows computed again and again; directions without an approximation."""
+    kernel = kernel + np.diag(np.maximum(0.5 - kernel.diagonal(), 0.0))
+    for loss, begin in ((losses.CrammerSingerLoss(), pairs), (losses.MultinomialLoss(), newton)):
+        gram = gram_of(lambda A, B: kernel[np.ix_(A[:, 0].astype(int), B[:, 0].astype(int))], np.arange(N)[:, None])
+        cost = COST if loss.margins else 1.0 - np.eye(K)
+        problem = KernelRowProblem(gram, loss, LABEL, WEIGHT, cost, BIAS, 8 * N * 30).at(1.0)
+        run = begin(problem)
+        assert run.rows.capacity < N
+        definite = kernel[0, 0] == GRAM[0, 0]
+        found = solved(run, 1e-3, 2000 if definite else 10)
+        assert np.all(np.isfinite(run.left())) and found.certificate.converged == definite
+
+
+def test_what_is_on_offer_is_feasible():
+    problem = posed(3.0, losses.MultinomialLoss())
+    run = newton(problem)
+    run.factors = 10.0 * rng.normal(size=run.factors.shape)
+    duals = run.within(run.factors.copy())
+    p = np.eye(K)[LABEL].T - duals / problem.cap
+    slopes = np.eye(K)[LABEL].T - run.slopes / problem.cap
+    assert np.allclose(p.sum(axis=0), 1.0) and np.all(p > 0.0)
+    unscaled = np.maximum(np.eye(K)[LABEL].T - run.factors / problem.cap, 0.5 * slopes)
+    assert np.allclose(p, unscaled / unscaled.sum(axis=0))
+    sign = np.where(LABEL > 2, 1.0, -1.0)
+    two = KernelScalarProblem(gram_of("precomputed", GRAM), losses.LogisticLoss(), (sign, np.ones(N)), WEIGHT, None, BIAS).at(3.0)
+    run = KernelScalarNewton(two, None, KernelNewtonOptions(0))
+    part = sign * run.within(10.0 * rng.normal(size=(1, N)))[0] / two.cap
+    assert part.min() == pytest.approx(0.25) and part.max() == pytest.approx(
+        0.75
+    )  # slopes are half of the caps at scores of zero
+
+
+def test_the_approximation_is_below_the_matrix_and_near():
+    run = KernelRowNewton(posed(1.0, losses.MultinomialLoss()), None, KernelNewtonOptions(0, FEW))
+    factor, lack = run.approximation
+    whole = GRAM + BIAS**2
+    assert factor.shape == (9, N) and factor.dtype == np.float32
+    assert np.linalg.eigvalsh(whole - factor.T.astype(float) @ factor).min() > -1e-5
+    assert lack == pytest.approx(np.mean(whole.diagonal() - np.sum(factor.astype(float) ** 2, axis=0)), rel=1e-4)
+    assert kernel_newton.KernelNewtonOptions(0).tuning.few(10**6) == KERNEL_NEWTON.most
+    assert newton(posed(1.0, losses.MultinomialLoss())).approximation[0] is None  # so few samples that all are taken
+
+
+@pytest.mark.parametrize("tuning", [FEW, KERNEL_NEWTON])
+def test_a_singular_matrix(tuning):
+    """Duals come to be slopes also where they move no scores."""
+    problem = posed(2.0, losses.MultinomialLoss(), X @ X.T)
+    run = KernelRowNewton(problem, None, KernelNewtonOptions(0, tuning))
+    assert solved(run, 1e-8, 60).certificate.converged
+
+
+def test_padding_is_of_whole_vectors():
+    run = pairs(posed())
+    width = vectors.width(np.float32)
+    assert [run.padded(k) % (2 * width) for k in (1, 16, 17)] == [0, 0, 0] and run.padded(17) >= 17
