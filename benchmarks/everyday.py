@@ -19,7 +19,7 @@ from scipy.special import logsumexp
 from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import LinearSVC
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # it ships no types
+from threadpoolctl import threadpool_limits  # it ships no types
 
 import maxmargin as mm
 

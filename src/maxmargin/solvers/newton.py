@@ -181,3 +181,12 @@ class NewtonRun(Run):
 
     def left(self) -> Any:
         return self.duals
+
+
+def work(problem):
+    n, d = problem.table.shape
+    return n * d * d / 2 + d ** 3 / 3
+
+
+def one_step(problem):
+    return problem.loss.parabolic
