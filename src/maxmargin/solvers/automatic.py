@@ -1,9 +1,9 @@
 """What `solver="auto"` is: coordinate passes, and Newton's method where they crawl.
 
 Coordinate passes are cheap, and on most problems few are needed; where columns differ in size or C is large they may need any
-number, and Newton's method needs the same few steps as ever. What a pass and a step cost is known beforehand. So a run begins with
-passes; when they have cost a good part of what Newton's method would, and their rate says that as much again is not enough, it
-goes on from their duals, and never back. Costs are counted, not timed: the same data and seed give the same model.
+number, and Newton's method needs the same few steps as ever. What a pass and a step cost is known beforehand. So a run begins
+with passes; when they have cost a good part of what Newton's method would, and their rate says that as much again is not enough,
+that goes on from their duals, and never back. Costs are counted, not timed: the same data and seed give the same model.
 """
 
 import math
@@ -139,7 +139,8 @@ class Relay(Run):
         return self.run.statistics()
 
     def snapshot(self):
-        return self.run.snapshot() | {"relieved": self.relieved, "trail": np.array(self.trail).reshape(-1, 2), "next_look": self.next_look}
+        trail = np.array(self.trail).reshape(-1, 2)
+        return self.run.snapshot() | {"relieved": self.relieved, "trail": trail, "next_look": self.next_look}
 
     def resume(self, state: Mapping[str, Any]) -> None:
         if state["relieved"] and not self.relieved:
@@ -147,4 +148,3 @@ class Relay(Run):
         self.run.resume(state)
         self.trail, self.next_look = [(float(spent), float(gap)) for spent, gap in state["trail"]], state["next_look"]
         self.mirror()
-

@@ -144,7 +144,8 @@ class Still:
         if part > tuning.fine or min(self.looks, run.passes - self.passes) < tuning.still:
             return ""
         rounding = run.problem.rounding(best.w, run.left())
-        return f"Reached the limit of float64 at a relative gap of {part:.3g}." if rounding is not None and gap <= rounding else ""
+        small = rounding is not None and gap <= rounding
+        return f"Reached the limit of float64 at a relative gap of {part:.3g}." if small else ""
 
 
 def drive(run: Run, budget: Budget, history: History) -> Result:

@@ -185,7 +185,7 @@ class NewtonRun(Run):
 
 def work(problem):
     n, d = problem.table.shape
-    return n * d * d / 2 + d ** 3 / 3
+    return n * d * d / 2 + d**3 / 3
 
 
 def one_step(problem):

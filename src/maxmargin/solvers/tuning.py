@@ -58,8 +58,8 @@ class LoopTuning(NamedTuple):
     # A candidate whose gap is this many times the target says that the others are not there yet either. Set not recorded,
     # 2026-11-15.
     far: float = 3.0
-    # Rounding is thought of where a relative gap this small has been best for so many evaluations and passes, but for this part of
-    # it. Not measured.
+    # Rounding is thought of where a relative gap this small has been best for so many evaluations and passes, but for this part
+    # of it. Not measured.
     fine: float = 1e-6
     still: int = 8
     settled: float = 0.9
@@ -255,7 +255,7 @@ class ConvexConcaveTuning(NamedTuple):
 class RelayTuning(NamedTuple):
     """When Newton's method takes over from coordinate passes: what both cost, in seconds of one core."""
 
-    # Of a multiplication and addition of matrix products, and of the rest of a step; and steps to the target. 
+    # Of a multiplication and addition of matrix products, and of the rest of a step; and steps to the target.
     product: float = 2e-10
     step: float = 5e-4
     steps: int = 20
