@@ -57,6 +57,13 @@ TASKS = [
     (mm.StructuredSVM(mm.structures.Chain(), random_state=0), CHAINS, TAGS),
     (mm.LatentSVMClassifier(random_state=0), CHAINS, np.arange(10) % 2),
     (mm.LatentStructuredSVM(Spotted(), init=LABELS.tolist(), random_state=0), ROWS, COLOURS.tolist()),
+    (mm.SVMClassifier(kernel="rbf", probability="sigmoid", random_state=0), X, X[:, 0] > 0),
+    (mm.SVMRegressor(loss="squared_error", standardize=True), X, X[:, 0]),
+    (mm.SVMClassifierCV([0.1, 1.0], cv=2, random_state=0), X, LABELS),
+    (mm.SVMRegressorCV([0.1, 1.0], cv=2, random_state=0), X, X[:, 0]),
+    (mm.TopKSVMClassifierCV([0.1, 1.0], cv=2, k=2, random_state=0), X, LABELS),
+    (mm.MultilabelSVMClassifierCV([0.1, 1.0], cv=2, random_state=0), X, INDICATORS),
+    (mm.StructuredSVMCV(mm.structures.Chain(), [0.1, 1.0], cv=2, random_state=0), CHAINS, TAGS),
 ]
 
 
@@ -84,15 +91,19 @@ def import_everything():
         importlib.import_module(module.name)
 
 
-def fit_everything():
+def not_tried():
+    """Public estimators without a task."""
     public = map(mm.__dict__.get, mm.__all__)
     classes = [thing for thing in public if isinstance(thing, type) and issubclass(thing, BaseEstimator)]
-    estimators = {cls for cls in classes if hasattr(cls, "predict")}
-    assert estimators == {type(model) for model, _, _ in TASKS}, "an estimator is not tried here"
+    return {cls for cls in classes if hasattr(cls, "predict")} - {type(model) for model, _, _ in TASKS}
+
+
+def fit_everything():
+    assert not not_tried(), f"{not_tried()} are not tried here"
     for model, data, target in TASKS:
         model.fit(data, target)
         found = getattr(model, "certificate_", None) or model.estimator_.certificate_
-        assert found.converged and found.dual <= found.primal, (model, found)
+        assert found.converged and found.relative_gap >= -1e-12, (model, found)  # but for rounding
         assert len(model.predict(data)) == len(data), model
 
 
