@@ -24,6 +24,7 @@ SOLVERS = {
     "plain": mm.FrankWolfe(steps="plain"),
     "linearization": mm.PartialLinearization(),
     "bundle": mm.Bundle(),
+    "newton": mm.Newton(),
     "online": mm.OnlineDual(),
     "a small cache": mm.OnlineDual(cache_size=0.001, prune="zero"),
 }
@@ -37,6 +38,11 @@ CASES = [
     *((name, "online") for name in ("words in blocks", "python in blocks")),
     ("LogisticLoss", "dual coordinate"),
     ("MultinomialLoss", "dual coordinate"),
+    *(
+        (name, "newton")
+        for name in ("HingeLoss", "EpsilonInsensitiveLoss", "SquaredHingeLoss", "LogisticLoss", "CrammerSingerLoss")
+    ),
+    ("one label", "newton"),
 ]
 
 
@@ -77,6 +83,7 @@ def row_stream(prior):
 
 
 OTHERS = {
+    "one label": lambda: problem_of("MultilabelHingeLoss").whole(),
     "python": lambda: encoded(Bits(), *bits()),
     "words in blocks": lambda: sample_stream(Chain(n_labels=3), *words()),
     "python in blocks": lambda: sample_stream(Bits(), *bits()),

@@ -1,4 +1,4 @@
-"""`Newton`: the optimum of differentiable losses, whatever the columns look like, in few steps."""
+"""`Newton` on differentiable losses: the optimum, whatever the columns look like, in few steps."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,6 @@ from maxmargin.data.table import table_of
 from maxmargin.losses import BINARY, REGRESSION
 from maxmargin.losses.base import bend, slope
 from maxmargin.solvers import resolve
-from maxmargin.solvers.automatic import choice
 
 rng = np.random.default_rng(7)
 N, D = 90, 5
@@ -99,20 +98,25 @@ def test_the_choice():
     assert wide.certificate_.converged
     signed = mm.SVMRegressor(loss="squared_error", positive=True).fit(X, Z)
     assert signed.certificate_.converged and np.all(signed.coef_ >= 0.0)
-    assert choice.dispatch(object)(None).__class__ is mm.DualCoordinate
 
 
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        (mm.SVMClassifier(solver="newton"), "differentiable loss, which HingeLoss is not"),
-        (mm.SVMRegressor(loss="squared_error", positive=True, solver="newton"), "does not serve sign constraints"),
         (mm.SVMRegressor(loss="squared_error", solver=mm.Newton(max_features=4)), "there are 5: more than max_features=4"),
-        (mm.TopKSVMClassifier(k=1, solver="newton"), "differentiable losses of one score in memory"),
+        (mm.SVMClassifier(solver=mm.Newton(max_features=9)), "classes x features, and there are 15: more than max_features=9"),
+        (mm.TopKSVMClassifier(k=2, solver="newton"), "not TopKAlphaLoss"),
+        (mm.StructuredSVM(mm.structures.Multiclass(), solver="newton"), "in memory, which a StructuredProblem has not"),
+        (
+            mm.MultilabelSVMClassifier(label_prior=np.full((2, 2), 0.5) + np.eye(2), solver="newton"),
+            "not those that R couples",
+        ),
     ],
 )
 def test_what_it_does_not_serve(model, said):
-    y = Z if isinstance(model, mm.SVMRegressor) else (Z > 0).astype(int)
+    y = Z if isinstance(model, mm.SVMRegressor) else np.digitize(Z, [-1.0, 1.0])
+    if isinstance(model, mm.MultilabelSVMClassifier):
+        y = np.column_stack([Z > 0, Z > 1]).astype(int)
     with pytest.raises(TypeError, match=said):
         model.fit(X, y)
     with pytest.raises(ValueError, match="max_features"):

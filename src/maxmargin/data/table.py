@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from . import rows
 from .matrices import check_norms
 
+DENSE_ABOVE = 1 / 16  # part of non-zeros above which products of CSR rows are taken as of dense ones. Estimated, 2026-11-16.
 BLOCK_SIZE = 4096  # rows of a block, for predictions so far. Nothing was measured, 2026-11-16.
 
 
@@ -37,21 +38,20 @@ class RowBlock:
         return np.asarray(found.toarray() if sp.issparse(found) else found) + self.bias**2
 
     def weighted_products(self, weight: np.ndarray) -> np.ndarray:
-        """(features + 1, features + 1): sum_i weight_i x_i x_i', in float64; rows of weight zero cost nothing."""
+        """(features + 1, features + 1): sum_i weight_i x_i x_i', in float64, weights >= 0; rows of weight zero cost nothing."""
         some = weight != 0.0
         X, weight = (self.X, weight) if some.all() else (self.X[some], weight[some])
-        d = X.shape[1]
+        d, root = X.shape[1], np.sqrt(weight)
+        if sp.issparse(X) and X.nnz > DENSE_ABOVE * X.shape[0] * d:
+            X = X.toarray()
         result = np.empty((d + 1, d + 1))
         if sp.issparse(X):
-            scaled = X.multiply(weight[:, None]).tocsr()
-            result[:d, :d] = (X.T @ scaled).toarray()
-            edge = self.bias * np.asarray(scaled.sum(axis=0), np.float64).ravel()
+            scaled = X.multiply(root[:, None]).tocsr().astype(np.float64)
+            result[:d, :d] = (scaled.T @ scaled).toarray()
         else:
-            X = X.astype(np.float64, copy=False)
-            scaled = X * weight[:, None]
-            result[:d, :d] = X.T @ scaled
-            edge = self.bias * scaled.sum(axis=0)
-        result[:d, d] = result[d, :d] = edge
+            scaled = X * root[:, None]
+            result[:d, :d] = scaled.T @ scaled  # a product with itself: NumPy computes half of it
+        result[:d, d] = result[d, :d] = self.bias * (scaled.T @ root)
         result[d, d] = self.bias**2 * weight.sum()
         return result
 

@@ -8,14 +8,17 @@ that goes on from their duals, and never back. Costs are counted, not timed: the
 
 import math
 from collections.abc import Callable, Mapping
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
 
 from ..data.rows import mean_length
+from ..problems.base import Problem
+from ..problems.linear import ScalarProblem
 from .base import Run, Setting, Solver, Start
 from .dual_coordinate import DualCoordinate
-from .newton import Newton, one_step, work
+from .newton import Newton, work
 from .tuning import RELAY, RelayTuning
 
 NAMES = DualCoordinate.__name__, Newton.__name__
@@ -37,6 +40,17 @@ class Automatic(Solver):
         run = DualCoordinate().begin(problem, start, setting)
         run.method = NAMES[0]
         return run if cost is None else Relay(run, newton, setting, Prices(problem, cost))
+
+
+@singledispatch
+def one_step(problem: Problem) -> bool:
+    """Whether the first step of Newton's method is the solution."""
+    return False
+
+
+@one_step.register
+def _(problem: ScalarProblem) -> bool:
+    return problem.loss.parabolic and problem.regularizer.lower is None and problem.half_spaces is None
 
 
 class Prices:

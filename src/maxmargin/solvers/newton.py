@@ -1,45 +1,38 @@
-"""Newton's method on the primal, for losses of one score that are differentiable.
+"""Newton's method as users name it: second-order steps, of which few suffice however the columns are scaled."""
 
-    gradient  Sigma^-1 (w - mean) - X' b,      b_i = slope_i(z_i),  z = X w
-    Hessian   Sigma^-1 + X' diag(h) X,         h_i the second derivative of loss i at z_i
-
-Slopes of differentiable losses are feasible duals, and each example's share of the gap is zero at them: P(w) - D(b) is half
-the square of the gradient's length in the metric of the prior, a certificate from one gradient. The number of steps does not
-depend on how the columns are scaled, unlike that of coordinate methods; a step costs n d^2 + d^3 / 3. Steps are halved until P
-falls by at least a tenth of what its slope promises, so that squared losses, whose second derivative jumps, converge from
-everywhere.
-"""
-
-from collections.abc import Callable
 from functools import singledispatch
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from ..jit import kernel
-from ..losses.base import bend, slope, value
+from ..losses.crammer_singer import CrammerSingerLoss
+from ..losses.multinomial import MultinomialLoss
 from ..problems.base import Problem
-from ..problems.linear import ScalarProblem
+from ..problems.linear import BlockProblem, ScalarProblem
+from ..problems.multilabel import LabelGroup, MultilabelProblem
 from ..utils.parameters import at_least
 from .base import Run, Setting, Solver, Start
+from .second_order.interior_point import sides
+from .second_order.interior_rows import RowInterior
+from .second_order.labels import LabelRuns, label_problem
+from .second_order.scalar import scalar_run
+from .second_order.smooth import MultinomialNewton
 
-ENOUGH = 0.1  # part of the promised decrease that a step must reach
-RIDGES = (0.0, 1e-14, 1e-12, 1e-10, 1e-8)  # added to a unit diagonal where rounding has made the matrix indefinite
-SHORTEST = 2.0**-40  # part of a step below which there is no progress
+OF_ROWS: dict[type, Any] = {CrammerSingerLoss: RowInterior, MultinomialLoss: MultinomialNewton}
 
 
 class Newton(Solver):
-    """Newton's method on the primal, certified: few steps, however the columns of X are scaled.
+    """Second-order steps, certified: ten to thirty of them, however the columns of X are scaled.
 
-    Serves differentiable losses of one score ("squared_hinge" and "log_loss" of two classes, "squared_error",
-    "squared_epsilon_insensitive") with Gaussian priors, on dense and CSR data with a moderate number of features: each step forms
-    and factors a matrix of features x features.
+    Serves all losses of one score, "hinge" with costs and "log_loss" of several classes, and labels (classes against the rest)
+    that nothing couples, one by one; Gaussian priors and signs; dense and CSR data. Differentiable losses are minimised by
+    Newton's method on the primal, the others by a primal-dual interior point. Each step forms and factors a matrix of features x
+    features (of samples x samples where these are fewer; of classes x features where an example has several scores).
 
     Parameters
     ----------
     max_features : int, default=3000
-        With more features than this a problem is refused: the matrix would take more than 8 max_features^2 bytes.
+        A problem whose matrix would have more rows than this is refused: it takes 8 max_features^2 bytes.
     """
 
     _parameter_constraints = {"max_features": [at_least(1)]}
@@ -51,142 +44,138 @@ class Newton(Solver):
         return refusal(problem, self)
 
     def begin(self, problem, start, setting):
-        return NewtonRun(problem, start, setting)
+        return newton_run(problem, start, setting)
+
+
+ANY_SIZE = Newton(2**62)
 
 
 @singledispatch
 def refusal(problem: Problem, solver: Newton) -> str | None:
     """None, or why Newton's method does not serve the problem."""
     return (
-        f"Newton serves differentiable losses of one score in memory, which a {type(problem).__name__} has not; "
+        f"Newton serves losses of one score and of a row of classes in memory, which a {type(problem).__name__} has not; "
         "use solver='dual_coordinate' ('online' for a source)."
     )
 
 
-@refusal.register
-def _(problem: ScalarProblem, solver: Newton) -> str | None:
-    if not problem.loss.smooth:
-        return f"Newton needs a differentiable loss, which {type(problem.loss).__name__} is not; use solver='dual_coordinate'."
-    if problem.regularizer.lower is not None or problem.half_spaces is not None:
-        return "Newton does not serve sign constraints; use solver='dual_coordinate'."
-    if problem.table.shape[1] > solver.max_features:
-        return (
-            f"Newton factors a matrix of features x features, and there are {problem.table.shape[1]}: more than "
-            f"max_features={solver.max_features}. Use solver='dual_coordinate'."
-        )
+@singledispatch
+def newton_run(problem: Problem, start: Start, setting: Setting) -> Run:
+    """A run on this kind of problem."""
+    raise TypeError(f"Newton does not serve a {type(problem).__name__}.")
+
+
+@singledispatch
+def work(problem: Problem) -> float | None:
+    """Floating point operations of one step, about; None where the problem is not served, whatever its size."""
     return None
 
 
-@kernel
-def derivatives(loss, scores, duals, bends):
-    """The slopes and second derivatives at these scores."""
-    for i in range(scores.size):
-        duals[i] = slope(loss, i, scores[i])
-        bends[i] = bend(loss, i, scores[i])
+def too_large(size: int, what: str, solver: Newton) -> str | None:
+    if size <= solver.max_features:
+        return None
+    return (
+        f"Newton factors a matrix of {what}, and there are {size}: more than max_features={solver.max_features}. "
+        "Use solver='dual_coordinate'."
+    )
 
 
-@kernel
-def total_loss(loss, scores):
-    total = 0.0
-    for i in range(scores.size):
-        total += value(loss, i, scores[i])
-    return total
+# ---- one score an example ------------------------------------------------------------------------------------
 
 
-class NewtonRun(Run):
-    """One point, its scores, and the duals that its slopes are."""
-
-    held = (*Run.held, "w", "scores", "duals")
-    problem: ScalarProblem
-    exact = True
-
-    def __init__(self, problem: ScalarProblem, start: Start, setting: Setting):
-        self.problem, self.average = problem, setting.average
-        self.passes = self.visits = 0
-        self.warm = start.duals is not None or start.weights is not None
-        begin = start.weights
-        if begin is None and start.duals is not None:
-            begin = problem.evaluate(start.duals)[1]
-        self.w: np.ndarray = problem.regularizer.start(problem.weight_shape) if begin is None else np.array(begin, np.float64)
-        self.scores = self.scored(self.w)
-        self.duals, self.bends = np.empty(problem.n_examples), np.empty(problem.n_examples)
-        self.dual = -np.inf
-        self.v = self.w
-
-    def scored(self, w: np.ndarray) -> np.ndarray:
-        return np.concatenate([block.scores(w[None]).ravel() for block in self.problem.table.blocks()])
-
-    def advance(self, stop: Callable[[], bool]) -> float:
-        """One step; returns the gap at its end, as the slopes there give it."""
-        problem, prior = self.problem, self.problem.regularizer
-        derivatives(problem.exact_loss, self.scores, self.duals, self.bends)
-        gradient = self.precise(self.w if prior.mean is None else self.w - prior.mean) - self.combined()
-        ahead = self.direction(gradient)
-        along = self.scored(ahead)
-        before, fall = self.objective(0.0, ahead, along), float(gradient @ ahead)
-        step = 1.0
-        while not self.objective(step, ahead, along) <= before + ENOUGH * step * fall and step > SHORTEST and not stop():
-            step *= 0.5
-        if step > SHORTEST:
-            self.w, self.scores = self.w + step * ahead, self.scores + step * along
-        self.passes += 1
-        self.visits += problem.n_examples
-        return 0.0  # exact values follow
-
-    def precise(self, w: np.ndarray) -> np.ndarray:
-        variance = self.problem.regularizer.variance
-        return w if variance is None else w / variance
-
-    def combined(self) -> np.ndarray:
-        """X' b."""
-        blocks = self.problem.table.blocks()
-        return np.sum([block.combined(self.duals[block.start : block.stop, None])[0] for block in blocks], axis=0)
-
-    def direction(self, gradient: np.ndarray) -> np.ndarray:
-        """Where the quadratic model has its minimum. Columns are brought to unit length first: they may differ by any factor."""
-        H = np.zeros((gradient.size, gradient.size))
-        for block in self.problem.table.blocks():
-            H += block.weighted_products(self.bends[block.start : block.stop])
-        H[np.diag_indices_from(H)] += self.precise(np.ones(gradient.size))
-        scale = 1.0 / np.sqrt(H.diagonal())
-        H *= scale
-        H *= scale[:, None]
-        for ridge in RIDGES:
-            try:
-                H[np.diag_indices_from(H)] = 1.0 + ridge
-                return -scale * cho_solve(cho_factor(H, lower=True), scale * gradient)
-            except LinAlgError:
-                continue
-        return -scale * scale * gradient
-
-    def objective(self, step: float, ahead: np.ndarray, along: np.ndarray) -> float:
-        """P after this part of a step."""
-        with np.errstate(over="ignore"):
-            risk = total_loss(self.problem.exact_loss, self.scores + step * along)
-        return self.problem.regularizer.penalty(self.w + step * ahead) + float(risk)
-
-    def synchronise(self) -> float:
-        """The exact dual value of the slopes."""
-        derivatives(self.problem.exact_loss, self.scores, self.duals, self.bends)
-        self.duals = self.problem.clipped(self.duals)
-        self.dual, self.v = self.problem.evaluate(self.duals)
-        return self.dual
-
-    def candidates(self) -> list[np.ndarray]:
-        found = [self.v, self.w] if self.average else [self.v]
-        if self.average and self.hint is not None:
-            found.append(self.hint)
-        self.hint = None
-        return found
-
-    def left(self) -> Any:
-        return self.duals
+def known(problem: ScalarProblem) -> bool:
+    return problem.loss.smooth or sides(problem.exact_loss) is not None
 
 
-def work(problem):
-    n, d = problem.table.shape
-    return n * d * d / 2 + d**3 / 3
+@refusal.register
+def _(problem: ScalarProblem, solver: Newton) -> str | None:
+    if not known(problem):
+        name = type(problem.loss).__name__
+        return f"Newton needs a differentiable loss or one that it knows, which {name} is not; use solver='dual_coordinate'."
+    rows, columns = problem.table.shape
+    if rows < columns and problem.half_spaces is None:
+        return too_large(rows, "samples x samples", solver)
+    return too_large(columns, "features x features", solver)
 
 
-def one_step(problem):
-    return problem.loss.parabolic
+@newton_run.register
+def _(problem: ScalarProblem, start: Start, setting: Setting) -> Run:
+    return scalar_run(problem, start, setting)
+
+
+@work.register
+def _(problem: ScalarProblem) -> float | None:
+    if not known(problem):
+        return None
+    rows, columns = problem.table.shape
+    if rows < columns and problem.half_spaces is None:
+        return rows**3 / 3.0 + 40.0 * rows * columns
+    return rows * columns**2 + columns**3 / 3.0 + 40.0 * rows * columns
+
+
+# ---- a row of classes ----------------------------------------------------------------------------------------
+
+
+@refusal.register
+def _(problem: BlockProblem, solver: Newton) -> str | None:
+    if type(problem.loss) not in OF_ROWS:
+        name = type(problem.loss).__name__
+        return f"Newton serves the hinge and the log loss of several classes, not {name}; use solver='dual_coordinate'."
+    return too_large(problem.n_classes * problem.table.shape[1], "classes x features", solver)
+
+
+@newton_run.register
+def _(problem: BlockProblem, start: Start, setting: Setting) -> Run:
+    run: Run = OF_ROWS[type(problem.loss)](problem, start, setting)
+    return run
+
+
+@work.register
+def _(problem: BlockProblem) -> float | None:
+    if type(problem.loss) not in OF_ROWS:
+        return None
+    size = problem.n_classes * problem.table.shape[1]
+    return problem.n_examples * size**2 + size**3 / 3.0 + 40.0 * problem.n_examples * size
+
+
+# ---- labels, one by one --------------------------------------------------------------------------------------
+
+
+def label_refusal(problem: MultilabelProblem | LabelGroup, solver: Newton) -> str | None:
+    if problem.R is not None and not np.array_equal(problem.R, np.eye(len(problem.R))):
+        return "Newton serves labels one by one, not those that R couples; use solver='dual_coordinate'."
+    if problem.loss.single is None:
+        name = type(problem.loss).__name__
+        return f"{name} does not say what it is of one label (`single`), as Newton needs; use solver='dual_coordinate'."
+    return too_large(min(problem.table.shape), "features x features", solver)
+
+
+@refusal.register
+def _(problem: MultilabelProblem, solver: Newton) -> str | None:
+    return label_refusal(problem, solver)
+
+
+@refusal.register
+def _(problem: LabelGroup, solver: Newton) -> str | None:
+    return label_refusal(problem, solver)
+
+
+@newton_run.register
+def _(problem: LabelGroup, start: Start, setting: Setting) -> Run:
+    return LabelRuns(problem, start, setting)
+
+
+@work.register
+def _(problem: LabelGroup) -> float | None:
+    if label_refusal(problem, ANY_SIZE) is not None:
+        return None
+    one = work(label_problem(problem, 0))
+    return None if one is None else problem.n_classes * one
+
+
+@work.register
+def _(problem: MultilabelProblem) -> float | None:
+    if label_refusal(problem, ANY_SIZE) is not None:
+        return None
+    parts = [work(problem.group(columns)) for columns in problem.groups]
+    return None if None in parts else float(sum(part for part in parts if part is not None))

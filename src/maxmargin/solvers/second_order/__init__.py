@@ -1,0 +1,1 @@
+"""Second-order steps: what `Newton` is made of."""

@@ -1,0 +1,280 @@
+"""A primal-dual interior point for losses with kinks, whose duals have bounds (Mehrotra 1992).
+
+Every inequality of the dual, x >= 0, has a multiplier s > 0, and x s = mu is followed to mu = 0. For one score an example and
+duals 0 <= a <= cap of constraints  sign z >= margin  these are (a, s) and (room = cap - a, t), and a Newton step solves
+
+    E = s/a + t/room + soft,   Theta = 1/E,   rho = margin - sign X w - soft a + mu/a - mu/room
+    (Sigma^-1 + X' Theta X) dw = Sigma^-1 (v(a) - w) + X' sign Theta rho,    da = Theta (rho - sign X dw)
+    ds = (mu - s a - s da)/a,    dt = (mu - t room + t da)/room
+
+soft = 1 / (2 cap) for squared losses, which have no room, and zero for the others. w is a variable of its own, with the residual
+v(a) - w; room is kept and moved beside a, as their difference cancels. A step with mu = 0 predicts how much of mu can go, a second
+one with the same factor corrects it, and goes 0.995 of the way to the border; further ones make short steps longer. Duals are
+strictly feasible all along, so that each step has a certificate. Signs of weights are further pairs (height, dual).
+
+mu does not fall below what `tol` needs: further down only the residual v(a) - w would grow, which is divided by what is left.
+"""
+
+from abc import abstractmethod
+from functools import singledispatch
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...losses.epsilon_insensitive import EpsilonInsensitive
+from ...losses.hinge import Hinge
+from ...losses.squared_epsilon_insensitive import SquaredEpsilonInsensitive
+from ...losses.squared_hinge import SquaredHinge
+from ...problems.linear import ScalarProblem
+from ..base import Setting, Start
+from .run import ScalarShape, SecondOrderRun, Shape
+from .systems import System, scores_of, system_of
+
+TO_THE_BORDER = 0.995
+ENOUGH_MU = 0.1  # part of the gap asked for that mu may stand for
+CORRECTIONS, LONG, LONGER = 3, 0.9, 1.05  # further directions with the same factor, while steps are short and become longer
+SPREAD = 10.0  # factor by which products of pairs may differ
+LEAST_MU = 1e-250  # where all targets are met from the start
+LEAST_STEP = 1e-12  # a step to less than this part is none
+PULLED = (
+    0.005,
+    0.3,
+)  # part of the way to the centre at which duals of another run are taken up. Raw iris, wine, cancer, 2026-11-16
+NO_CAP = 1e-100  # part of the largest cap below which an example is left out: its loss is as good as nothing
+
+
+class InteriorPoint(SecondOrderRun):
+    """The predictor and corrector. `inside` are the numbers that stay positive, `against` their multipliers; walls come last."""
+
+    held = (*SecondOrderRun.held, "inside", "against")
+    slack: np.ndarray  # X' b - B (W - mean)
+    inside: tuple[np.ndarray, ...]
+    against: tuple[np.ndarray, ...]
+
+    def __init__(self, shape: Shape, start: Start, setting: Setting, system: System):
+        super().__init__(shape, start, setting)
+        self.system = system
+
+    def begin_at(self, inside: tuple[np.ndarray, ...], mu: float, size: float) -> None:
+        """On the central path, but for the weights; `size` is that of scores which matter."""
+        mu = max(mu, LEAST_MU)
+        self.build_walls(mu, size)
+        walls = () if self.walls is None else (self.heights,)
+        self.inside = (*inside, *walls)
+        self.against = tuple(mu / x for x in self.inside)
+
+    def pull(self, risk: float) -> float:
+        """How far duals of another run are pulled to the centre: further where they are not good. `risk` is that of W."""
+        primal = self.problem.regularizer.penalty(self.shape.packed(self.W)) + risk
+        gap = (primal - self.dual) / abs(primal) if primal else 0.0
+        return float(np.clip(PULLED[1] * np.sqrt(max(gap, 0.0)), *PULLED))
+
+    @abstractmethod
+    def look(self) -> float:
+        """What the point leaves of the conditions, for `direction`; returns its primal value."""
+
+    @abstractmethod
+    def stored(self) -> np.ndarray:
+        """The duals, (examples, classes)."""
+
+    def proposed(self):
+        yield self.stored()
+
+    @abstractmethod
+    def theta(self) -> np.ndarray:
+        """(examples, classes): how much the duals give way to scores."""
+
+    @abstractmethod
+    def direction(self, targets: list[Any]) -> tuple[np.ndarray, list[np.ndarray]]:
+        """The step of W and of what is inside, to these products of each pair."""
+
+    def step(self):
+        inside, against = self.inside, self.against
+        count = sum(x.size for x in inside)
+        primal = self.look()
+        self.note(primal, self.pushed(self.slack), products(inside, against))
+        B, matrix = self.B, None
+        if self.walls is not None:
+            B, matrix = self.walls.added(self.B, against[-1] / inside[-1])
+        if not self.system.prepare(self.theta(), B, matrix):
+            return False
+
+        mu = products(inside, against) / count
+        dW, ahead = self.direction([0.0] * len(inside))
+        back = self.multipliers(ahead, [0.0] * len(inside))
+        far = longest((*inside, *against), (*ahead, *back))
+        then = products(moved(inside, ahead, far), moved(against, back, far)) / count
+        goal = max(min((then / mu) ** 3, 1.0) * mu, min(mu, ENOUGH_MU * self.tol * abs(self.lowest) / count))
+
+        targets = [goal - dx * ds for dx, ds in zip(ahead, back, strict=True)]
+        dW, ahead, back, far = self.corrected(targets)
+        for _ in range(CORRECTIONS):
+            if far >= LONG:
+                break
+            pairs = zip(targets, inside, against, ahead, back, strict=True)
+            targets = [t + recentred(moved_product(x, s, dx, ds, far), goal) for t, x, s, dx, ds in pairs]
+            found = self.corrected(targets)
+            if not found[-1] > far * LONGER:
+                break
+            dW, ahead, back, far = found
+        if not (far > LEAST_STEP and all(np.all(np.isfinite(change)) for change in (dW, *ahead, *back))):
+            return False
+        self.W = self.W + far * dW
+        self.inside, self.against = moved(inside, ahead, far), moved(against, back, far)
+        if self.walls is not None:
+            self.heights, self.wall_duals = self.inside[-1], self.against[-1]
+        return True
+
+    def corrected(self, targets: list[Any]) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray], float]:
+        """A direction, and how far it may be followed."""
+        dW, ahead = self.direction(targets)
+        back = self.multipliers(ahead, targets)
+        return dW, ahead, back, min(1.0, TO_THE_BORDER * longest((*self.inside, *self.against), (*ahead, *back)))
+
+    def multipliers(self, ahead: list[np.ndarray], targets: list[Any]) -> list[np.ndarray]:
+        """The steps of the multipliers that belong to these."""
+        return [(t - s * x - s * dx) / x for t, x, s, dx in zip(targets, self.inside, self.against, ahead, strict=True)]
+
+    def solved(self, g: np.ndarray, h: np.ndarray, targets: list[Any]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+        """The step of W and of the duals, and that of the heights above the walls where there are any."""
+        if self.walls is None:
+            return *self.system.solve(g, h), []
+        height, dual = self.inside[-1], self.against[-1]
+        off = self.walls.across(self.W.ravel()) - self.walls.low - height
+        g = g + self.walls.combined((targets[-1] - dual * off) / height, self.size).reshape(g.shape)
+        dW, change = self.system.solve(g, h)
+        return dW, change, [self.walls.across(dW.ravel()) + off]
+
+
+def products(inside: tuple[np.ndarray, ...], against: tuple[np.ndarray, ...]) -> float:
+    return float(sum(np.vdot(x, s) for x, s in zip(inside, against, strict=True)))
+
+
+def moved_product(x: np.ndarray, s: np.ndarray, dx: np.ndarray, ds: np.ndarray, far: float) -> np.ndarray:
+    """The products of pairs after a step that is somewhat longer than it can be."""
+    aim = min(1.0, 1.1 * far + 0.1)
+    return (x + aim * dx) * (s + aim * ds)
+
+
+def recentred(product: np.ndarray, goal: float) -> np.ndarray:
+    """What brings products that are far from the goal nearer to it (Gondzio 1996)."""
+    return np.maximum(np.clip(product, goal / SPREAD, goal * SPREAD) - product, -goal * SPREAD)
+
+
+def moved(arrays: tuple[np.ndarray, ...], steps: list[np.ndarray], far: float) -> tuple[np.ndarray, ...]:
+    return tuple(x + far * dx for x, dx in zip(arrays, steps, strict=True))
+
+
+def longest(arrays: tuple[np.ndarray, ...], steps: tuple[np.ndarray, ...]) -> float:
+    """The part of the steps at which the first number would be zero; at most 1."""
+    return float(min(np.min(np.where(dx < 0.0, -x / dx, 1.0), initial=1.0) for x, dx in zip(arrays, steps, strict=True)))
+
+
+# ---- one score an example ------------------------------------------------------------------------------------
+
+
+class Sides(NamedTuple):
+    """A loss as the largest of cap (margin - sign z) over its sides, and zero, or of its square; (sides, examples)."""
+
+    sign: np.ndarray
+    margin: np.ndarray
+    cap: np.ndarray
+    squared: bool = False
+
+
+@singledispatch
+def sides(loss: Any) -> Sides | None:
+    """The sides of a loss as kernels see it; None where it has none."""
+    return None
+
+
+@sides.register
+def _(loss: Hinge) -> Sides:
+    return Sides(loss.sign[None], loss.margin[None], loss.cap)
+
+
+@sides.register
+def _(loss: SquaredHinge) -> Sides:
+    return Sides(loss.sign[None], loss.margin[None], loss.cap, True)
+
+
+@sides.register
+def _(loss: EpsilonInsensitive) -> Sides:
+    sign = np.repeat([[1.0], [-1.0]], loss.target.size, axis=1)
+    return Sides(sign, sign * loss.target - loss.epsilon, loss.cap)
+
+
+@sides.register
+def _(loss: SquaredEpsilonInsensitive) -> Sides:
+    sign = np.repeat([[1.0], [-1.0]], loss.target.size, axis=1)
+    return Sides(sign, sign * loss.target - loss.epsilon, loss.cap, True)
+
+
+class ScalarInterior(InteriorPoint):
+    """One score an example. `inside` are a and its room, (sides, examples that count); squared losses leave all the room, and
+    their rewards bend: `soft`."""
+
+    problem: ScalarProblem
+
+    def __init__(self, problem: ScalarProblem, start: Start, setting: Setting):
+        super().__init__(ScalarShape(problem), start, setting, system_of(problem.table, problem.half_spaces is None))
+        found = sides(problem.exact_loss)
+        assert found is not None
+        self.counted = np.flatnonzero(found.cap > NO_CAP * found.cap.max(initial=0.0))
+        self.sign, self.margin = found.sign[:, self.counted], found.margin[:, self.counted]
+        self.cap, self.squared = found.cap[self.counted], found.squared
+        self.soft: Any = 0.5 / self.cap if found.squared else 0.0
+        self.settle()
+
+    def settle(self) -> None:
+        """From the centre, or from duals on the border, pulled inside."""
+        excess = self.excess()
+        size = float(np.mean(np.abs(excess))) if excess.size else 1.0
+        cap = np.broadcast_to(2.0 * size * self.cap if self.squared else self.cap, excess.shape)
+        a, mu = 0.5 * cap, 0.5 * float(np.mean(np.abs(excess) * cap)) if excess.size else size
+        if np.any(self.duals):
+            found = np.maximum(self.sign * self.duals[self.counted, 0], 0.0)
+            pull = self.pull(self.risk(excess))
+            a = (1.0 - pull) * (found if self.squared else np.minimum(found, cap)) + pull * a
+            mu = min(mu, float(np.mean(np.abs(excess) * np.where(excess > 0.0, 0.5 * cap if self.squared else cap - a, a))))
+        self.begin_at((a,) if self.squared else (a, cap - a), mu, size)
+
+    def excess(self) -> np.ndarray:
+        """margin - sign z."""
+        return self.margin - self.sign * scores_of(self.table, self.W)[self.counted, 0]
+
+    def risk(self, excess: np.ndarray) -> float:
+        most = np.maximum(excess, 0.0).max(axis=0)
+        return float(self.cap @ (most * most if self.squared else most))
+
+    def look(self):
+        excess = self.excess()
+        self.residual = excess - self.soft * self.inside[0]
+        self.slack = self.gradient(self.stored())
+        return self.problem.regularizer.penalty(self.shape.packed(self.W)) + self.risk(excess)
+
+    def theta(self):
+        bent = self.against[0] / self.inside[0] + self.soft
+        self.give = 1.0 / (bent if self.squared else bent + self.against[1] / self.inside[1])
+        return self.spread(self.give.sum(axis=0))
+
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """(examples, 1), zero for those that do not count."""
+        result = np.zeros((self.problem.n_examples, 1))
+        result[self.counted, 0] = values
+        return result
+
+    def direction(self, targets):
+        rho = self.residual + targets[0] / self.inside[0]
+        if not self.squared:
+            rho -= targets[1] / self.inside[1]
+        whole = self.give.sum(axis=0)
+        dW, change, heights = self.solved(self.slack, self.spread((self.sign * self.give * rho).sum(axis=0)), targets)
+        # The change of a sum of two sides, and what they lose both: da = Theta (rho - sign X dw), without its cancellation.
+        da = self.sign * self.give / whole * change[self.counted, 0]
+        if len(rho) == 2:
+            da = da + self.give[0] * self.give[1] / whole * (rho[0] + rho[1])
+        return dW, [da, *([] if self.squared else [-da]), *heights]
+
+    def stored(self):
+        return self.spread((self.sign * self.inside[0]).sum(axis=0))

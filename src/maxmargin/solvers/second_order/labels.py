@@ -1,0 +1,122 @@
+"""Labels that have nothing in common but the samples: one run a label, in step, and one certificate of their sum.
+
+A label that has reached its part of the target rests; should the sum not have, all go on to a tenth of it.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ...data.indicators import BYTE
+from ...jit import vectors
+from ...problems.linear import ScalarProblem
+from ...problems.multilabel import LabelGroup
+from ...regularizers.gaussian import Gaussian
+from ...utils.state import RunState, beneath
+from ..base import Run, Setting, Start
+from .run import SecondOrderRun
+from .scalar import scalar_run
+from .systems import system_of
+
+CLOSER = 0.5  # part of the target that a label is brought to, since weights and duals of all are weighed together
+FURTHER = 0.1  # of its target, where all labels have reached theirs and the sum has not
+
+
+def label_problem(group: LabelGroup, k: int) -> ScalarProblem:
+    """The problem of one label alone."""
+    present, known = ((bits[:, k // BYTE] >> np.uint8(k % BYTE)) & 1 for bits in group.packed)
+    weight = group.weight * group.label_weight[k][present] * known
+    target = np.where(present, 1.0, -1.0), group.margin[k][present]
+    term = group.regularizer
+    parts = (None if a is None else vectors.to_classes(a, group.n_classes)[k] for a in (term.mean, term.variance, term.lower))
+    loss = group.loss.single
+    assert loss is not None
+    return ScalarProblem(group.table, loss, target, weight, Gaussian(*parts), group.half_spaces, group.C)
+
+
+class LabelRuns(Run):
+    """All labels of a group."""
+
+    problem: LabelGroup
+    exact = True
+
+    def __init__(self, problem: LabelGroup, start: Start, setting: Setting):
+        self.problem, self.tol, self.average = problem, setting.tol, setting.average
+        self.passes = self.visits = 0
+        self.warm = start.duals is not None or start.weights is not None
+        classes = problem.n_classes
+        duals = [None] * classes if start.duals is None else list(np.asarray(start.duals, np.float64).T.copy())
+        weights = [None] * classes if start.weights is None else list(vectors.to_classes(start.weights, classes))
+        near = Setting(CLOSER * setting.tol, setting.seed, setting.n_jobs, setting.average, setting.stop)
+        self.runs: list[SecondOrderRun] = []
+        self.system = system_of(problem.table, problem.half_spaces is None)
+        for k in range(classes):
+            single = label_problem(problem, k)
+            self.runs.append(scalar_run(single, Start(duals[k], weights[k]), near))
+            self.runs[k].share(self.system)  # one matrix at a time
+        self.points = np.concatenate([run.W for run in self.runs])
+        self.primals, self.resting = np.full(classes, np.inf), np.zeros(classes, bool)
+        self.evaluate()
+
+    held = (*Run.held, "points", "primals", "resting", "stuck")
+
+    def advance(self, stop: Callable[[], bool]) -> float:
+        self.passes += 1
+        if self.resting.all():
+            self.resting[:] = False
+            for run in self.runs:
+                run.tol *= FURTHER
+        for k in np.flatnonzero(~self.resting).tolist():
+            if stop():
+                break
+            run = self.runs[k]
+            run.advance(stop)
+            run.synchronise()
+            self.look(k)
+        self.visits = sum(run.visits for run in self.runs) // max(len(self.runs), 1)
+        self.stuck = all(run.stuck for run in self.runs)
+        return 0.0  # exact values follow
+
+    def look(self, k: int) -> None:
+        """Keep the best weights of a label, and see whether it may rest."""
+        run = self.runs[k]
+        for w in run.candidates():
+            found = run.problem.primal(w)
+            if found < self.primals[k]:
+                self.primals[k], self.points[k] = found, w
+        self.resting[k] = run.stuck or self.primals[k] - run.dual <= run.tol * abs(self.primals[k])
+
+    def evaluate(self) -> None:
+        """The exact values of all labels together."""
+        duals = vectors.table(vectors.pack(self.left(), np.float64))
+        sides = [run.side_duals for run in self.runs]
+        walls = None
+        if self.problem.half_spaces is not None:
+            rows = [np.zeros(self.problem.half_spaces.count) if side is None else side for side in sides]
+            walls = vectors.table(vectors.pack(np.column_stack(rows), np.float64))
+        self.dual, self.v = self.problem.evaluate(duals, walls)
+
+    def synchronise(self) -> float:
+        self.evaluate()
+        return self.dual
+
+    def candidates(self) -> list[np.ndarray]:
+        found = [self.v, vectors.from_classes(self.points, np.float64)] if self.average else [self.v]
+        return [self.problem.feasible(self.problem.regularizer.weights(w)) for w in found]
+
+    def left(self) -> np.ndarray:
+        return np.column_stack([run.left() for run in self.runs])
+
+    def snapshot(self) -> RunState:
+        found = super().snapshot()
+        for k, run in enumerate(self.runs):
+            found |= {f"label{k}.{name}": value for name, value in (run.snapshot() | {"tol": run.tol}).items()}
+        return found
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        super().resume(state)
+        for k, run in enumerate(self.runs):
+            own = beneath(state, f"label{k}")
+            run.tol = own.pop("tol")
+            run.resume(own)

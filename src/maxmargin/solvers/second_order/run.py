@@ -1,0 +1,209 @@
+"""What runs of second-order steps share: a point W of its own, the best duals met, and when there is no progress any more.
+
+Inside, weights are (classes, features + 1) and duals (examples, classes), with one class where an example has one score.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from ...data.rows import column_sizes
+from ...jit import vectors
+from ...problems.base import Evaluated
+from ...problems.linear import RowProblem, ScalarProblem
+from ...utils.state import RunState, beneath, taken_apart
+from ..base import Run, Setting, Start
+from .systems import System, combination
+from .walls import Walls, walls_of
+
+PATIENCE = 10  # steps without progress after which there will be none
+ROUNDING = 1e-15  # part of the value below which a gap is nothing but rounding
+PROGRESS = 0.9  # part of the smallest gap so far that is progress
+LEAST_SIZE = 1e-100  # stands for zero where it is divided by
+
+
+class Shape(ABC):
+    """Weights and duals of a problem in the layout used here, and back."""
+
+    problem: ScalarProblem | RowProblem
+    classes: int
+
+    @abstractmethod
+    def opened(self, w: np.ndarray) -> np.ndarray:
+        """(classes, features + 1)."""
+
+    @abstractmethod
+    def packed(self, W: np.ndarray) -> np.ndarray:
+        """As the problem has it."""
+
+    @abstractmethod
+    def evaluated(self, duals: np.ndarray, side_duals: np.ndarray | None) -> Evaluated:
+        """The exact dual value; `side_duals` are those of half-spaces, class by class."""
+
+    @abstractmethod
+    def repaired(self, duals: np.ndarray) -> np.ndarray:
+        """Exactly feasible."""
+
+    @abstractmethod
+    def left(self, duals: np.ndarray) -> np.ndarray:
+        """As they are kept between runs."""
+
+
+class ScalarShape(Shape):
+    problem: ScalarProblem
+
+    def __init__(self, problem: ScalarProblem):
+        self.problem, self.classes = problem, 1
+
+    def opened(self, w):
+        return np.array(w, np.float64)[None]
+
+    def packed(self, W):
+        return W[0].copy()
+
+    def evaluated(self, duals, side_duals):
+        return self.problem.evaluate(np.ascontiguousarray(duals[:, 0]), side_duals)
+
+    def repaired(self, duals):
+        return self.problem.clipped(duals[:, 0])[:, None]
+
+    def left(self, duals):
+        return duals[:, 0].copy()
+
+
+class RowShape(Shape):
+    problem: RowProblem
+
+    def __init__(self, problem: RowProblem):
+        self.problem, self.classes = problem, problem.n_classes
+
+    def opened(self, w):
+        return vectors.to_classes(w, self.classes)
+
+    def packed(self, W):
+        return vectors.from_classes(W, np.float64)
+
+    def evaluated(self, duals, side_duals):
+        sides = None if side_duals is None else vectors.table(vectors.pack(side_duals.reshape(self.classes, -1).T, np.float64))
+        return self.problem.evaluate(vectors.table(vectors.pack(duals, np.float64)), sides)
+
+    def repaired(self, duals):
+        return self.problem.clipped(duals)
+
+    def left(self, duals):
+        return duals.copy()
+
+
+class SecondOrderRun(Run, ABC):
+    """A run of steps; each leaves a point and duals, both certified by the loop. The best duals are kept."""
+
+    held = (*Run.held, "W", "duals", "side_duals", "v", "lowest", "least", "idle", "stuck", "heights", "wall_duals")
+    exact = True
+    system: System
+
+    def __init__(self, shape: Shape, start: Start, setting: Setting):
+        self.shape, self.tol, self.average = shape, setting.tol, setting.average
+        problem = self.problem = shape.problem
+        term = problem.regularizer
+        self.table, self.passes, self.visits = problem.table, 0, 0
+        self.size = shape.classes * (problem.table.shape[1] + 1)
+        W = shape.opened(term.start(problem.weight_shape))
+        self.mean = W if term.mean is None else shape.opened(term.mean)
+        self.B = np.ones_like(W) if term.variance is None else 1.0 / shape.opened(term.variance)
+        lower = None if term.lower is None else shape.opened(term.lower)
+        self.walls: Walls | None = walls_of(lower, problem.half_spaces, shape.classes)
+
+        self.warm = start.duals is not None or start.weights is not None
+        zeros = np.zeros((problem.n_examples, shape.classes))
+        self.duals = zeros if start.duals is None else np.array(start.duals, np.float64).reshape(zeros.shape)
+        self.side_duals: np.ndarray | None = None
+        self.dual, self.v = shape.evaluated(self.duals, None)
+        if start.weights is not None:
+            W = shape.opened(start.weights)
+        elif start.duals is not None:
+            W = shape.opened(term.weights(self.v))
+        self.W = W if lower is None else np.maximum(W, lower)
+        self.lowest, self.idle = np.inf, 0
+        self.least: tuple[float, ...] = (np.inf, np.inf)
+        self.heights = self.wall_duals = np.empty(0)
+
+    def build_walls(self, mu: float, size: float) -> None:
+        """Begin at a distance from the walls that moves scores by about `size`, but within the reach of the prior."""
+        if self.walls is None:
+            return
+        columns = np.append(np.asarray(column_sizes(self.table.rows)), 1.0)
+        reach = size / np.maximum(columns, LEAST_SIZE)
+        usual = np.minimum(np.sqrt(mu / self.B), reach).ravel()
+        steps = usual[self.walls.index] if self.walls.matrix is None else np.abs(self.walls.matrix) @ usual
+        self.heights = np.maximum(self.walls.across(self.W.ravel()) - self.walls.low, np.maximum(steps, LEAST_SIZE))
+        self.wall_duals = mu / self.heights
+        self.W = self.W + self.walls.lifted(self.heights - self.walls.across(self.W.ravel()) + self.walls.low, self.size).reshape(
+            self.W.shape
+        )
+
+    def share(self, system: System) -> None:
+        """Use a system that others use as well, between their steps."""
+        self.system = system
+
+    @abstractmethod
+    def step(self) -> bool:
+        """One step; whether it could be made."""
+
+    @abstractmethod
+    def proposed(self) -> Iterator[np.ndarray]:
+        """Duals of the point as it stands, feasible but for rounding; the next ones are asked for where these are not enough."""
+
+    def advance(self, stop: Callable[[], bool]) -> float:
+        self.passes += 1
+        if not self.stuck:
+            self.visits += self.problem.n_examples
+            with np.errstate(all="ignore"):
+                self.stuck = not self.step() or self.idle > PATIENCE
+        return 0.0  # exact values follow
+
+    def note(self, primal: float, slack: np.ndarray, products: float) -> None:
+        """The point before a step: is there progress? Its own gap is about the sum of the products of its pairs and half of the
+        square of what the gradient leaves; the best dual met may be that of another point for long."""
+        self.lowest = min(self.lowest, primal)
+        floor = ROUNDING * abs(self.lowest)
+        gaps = self.lowest - self.dual, products + 0.5 * float(np.sum(slack * slack / self.B))
+        better = [floor <= least and gap < PROGRESS * least for gap, least in zip(gaps, self.least, strict=True)]
+        self.least = tuple(np.where(better, gaps, self.least).tolist())
+        self.idle = 0 if any(better) else self.idle + 1
+
+    def pushed(self, slack: np.ndarray) -> np.ndarray:
+        """What the gradient leaves, with what the walls push."""
+        if self.walls is None:
+            return slack
+        return slack + self.walls.combined(self.wall_duals, self.size).reshape(slack.shape)
+
+    def gradient(self, duals: np.ndarray) -> np.ndarray:
+        """X' b - B (W - mean): what the quadratic term and these duals leave."""
+        return combination(self.table, duals) - self.B * (self.W - self.mean)
+
+    def synchronise(self) -> float:
+        sides = self.wall_duals if self.problem.half_spaces is not None and self.wall_duals.size else None
+        for proposed in self.proposed():
+            duals = self.shape.repaired(proposed)
+            found = self.shape.evaluated(duals, sides)
+            if found.dual > self.dual:
+                self.dual, self.v = found
+                self.duals, self.side_duals = duals, sides
+        return self.dual
+
+    def candidates(self) -> list[np.ndarray]:
+        found = [self.v, self.shape.packed(self.W)] if self.average else [self.v]
+        return [self.problem.feasible(self.problem.regularizer.weights(w)) for w in found]
+
+    def left(self) -> Any:
+        return self.shape.left(self.duals)
+
+    def snapshot(self) -> RunState:
+        return super().snapshot() | taken_apart(self.system.memory, "memory")
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        super().resume(state)
+        kept = beneath(state, "memory")
+        self.system.memory = tuple(kept[str(k)].copy() for k in range(len(kept)))

@@ -1,0 +1,68 @@
+"""Which run serves a loss of one score."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...problems.linear import ScalarProblem
+from ...utils.state import RunState, beneath
+from ..base import Setting, Start
+from .interior_point import ScalarInterior, sides
+from .run import SecondOrderRun
+from .smooth import ScalarNewton
+
+SHORT, SHORT_STEPS = 0.3, 4  # part of a Newton step that is short, and how many of them end the method
+
+
+class NewtonFirst(ScalarInterior):
+    """Squared losses: Newton's method on the primal, which needs few and cheap steps; where many of them are short, as rows that
+    count change with each (separable data at a large C), the interior point from the duals it has found."""
+
+    held = (*ScalarInterior.held, "first", "short")
+    inside = against = ()
+
+    def __init__(self, problem: ScalarProblem, start: Start, setting: Setting):
+        self.first, self.short = True, 0
+        super().__init__(problem, start, setting)
+        self.newton = ScalarNewton(problem, start, setting)
+
+    def settle(self):
+        if not self.first:
+            super().settle()
+
+    def share(self, system):
+        super().share(system)
+        self.newton.share(system)
+
+    def step(self):
+        if not self.first:
+            return super().step()
+        newton = self.newton
+        newton.dual = self.dual
+        went = newton.step()
+        self.W, self.wall_duals = newton.W, newton.wall_duals
+        self.lowest = newton.lowest
+        self.short += newton.far < SHORT
+        if not went or self.short >= SHORT_STEPS or newton.idle > SHORT_STEPS:
+            self.first = False
+            self.settle()
+        return True
+
+    def proposed(self):
+        return self.newton.proposed() if self.first else super().proposed()
+
+    def snapshot(self) -> RunState:
+        return super().snapshot() | {f"newton.{name}": value for name, value in self.newton.snapshot().items()}
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        self.first = bool(state["first"])
+        self.settle()  # makes room
+        super().resume(state)
+        self.newton.resume(beneath(state, "newton"))
+
+
+def scalar_run(problem: ScalarProblem, start: Start, setting: Setting) -> SecondOrderRun:
+    """A run on a problem whose loss is differentiable or has sides."""
+    has_sides = sides(problem.exact_loss) is not None
+    if problem.loss.smooth:
+        return NewtonFirst(problem, start, setting) if has_sides else ScalarNewton(problem, start, setting)
+    return ScalarInterior(problem, start, setting)

@@ -1,0 +1,198 @@
+"""Newton's method on the primal, for differentiable losses.
+
+    gradient  Sigma^-1 (w - mean) - X' b,      b_i = slope_i(z_i),  z = X w
+    Hessian   Sigma^-1 + sum_i N_i (x) x_i x_i',     N_i the second derivative of loss i at z_i
+
+Slopes of differentiable losses are feasible duals, and each example's share of the gap is zero at them: P(w) - D(b) is half
+the square of the gradient's length in the metric of the prior, a certificate from one gradient. The number of steps does not
+depend on how the columns are scaled, unlike that of coordinate methods. Along a step P is convex, and its slope costs one pass
+over scores, no product: the step ends where a tenth of the slope is left, so that squared losses, whose second derivative jumps,
+converge from everywhere.
+
+Where columns are large, slopes lose the gradient in the rounding of scores: X' b is then off by X' of it. The duals that follow
+the step, b - N X dw, have a gradient of zero but for the rounding of dw, and are tried where slopes are not good enough.
+
+Signs: P(w) - mu sum log(height above each wall) is minimised for a falling mu, its matrix with the duals of the walls as in an
+interior point.
+"""
+
+from abc import abstractmethod
+
+import numpy as np
+from scipy.special import logsumexp
+
+from ...jit import kernel
+from ...losses.base import bend, slope, value
+from ...losses.multinomial import Multinomial
+from ...problems.linear import BlockProblem, ScalarProblem
+from ..base import Setting, Start
+from .interior_point import ENOUGH_MU, LEAST_MU, TO_THE_BORDER, longest
+from .run import RowShape, ScalarShape, SecondOrderRun, Shape
+from .systems import RowColumns, System, scores_of, system_of
+
+FLATTER = 0.1  # part of the slope at the beginning of a step that may be left at its end
+ROUNDS = 40  # of the search along a step, each of which halves what is unknown at least
+LESS_MU = 0.1  # part of mu that stays after a long step; after a short one the square root of it
+NEAR_PATH = 1e8  # factor by which a product of height and dual may differ from mu
+
+
+@kernel
+def derivatives(loss, scores, duals, bends):
+    """The slopes and second derivatives at these scores."""
+    for i in range(scores.size):
+        duals[i] = slope(loss, i, scores[i])
+        bends[i] = bend(loss, i, scores[i])
+
+
+@kernel
+def total_loss(loss, scores):
+    total = 0.0
+    for i in range(scores.size):
+        total += value(loss, i, scores[i])
+    return total
+
+
+class SmoothRun(SecondOrderRun):
+    """One point, its scores, and the duals that its slopes are."""
+
+    held = (*SecondOrderRun.held, "scores", "followed", "mu")
+
+    def __init__(self, shape: Shape, start: Start, setting: Setting, system: System):
+        super().__init__(shape, start, setting)
+        self.system = system
+        self.scores, self.mu = scores_of(self.table, self.W), 0.0
+        self.followed, self.far = self.duals, 0.0
+
+    def settle(self) -> None:
+        """Begin at zero where that is better than the mean of the prior, and above the walls."""
+        first, scores, primal = self.W, self.scores, self.primal_here()
+        if not self.warm and np.any(first):
+            self.W, self.scores = np.zeros_like(first), np.zeros_like(scores)
+            if not self.primal_here() < primal:
+                self.W, self.scores = first, scores
+        if self.walls is not None:
+            primal = self.primal_here()
+            self.mu = max(primal / self.walls.low.size, LEAST_MU)
+            self.build_walls(self.mu, float(np.mean(np.abs(self.scores))) + 1.0)
+            self.scores = scores_of(self.table, self.W)
+
+    @abstractmethod
+    def losses(self, scores: np.ndarray) -> float:
+        """The sum of the losses at scores (examples, classes)."""
+
+    @abstractmethod
+    def slopes(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The duals, and theta of the second derivatives, at these scores."""
+
+    def primal_here(self) -> float:
+        return self.problem.regularizer.penalty(self.shape.packed(self.W)) + self.losses(self.scores)
+
+    def proposed(self):
+        yield self.slopes(self.scores)[0]
+        if self.lowest - self.dual > self.tol * abs(self.lowest):
+            yield self.followed
+
+    def step(self):
+        duals, theta = self.slopes(self.scores)
+        slack = self.gradient(duals)
+        self.note(self.primal_here(), self.pushed(slack), float(self.heights @ self.wall_duals))
+        B, matrix, off = self.B, None, None
+        if self.walls is not None:
+            self.mu = max(self.mu, ENOUGH_MU * self.tol * abs(self.lowest) / self.heights.size)
+            off = self.walls.across(self.W.ravel()) - self.walls.low - self.heights
+            B, matrix = self.walls.added(self.B, self.wall_duals / self.heights)
+            slack = slack + self.walls.combined((self.mu - self.wall_duals * off) / self.heights, self.size).reshape(slack.shape)
+        if not self.system.prepare(theta, B, matrix):
+            return False
+        dW, change = self.system.solve(slack, None)
+        self.followed = duals + change
+        if not np.all(np.isfinite(dW)):
+            return False
+        along, rise = scores_of(self.table, dW), np.empty(0) if self.walls is None else self.walls.across(dW.ravel()) + off
+        most = TO_THE_BORDER * longest((self.heights,), (rise,)) if rise.size else np.inf
+        far = self.how_far(dW, along, rise, most)
+        self.far = far
+        if far <= 0.0:
+            return False
+        self.W = self.W + far * dW
+        self.scores = scores_of(self.table, self.W)
+        if rise.size:
+            self.climb(far, rise)
+        return True
+
+    def how_far(self, dW: np.ndarray, along: np.ndarray, rise: np.ndarray, most: float) -> float:
+        """The part of a step that leaves a tenth of the slope, by Newton's method in a bracket; 0 where there is no way down."""
+        first = float(np.vdot(self.B * (self.W - self.mean), dW))
+        second = float(np.vdot(self.B * dW, dW))
+
+        def slope_at(t: float) -> tuple[float, float]:
+            duals, theta = self.slopes(self.scores + t * along)
+            heights = self.heights + t * rise
+            return (
+                first + t * second - float(np.vdot(duals, along)) - self.mu * float(np.sum(rise / heights)),
+                second + self.system.bent(theta, along) + self.mu * float(np.sum(np.square(rise / heights))),
+            )
+
+        begin = slope_at(0.0)[0]
+        if not begin < 0.0:
+            return 0.0
+        low, high, t = 0.0, np.inf, min(1.0, most)
+        for _ in range(ROUNDS):
+            found, bent = slope_at(t)
+            if abs(found) <= -FLATTER * begin or (t == most and found < 0.0):
+                return t
+            low, high = (t, high) if found < 0.0 else (low, t)
+            t = min(t - found / bent, most)
+            if not low < t < high and t != most:
+                t = 0.5 * (low + high) if high < np.inf else 2.0 * low
+        return low
+
+    def climb(self, far: float, rise: np.ndarray) -> None:
+        """Move the walls' heights and duals along, and lower mu after a long step."""
+        heights, dual = self.heights, self.wall_duals
+        ahead = (self.mu - dual * heights - dual * rise) / heights
+        dual = dual + min(1.0, TO_THE_BORDER * longest((dual,), (ahead,))) * ahead
+        self.heights = heights + far * rise
+        self.wall_duals = np.clip(dual, self.mu / self.heights / NEAR_PATH, self.mu / self.heights * NEAR_PATH)
+        self.mu *= LESS_MU if far > 0.5 else np.sqrt(LESS_MU)
+
+
+class ScalarNewton(SmoothRun):
+    """Losses of one score that have slopes and second derivatives."""
+
+    problem: ScalarProblem
+
+    def __init__(self, problem: ScalarProblem, start: Start, setting: Setting):
+        system = system_of(problem.table, problem.half_spaces is None, problem.loss.quadratic)
+        super().__init__(ScalarShape(problem), start, setting, system)
+        self.settle()
+
+    def losses(self, scores):
+        return float(total_loss(self.problem.exact_loss, scores[:, 0].copy()))
+
+    def slopes(self, scores):
+        duals, bends = np.empty(len(scores)), np.empty(len(scores))
+        derivatives(self.problem.exact_loss, scores[:, 0].copy(), duals, bends)
+        return duals[:, None], bends[:, None]
+
+
+class MultinomialNewton(SmoothRun):
+    """The multinomial logistic loss: slopes are cap (e_y - p), theta = cap p."""
+
+    problem: BlockProblem
+
+    def __init__(self, problem: BlockProblem, start: Start, setting: Setting):
+        super().__init__(RowShape(problem), start, setting, RowColumns(problem.table))
+        loss: Multinomial = problem.exact_loss
+        self.cap, self.own = loss.cap, (np.arange(len(loss.label)), loss.label)
+        self.settle()
+
+    def losses(self, scores):
+        return float(self.cap @ (logsumexp(scores, axis=1) - scores[self.own]))
+
+    def slopes(self, scores):
+        theta = self.cap[:, None] * np.exp(scores - logsumexp(scores, axis=1, keepdims=True))
+        duals = -theta
+        duals[self.own] = 0.0
+        duals[self.own] = -duals.sum(axis=1)
+        return duals, theta

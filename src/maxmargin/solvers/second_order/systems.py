@@ -1,0 +1,339 @@
+"""The linear systems of second-order steps. With W (classes, features + 1), one class where an example has one score,
+
+    B dW - X' db = g,      db_i = h_i - N_i (X dW)_i          so that      (B + sum_i N_i (x) x_i x_i') dW = g + X' h
+
+B is diagonal and positive, plus a small matrix of walls where there is one. N_i is a number theta_i >= 0, or the matrix
+diag(theta_i) - theta_i theta_i' / sum theta_i of a row of classes. Where there are more columns than rows the same dW comes from
+(1/theta + X B^-1 X') db = h/theta - X B^-1 g, a matrix of rows x rows.
+
+Columns may differ by any factor: matrices are brought to a unit diagonal before they are factored, and each solution is refined
+with products of X itself, which knows more than a matrix that was summed up.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from ...data.table import RowBlock, Table
+
+RIDGES = (0.0, 1e-14, 1e-12, 1e-10, 1e-8)  # added to a unit diagonal where rounding has made the matrix indefinite
+REFINEMENTS = 6  # of a solution at the most
+FEW_CHANGES = 0.2  # part of the rows up to which a matrix is changed and not formed anew
+COARSE_SOLUTION = 1e-6  # part of a change that may be wrong, where another matrix could do better
+MOST_COLUMNS = 3000  # of that one
+SOUND = 1e-2  # a factor of a unit diagonal whose own diagonal is above this loses four digits at the most
+EXACT = 1e-14  # part of a right side that is nothing but rounding
+LEAST = 1e-290  # a smaller theta is none: its inverse would overflow
+ROWS_AT_ONCE = 1 << 21  # numbers of a block of rows times classes: it should not leave the cache of a core by much
+
+
+def scores_of(table: Table, W: np.ndarray) -> np.ndarray:
+    """(rows, classes): X W'."""
+    return np.concatenate([np.asarray(block.scores(W), np.float64) for block in table.blocks()])
+
+
+def combination(table: Table, duals: np.ndarray) -> np.ndarray:
+    """(classes, features + 1): sum_i b_i x_i; duals are (rows, classes)."""
+    result = np.zeros((duals.shape[1], table.shape[1] + 1))
+    for block in table.blocks():
+        result += block.combined(duals[block.start : block.stop])
+    return result
+
+
+Product = Callable[[np.ndarray, bool], tuple[np.ndarray, np.ndarray]]
+
+
+class Factor:
+    """A positive definite matrix at unit diagonal, factored. Where that fails there is no `factor`."""
+
+    def __init__(self, H: np.ndarray):
+        self.factor = None
+        diagonal = H.diagonal().copy()
+        if not (np.all(np.isfinite(diagonal)) and np.all(diagonal > 0.0)):
+            return
+        self.scale = 1.0 / np.sqrt(diagonal)
+        H *= self.scale
+        H *= self.scale[:, None]
+        for ridge in RIDGES:
+            H[np.diag_indices_from(H)] = 1.0 + ridge
+            try:
+                self.factor, self.ridge = cho_factor(H, lower=True, check_finite=False), ridge
+                self.sound = ridge == 0.0 and bool(np.min(np.diagonal(self.factor[0])) > SOUND)
+                return
+            except LinAlgError:
+                continue
+
+    def solve(self, g: np.ndarray) -> np.ndarray:
+        found: np.ndarray = self.scale * cho_solve(self.factor, self.scale * g, check_finite=False)
+        return found
+
+    def length(self, g: np.ndarray) -> float:
+        """Of a right side, in the scale of the matrix."""
+        return float(np.linalg.norm(self.scale * g))
+
+    def refined(self, product: Product, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The solution by conjugate gradients on the true matrix, with the factor before it: mostly there at once. With it comes
+        what `product` says beside the product, which is linear too."""
+        x = self.solve(g)
+        if self.sound:
+            return x, product(x, False)[1]
+        found, beside = product(x, True)
+        left, whole = g - found, self.length(g)
+        best, least = (x, beside), self.length(left)
+        ahead, before = np.zeros_like(g), 1.0
+        for k in range(REFINEMENTS):
+            if not self.length(left) > EXACT * whole:
+                break
+            near = self.solve(left)
+            now = float(left @ near)
+            ahead = near + (now / before if k else 0.0) * ahead
+            found, pushed = product(ahead, True)
+            bent = float(ahead @ found)
+            if not (now > 0.0 and bent > 0.0):
+                break
+            x, beside, left, before = x + now / bent * ahead, beside + now / bent * pushed, left - now / bent * found, now
+            if self.length(left) < least:
+                best, least = (x, beside), self.length(left)
+        return best
+
+
+class System(ABC):
+    """One such system after the other, on the same samples."""
+
+    factor: Factor
+    memory: tuple[np.ndarray, ...] = ()  # of the last system, where that makes the next one cheaper
+
+    def __init__(self, table: Table):
+        self.table = table
+
+    @abstractmethod
+    def prepare(self, theta: np.ndarray, B: np.ndarray, walls: np.ndarray | None = None) -> bool:
+        """Take up theta (rows, classes), the diagonal B (classes, features + 1) and a matrix to add; whether it can be solved."""
+
+    @abstractmethod
+    def applied(self, u: np.ndarray) -> np.ndarray:
+        """N u, for (rows, classes)."""
+
+    @abstractmethod
+    def bent(self, theta: np.ndarray, u: np.ndarray) -> float:
+        """sum_i u_i' N_i u_i, with N of any theta."""
+
+    @abstractmethod
+    def solve(self, g: np.ndarray, h: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """dW and db; None stands for an h of zeros."""
+
+
+class ColumnSystem(System):
+    """By a matrix of all weights."""
+
+    def prepare(self, theta, B, walls=None):
+        self.theta, self.B, self.walls = theta, B, walls
+        with np.errstate(over="ignore", invalid="ignore"):
+            H = self.matrix()
+            H[np.diag_indices_from(H)] += B.ravel()
+            if walls is not None:
+                H += walls
+            self.factor = Factor(H)
+        return self.factor.factor is not None
+
+    @abstractmethod
+    def matrix(self) -> np.ndarray:
+        """sum_i N_i (x) x_i x_i', class by class."""
+
+    def solve(self, g, h):
+        wanted = g if h is None else g + combination(self.table, h)
+        dW, along = self.factor.refined(self.product, wanted.ravel())
+        pushed = self.applied(along)
+        return dW.reshape(g.shape), -pushed if h is None else h - pushed
+
+    def product(self, flat: np.ndarray, wanted: bool) -> tuple[np.ndarray, np.ndarray]:
+        """The matrix times weights, where it is wanted, and X W'."""
+        W = flat.reshape(self.B.shape)
+        along = scores_of(self.table, W)
+        if not wanted:
+            return flat, along
+        found = (combination(self.table, self.applied(along)) + self.B * W).ravel()
+        return (found if self.walls is None else found + self.walls @ flat), along
+
+
+class ScalarColumns(ColumnSystem):
+    """One score an example, features x features. `steady`: theta mostly stays as it is from one system to the next, so that only
+    the rows where it does not are multiplied."""
+
+    def __init__(self, table: Table, steady: bool = False):
+        super().__init__(table)
+        self.steady = steady
+
+    def matrix(self):
+        if not self.steady:
+            return self.products(self.theta[:, 0])
+        if self.memory:
+            change = self.theta[:, 0] - self.memory[0]
+            if np.count_nonzero(change) <= FEW_CHANGES * len(change):
+                H = self.memory[1] + self.products(np.maximum(change, 0.0)) - self.products(np.maximum(-change, 0.0))
+                self.memory = self.theta[:, 0].copy(), H.copy()
+                return H
+        H = self.products(self.theta[:, 0])
+        self.memory = self.theta[:, 0].copy(), H.copy()
+        return H
+
+    def products(self, weight: np.ndarray) -> np.ndarray:
+        """X' diag(weight) X."""
+        d = self.table.shape[1] + 1
+        H = np.zeros((d, d))
+        for block in self.table.blocks():
+            part = weight[block.start : block.stop]
+            if np.any(part):
+                H += block.weighted_products(part)
+        return H
+
+    def applied(self, u):
+        return self.theta * u
+
+    def bent(self, theta, u):
+        return float(np.vdot(theta, u * u))
+
+
+class ScalarRows(System):
+    """One score an example, rows x rows: for more columns than rows."""
+
+    def __init__(self, table: Table):
+        super().__init__(table)
+        self.known: tuple[np.ndarray, np.ndarray] | None = None
+
+    def prepare(self, theta, B, walls=None):
+        self.theta, self.B = theta, B
+        self.active = np.flatnonzero(theta[:, 0] > LEAST)
+        if self.known is None or not np.array_equal(self.known[0], B):
+            self.known = B, self.inner_products(B)
+        with np.errstate(over="ignore", invalid="ignore"):
+            K = self.known[1][np.ix_(self.active, self.active)]
+            K[np.diag_indices_from(K)] += 1.0 / theta[self.active, 0]
+            self.factor = Factor(K)
+        return self.factor.factor is not None
+
+    def product(self, duals: np.ndarray, wanted: bool) -> tuple[np.ndarray, np.ndarray]:
+        """The matrix times duals of the active rows, where it is wanted."""
+        if not wanted:
+            return duals, duals
+        whole = np.zeros((self.table.shape[0], 1))
+        whole[self.active, 0] = duals
+        found = scores_of(self.table, combination(self.table, whole) / self.B)[self.active, 0]
+        return duals / self.theta[self.active, 0] + found, found
+
+    def inner_products(self, B: np.ndarray) -> np.ndarray:
+        """X B^-1 X'."""
+        X, block = self.table.matrix, next(self.table.blocks(1))
+        root = 1.0 / np.sqrt(B[0])
+        scaled = sp.csr_array(X).multiply(root[:-1]).tocsr() if sp.issparse(X) else X * root[:-1]
+        found = scaled @ scaled.T
+        return np.asarray(found.toarray() if sp.issparse(found) else found, np.float64) + (block.bias * root[-1]) ** 2
+
+    def applied(self, u):
+        return self.theta * u
+
+    def bent(self, theta, u):
+        return float(np.vdot(theta, u * u))
+
+    def solve(self, g, h):
+        change, active = np.zeros_like(self.theta), self.active
+        wanted = -scores_of(self.table, g / self.B)[active, 0]
+        if h is not None:
+            wanted += (h[active] / self.theta[active])[:, 0]
+        change[active, 0] = self.factor.refined(self.product, wanted)[0]
+        return (g + combination(self.table, change)) / self.B, change
+
+
+class RowsFirst(System):
+    """Rows x rows; features x features where that matrix knows too little: columns of very different sizes are one sum in it."""
+
+    def __init__(self, table: Table):
+        super().__init__(table)
+        self.rows, self.columns = ScalarRows(table), ScalarColumns(table)
+
+    def prepare(self, theta, B, walls=None):
+        self.given, self.theta = (theta, B), theta
+        self.current: System = self.rows
+        return (self.rows.prepare(theta, B) and self.rows.factor.ridge == 0.0) or self.turn()
+
+    def turn(self) -> bool:
+        """To features x features, until the next matrix."""
+        self.current = self.columns
+        return self.columns.prepare(*self.given)
+
+    def applied(self, u):
+        return self.theta * u
+
+    def bent(self, theta, u):
+        return self.rows.bent(theta, u)
+
+    def solve(self, g, h):
+        dW, change = self.current.solve(g, h)
+        if self.current is self.rows and not self.agree(dW, change if h is None else change - h) and self.turn():
+            return self.columns.solve(g, h)
+        return dW, change
+
+    def agree(self, dW: np.ndarray, pushed: np.ndarray) -> bool:
+        """Whether the weights move the scores as the duals say."""
+        some = self.theta > LEAST
+        root = np.sqrt(self.theta[some])
+        wrong = pushed[some] / root + root * scores_of(self.table, dW)[some]
+        return bool(np.linalg.norm(wrong) <= COARSE_SOLUTION * np.linalg.norm(pushed[some] / root))
+
+
+def system_of(table: Table, rows: bool = True, steady: bool = False) -> System:
+    """That of one score an example with the smaller matrix; `rows`: whether it may be one of rows x rows."""
+    if not rows or table.shape[0] >= table.shape[1]:
+        return ScalarColumns(table, steady)
+    return RowsFirst(table) if table.shape[1] <= MOST_COLUMNS else ScalarRows(table)
+
+
+class RowColumns(ColumnSystem):
+    """A row of scores an example, (classes x features)^2. N = diag(theta) - theta theta' / sum theta, from products only: no two
+    large numbers are subtracted."""
+
+    def prepare(self, theta, B, walls=None):
+        self.total = np.maximum(theta.sum(axis=1, keepdims=True), LEAST)
+        self.highest = theta.argmax(axis=1)
+        return super().prepare(theta, B, walls)
+
+    def matrix(self):
+        classes, d = self.theta.shape[1], self.table.shape[1] + 1
+        H = np.zeros((classes * d, classes * d))
+        rest, largest = self.theta.copy(), (np.arange(len(self.theta)), self.highest)
+        rest[largest] = 0.0
+        others = np.maximum(self.total - self.theta, 0.0)
+        others[largest] = rest.sum(axis=1)  # what the largest leaves over is a sum, not a difference
+        own = self.theta * others / self.total
+        size = max(1, ROWS_AT_ONCE // (classes * d))
+        for block in self.table.blocks(size):
+            rows = slice(block.start, block.stop)
+            X = whole(block)
+            spread = (self.theta[rows] / np.sqrt(self.total[rows]))[:, :, None] * X[:, None, :]
+            spread = spread.reshape(len(X), -1)
+            H -= spread.T @ spread
+        for k in range(classes):
+            part = slice(k * d, (k + 1) * d)
+            H[part, part] = sum(block.weighted_products(own[block.start : block.stop, k]) for block in self.table.blocks())
+        return H
+
+    def applied(self, u):
+        found = self.theta * (u - np.sum(self.theta * u, axis=1, keepdims=True) / self.total)
+        rows = np.arange(len(found))
+        found[rows, self.highest] = 0.0  # each row sums to zero
+        found[rows, self.highest] = -found.sum(axis=1)
+        return found
+
+    def bent(self, theta, u):
+        total = np.maximum(theta.sum(axis=1, keepdims=True), LEAST)
+        apart = u - np.sum(theta * u, axis=1, keepdims=True) / total
+        return float(np.vdot(theta, apart * apart))
+
+
+def whole(block: RowBlock) -> np.ndarray:
+    """The rows of a block as a dense float64 array, the bias as last column."""
+    X = block.X.toarray() if sp.issparse(block.X) else block.X
+    return np.column_stack([X.astype(np.float64, copy=False), np.full(X.shape[0], block.bias)])
