@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # it ships no types
+from threadpoolctl import threadpool_limits
 
 import maxmargin as mm
 from maxmargin.problems.structured import StructuredProblem

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # it ships no types
+from threadpoolctl import threadpool_limits
 
 import maxmargin as mm
 
@@ -61,7 +61,7 @@ def best_of(structure: Any, grid: Sequence[float], train: tuple[Any, Any], valid
 def crfsuite(train: Samples, test: Samples, algorithm: str) -> tuple[float, list[list[str]]] | None:
     """Seconds of training and the predictions, with default settings; None where it is not installed"""
     try:
-        import pycrfsuite  # type: ignore[import-untyped]  # it ships no types
+        import pycrfsuite
     except ImportError:
         return None
     assert train.attributes is not None and test.attributes is not None

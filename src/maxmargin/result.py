@@ -61,10 +61,16 @@ class Record(NamedTuple):
 
 class History(Sequence[Record]):
     """The exact evaluations of a run, in order. `seconds` counts from the start of the solver, as `max_time` does: without
-    the time in which kernels are compiled."""
+    the time in which kernels are compiled. `methods` says who was at work: (first iteration, name), in order."""
 
     def __init__(self, records: Sequence[Record] = ()):
         self._records = list(records)
+        self.methods: list[tuple[int, str]] = []
+
+    def taken_up(self, iteration: int, method: str) -> None:
+        """Note that this method goes on from here."""
+        if method and (not self.methods or self.methods[-1][1] != method):
+            self.methods.append((iteration, method))
 
     def append(self, record: Record) -> None:
         self._records.append(record)

@@ -14,6 +14,8 @@ def visit_rows(loss, curvature, given, duals, scratch, answers, changes):
         for j in range(given.shape[1]):
             scores.flat[0, j] = given[i, j]
         answers[i, 0] = row_value(loss, i, scores)
+        for j in range(given.shape[1]):
+            scores.flat[0, j] = given[i, j]  # again: the value may overwrite them
         share, stepped, gain = row_step(loss, i, curvature[i], scores, duals, change, calm)
         answers[i, 1], answers[i, 2], answers[i, 3] = share, 1.0 if stepped else 0.0, gain
         for j in range(given.shape[1]):

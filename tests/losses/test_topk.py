@@ -6,15 +6,14 @@ import scipy.sparse as sp
 from helpers import sorting
 from helpers.certificates import check, consistent, recomputed, shaped
 from helpers.drawn import features, labels, prior, seed_of, signs, weights
-from helpers.loss_rows import extrapolate_rows, masses, random_rows, repair_rows
+from helpers.loss_rows import extrapolate_rows, masses, random_rows, repair_rows, visit_rows
 from helpers.reference import TopK, quadratic, reference
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, ShuffleSplit
 
 import maxmargin as mm
-from maxmargin.jit import kernel, vectors
-from maxmargin.losses.base import row_step, row_value
+from maxmargin.jit import vectors
 from maxmargin.losses.topk_alpha import topk_alpha
 from maxmargin.losses.topk_beta import topk_beta
 
@@ -23,22 +22,6 @@ LOSSES = list(FORMS)
 TOL = 1e-7
 
 # ---- one example ---------------------------------------------------------------------------------------------------------------
-
-
-@kernel
-def visit_rows(loss, curvature, given, duals, scratch, answers, changes):
-    """As in `test_losses`, with the scores put in place twice: the value may overwrite them."""
-    scores, change, calm = scratch
-    for i in range(given.shape[0]):
-        for j in range(given.shape[1]):
-            scores.flat[0, j] = given[i, j]
-        answers[i, 0] = row_value(loss, i, scores)
-        for j in range(given.shape[1]):
-            scores.flat[0, j] = given[i, j]
-        share, stepped, gain = row_step(loss, i, curvature[i], scores, duals, change, calm)
-        answers[i, 1], answers[i, 2], answers[i, 3] = share, 1.0 if stepped else 0.0, gain
-        for j in range(given.shape[1]):
-            changes[i, j] = change.flat[0, j]
 
 
 def rows_for(name: str, rng, K: int, k: int, dtype):

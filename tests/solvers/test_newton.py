@@ -12,7 +12,6 @@ from maxmargin.data.table import table_of
 from maxmargin.losses import BINARY, REGRESSION
 from maxmargin.losses.base import bend, slope
 from maxmargin.solvers import resolve
-from maxmargin.solvers.automatic import choice
 
 rng = np.random.default_rng(7)
 N, D = 90, 5
@@ -99,7 +98,6 @@ def test_the_choice():
     assert wide.certificate_.converged
     signed = mm.SVMRegressor(loss="squared_error", positive=True).fit(X, Z)
     assert signed.certificate_.converged and np.all(signed.coef_ >= 0.0)
-    assert choice.dispatch(object)(None).__class__ is mm.DualCoordinate
 
 
 @pytest.mark.parametrize(

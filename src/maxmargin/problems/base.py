@@ -128,6 +128,16 @@ class Problem(ABC):
         """What `resumed` has to compare: nothing, where shapes say everything."""
         return None
 
+    def rounding(self, w: Any, duals: Any) -> float | None:
+        """About how far off the values of a certificate are by the rounding of float64: scores are sums of x_ij w_j, and weights
+        of b_i x_ij, whose terms may be far larger than the sums. None where that is not known."""
+        sizes = self.column_sizes()
+        if sizes is None or not isinstance(duals, np.ndarray):
+            return None
+        weights = np.atleast_2d(self.coefficients(w))[:, : sizes.size]
+        total = np.abs(duals).sum(axis=0)
+        return float(np.finfo(np.float64).eps * (np.atleast_1d(total) @ (np.abs(weights) @ sizes)))
+
     def column_sizes(self) -> np.ndarray | None:
         """The largest absolute value of each feature; None where there are no columns of numbers in memory."""
         return None

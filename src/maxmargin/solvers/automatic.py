@@ -1,34 +1,164 @@
-"""What `solver="auto"` is."""
+"""What `solver="auto"` is: coordinate passes, and Newton's method where they crawl.
 
+Coordinate passes are cheap, and on most problems few are needed; where columns differ in size or C is large they may need any
+number, and Newton's method needs the same few steps as ever. What a pass and a step cost is known beforehand. So a run begins
+with passes; when they have cost a good part of what Newton's method would, and their rate says that as much again is not enough,
+that goes on from their duals, and never back. Costs are counted, not timed: the same data and seed give the same model.
+"""
+
+import math
+from collections.abc import Callable, Mapping
 from functools import singledispatch
+from typing import Any
 
+import numpy as np
+
+from ..data.rows import mean_length
 from ..problems.base import Problem
 from ..problems.linear import ScalarProblem
-from .base import Solver
+from .base import Run, Setting, Solver, Start
 from .dual_coordinate import DualCoordinate
-from .newton import Newton
+from .newton import Newton, work
+from .tuning import RELAY, RelayTuning
 
-FEW_FEATURES = 500  # features up to which one Newton step of a quadratic loss is tried. Set not recorded, 2026-11-16.
+NAMES = DualCoordinate.__name__, Newton.__name__
 
 
 class Automatic(Solver):
-    """`DualCoordinate`, but for quadratic losses of few features: there one step of `Newton` is the solution."""
+    """`DualCoordinate`, then `Newton` where that is faster; from the start, where one step of it is the solution."""
 
     def serves(self, problem):
-        return choice(problem).serves(problem)
+        return DualCoordinate().serves(problem)
 
     def begin(self, problem, start, setting):
-        return choice(problem).begin(problem, start, setting)
+        newton = Newton()
+        cost = work(problem) if newton.serves(problem) is None else None
+        if cost is not None and one_step(problem) and cost <= RELAY.small:
+            run = newton.begin(problem, start, setting)
+            run.method = NAMES[1]
+            return run
+        run = DualCoordinate().begin(problem, start, setting)
+        run.method = NAMES[0]
+        return run if cost is None else Relay(run, newton, setting, Prices(problem, cost))
 
 
 @singledispatch
-def choice(problem: Problem) -> Solver:
-    """The solver of this problem."""
-    return DualCoordinate()
+def one_step(problem: Problem) -> bool:
+    """Whether the first step of Newton's method is the solution."""
+    return False
 
 
-@choice.register
-def _(problem: ScalarProblem) -> Solver:
-    newton = Newton(max_features=FEW_FEATURES)
-    few = problem.loss.parabolic and problem.table.shape[1] <= problem.n_examples
-    return newton if few and newton.serves(problem) is None else DualCoordinate()
+@one_step.register
+def _(problem: ScalarProblem) -> bool:
+    return problem.loss.parabolic and problem.regularizer.lower is None and problem.half_spaces is None
+
+
+class Prices:
+    """What is known of costs before a run, in seconds of one core."""
+
+    def __init__(self, problem: Any, cost: float, tuning: RelayTuning = RELAY):
+        self.newton, self.sweep = tuning.steps * (cost * tuning.product + tuning.step), tuning.sweep
+        entries = mean_length(problem.X) * math.prod(problem.dual_shape[1:])
+        self.visit = entries * tuning.entry + tuning.visit
+
+    def of(self, run: Run) -> float:
+        """What the passes of a run have cost."""
+        return run.visits * self.visit + run.passes * self.sweep
+
+
+class Relay(Run):
+    """A coordinate run that Newton's method relieves when it crawls."""
+
+    def __init__(self, run: Run, newton: Newton, setting: Setting, prices: Prices, tuning: RelayTuning = RELAY):
+        self.run, self.newton, self.setting, self.prices, self.tuning = run, newton, setting, prices, tuning
+        self.problem, self.warm = run.problem, run.warm
+        self.relieved = False
+        self.trail: list[tuple[float, float]] = []  # what was spent when a pass had ended, and the gap as it estimated it
+        self.next_look = tuning.patience * prices.newton
+        self.mirror()
+
+    def mirror(self) -> None:
+        """Show what the run at work shows."""
+        run = self.run
+        self.passes, self.visits, self.dual, self.exact = run.passes, run.visits, run.dual, run.exact
+        self.average, self.stuck, self.method = run.average, run.stuck, NAMES[self.relieved]
+
+    def advance(self, stop: Callable[[], bool]) -> float:
+        estimate = self.run.advance(stop)
+        self.mirror()
+        self.trail.append((self.prices.of(self.run), estimate))
+        return estimate
+
+    def accelerate(self) -> None:
+        if self.relieved or not self.crawls():
+            self.run.accelerate()
+        else:
+            self.relieve(Start(self.run.left(), self.run.candidates()[0]))
+        self.mirror()
+
+    def crawls(self) -> bool:
+        """Whether the passes so far say that those to come cost more than Newton's method."""
+        spent = self.trail[-1][0]
+        if spent < self.next_look:
+            return False
+        self.next_look = spent * self.tuning.seldom
+        seconds, gaps = np.array(self.trail).T
+        middle, end = (np.median(gaps[np.abs(seconds / spent - at) <= self.tuning.around]) for at in (0.5, 1.0))
+        ahead, fallen = np.log(end / (self.setting.tol * abs(self.dual))), np.log(middle / end)
+        return ahead > 0.0 and 0.5 * spent * ahead > max(fallen, 0.0) * self.prices.newton
+
+    def relieve(self, start: Start) -> None:
+        """Newton's method goes on."""
+        before, self.run = self.run, self.newton.begin(self.problem, start, self.setting)
+        before.close()
+        self.run.passes, self.run.visits = before.passes, before.visits
+        self.relieved, self.trail = True, []
+
+    def synchronise(self) -> float:
+        found = self.run.synchronise()
+        self.mirror()
+        return found
+
+    def candidates(self) -> list[Any]:
+        return self.run.candidates()
+
+    def left(self) -> Any:
+        return self.run.left()
+
+    def primal(self, w: Any, n_jobs: int) -> float:
+        return self.run.primal(w, n_jobs)
+
+    def rise(self, most: float) -> None:
+        self.run.rise(most)
+        self.mirror()
+
+    def wake(self) -> None:
+        self.run.wake()
+
+    def refine(self) -> None:
+        self.run.refine()
+        self.mirror()
+
+    def conclude(self, stop: Callable[[], bool]) -> None:
+        self.run.conclude(stop)
+        self.mirror()
+
+    def close(self) -> None:
+        self.run.close()
+
+    def doubt(self) -> str | None:
+        return self.run.doubt()
+
+    def statistics(self) -> dict[str, float]:
+        return self.run.statistics()
+
+    def snapshot(self):
+        trail = np.array(self.trail).reshape(-1, 2)
+        return self.run.snapshot() | {"relieved": self.relieved, "trail": trail, "next_look": self.next_look}
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        if state["relieved"] and not self.relieved:
+            self.relieve(Start())
+        self.run.resume(state)
+        self.trail, self.next_look = [(float(spent), float(gap)) for spent, gap in state["trail"]], state["next_look"]
+        self.mirror()

@@ -56,8 +56,9 @@ class Run(ABC):
     visits: int = 0  # of examples
     calls: int | None = None  # of the oracle; None where there is none
     exact: bool = False  # whether a pass ends with exact values
+    stuck: bool = False  # whether rounding keeps every further step from progress
     late: bool = False  # whether there are exact values only when `exact` says so
-    stuck: bool = False  # whether further passes would change nothing: float64 can do no more
+    method: str = ""  # who is at work, where that may change in a run
     hint: Any = None  # weights of an earlier run: a candidate for the first certificate
     held: tuple[str, ...] = ("passes", "visits", "dual", "hint")  # the fields that make up the state
 

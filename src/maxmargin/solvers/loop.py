@@ -123,12 +123,35 @@ class Best:
             if found_gap <= budget.tol or (np.isfinite(found[k]) and (far or stop())):
                 break
         self.prefer = min(found, key=found.__getitem__)
+        self.history.taken_up(run.passes, run.method)
         self.history.append(Record(run.passes, budget.seconds(), self.primal, self.dual, self.primal - self.dual))
+
+
+class Still:
+    """Whether rounding hides what is left of a gap: a small one, that no evaluation has made smaller for long."""
+
+    def __init__(self) -> None:
+        self.gap, self.passes, self.looks = np.inf, 0, 0
+
+    def message(self, run: Run, best: Best, tuning: LoopTuning) -> str:
+        """How a run ends that can do no better, in a sentence; empty where it may."""
+        gap, part = best.primal - best.dual, relative(best.primal, best.dual)
+        if run.stuck:
+            return f"No step makes progress any more, for rounding, at a relative gap of {part:.3g}. {SMALLER}"
+        self.looks += 1
+        if not gap >= tuning.settled * self.gap:
+            self.gap, self.passes, self.looks = gap, run.passes, 0
+        if part > tuning.fine or min(self.looks, run.passes - self.passes) < tuning.still:
+            return ""
+        rounding = run.problem.rounding(best.w, run.left())
+        small = rounding is not None and gap <= rounding
+        return f"Reached the limit of float64 at a relative gap of {part:.3g}." if small else ""
 
 
 def drive(run: Run, budget: Budget, history: History) -> Result:
     """Drive `run` until the relative gap is certified, the budget is spent or somebody stops it."""
-    best = Best(history)
+    best, still = Best(history), Still()
+    history.taken_up(run.passes, run.method)
     ratio, visits_then, message, tuning = budget.tuning.promise, 0.0, "", budget.tuning
     with Interrupt() as interrupt:
 
@@ -156,6 +179,8 @@ def drive(run: Run, budget: Budget, history: History) -> Result:
             if run.exact or (wanted and not run.late):
                 best.evaluate(run, budget, out_of_time, last=bool(message))
                 message = message or budget.why(interrupt.pressed)  # no second evaluation after one that took up the time
+                if relative(best.primal, best.dual) > budget.tol:
+                    message = message or still.message(run, best, tuning)
                 if message or relative(best.primal, best.dual) <= budget.tol:
                     break  # the duals stay those of the certificate
                 gap = history[-1].gap

@@ -58,6 +58,11 @@ class LoopTuning(NamedTuple):
     # A candidate whose gap is this many times the target says that the others are not there yet either. Set not recorded,
     # 2026-11-15.
     far: float = 3.0
+    # Rounding is thought of where a relative gap this small has been best for so many evaluations and passes, but for this part
+    # of it. Not measured.
+    fine: float = 1e-6
+    still: int = 8
+    settled: float = 0.9
 
 
 class PaceTuning(NamedTuple):
@@ -301,6 +306,26 @@ class ConvexConcaveTuning(NamedTuple):
     part: float = 0.1
 
 
+class RelayTuning(NamedTuple):
+    """When Newton's method takes over from coordinate passes: what both cost, in seconds of one core."""
+
+    # Of a multiplication and addition of matrix products, and of the rest of a step; and steps to the target.
+    product: float = 2e-10
+    step: float = 5e-4
+    steps: int = 20
+    # Of an entry of a row that is visited, for each of its scores, of the rest of a visit, and of the rest of a pass.
+    entry: float = 1e-9
+    visit: float = 5e-8
+    sweep: float = 1e-4
+    # Part of Newton's cost that passes may take before anything is decided.
+    patience: float = 0.5
+    # How much more is spent at the next look, and the part of it around a moment whose gaps count: single estimates are noisy.
+    seldom: float = 1.2
+    around: float = 0.15
+    # Multiplications of a step up to which a problem that one step solves is given to Newton's method at once.
+    small: float = 1e9
+
+
 class PredictionTuning(NamedTuple):
     """Samples that are predicted at a time, which bounds the memory for their scores. Sets not recorded, 2026-11-15."""
 
@@ -314,4 +339,4 @@ ASCENT, KERNEL, POLYTOPE, STREAM = AscentTuning(), KernelTuning(), PolytopeTunin
 KERNEL_BLOCKS = KernelBlockTuning()
 KERNEL_PAIRS = KernelPairTuning()
 KERNEL_NEWTON = KernelNewtonTuning()
-BUNDLE, CONVEX_CONCAVE, PREDICTION = BundleTuning(), ConvexConcaveTuning(), PredictionTuning()
+BUNDLE, CONVEX_CONCAVE, PREDICTION, RELAY = BundleTuning(), ConvexConcaveTuning(), PredictionTuning(), RelayTuning()

@@ -1,0 +1,77 @@
+"""`solver="auto"`: coordinate passes, and Newton's method where they crawl; runs that rounding ends."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer
+
+import maxmargin as mm
+from maxmargin.data.table import table_of
+from maxmargin.losses.squared_hinge import SquaredHingeLoss
+from maxmargin.problems.linear import ScalarProblem
+from maxmargin.solvers.automatic import Automatic, Relay
+from maxmargin.solvers.base import NOWHERE, Setting
+
+X, Y = load_breast_cancer(return_X_y=True)  # columns of sizes 0.01 to 1,000
+SCALED = (X - X.mean(axis=0)) / X.std(axis=0)
+
+
+def raw_problem():
+    return ScalarProblem(table_of(X, 1.0), SquaredHingeLoss(), (np.where(Y, 1.0, -1.0), np.ones(len(Y))), np.ones(len(Y)))
+
+
+@pytest.mark.parametrize("C", [0.01, 100.0])
+def test_raw_columns_converge(C):
+    model = mm.SVMClassifier(loss="squared_hinge", C=C, tol=1e-8, random_state=0).fit(X, Y)
+    assert model.certificate_.converged and model.n_iter_ < 200
+    assert [name for _, name in model.history_.methods] == ["DualCoordinate", "Newton"]
+    begun = [iteration for iteration, _ in model.history_.methods]
+    assert begun[0] == 0 < begun[1] <= model.n_iter_
+
+
+def test_passes_that_do_well_are_left_alone():
+    setting = dict(loss="squared_hinge", C=0.01, random_state=0)
+    auto = mm.SVMClassifier(**setting).fit(SCALED, Y)
+    passes = mm.SVMClassifier(solver="dual_coordinate", **setting).fit(SCALED, Y)
+    assert auto.history_.methods == [(0, "DualCoordinate")]
+    assert auto.n_iter_ == passes.n_iter_
+    np.testing.assert_array_equal(auto.coef_, passes.coef_)
+
+
+def test_the_same_model_every_time():
+    """What passes cost is counted, not timed."""
+    first, second = (mm.SVMClassifier(loss="squared_hinge", random_state=3).fit(X, Y) for _ in range(2))
+    assert first.history_.methods == second.history_.methods
+    np.testing.assert_array_equal(first.coef_, second.coef_)
+
+
+@pytest.mark.parametrize("passes", [3, 60])  # before it hands over, and after
+def test_a_snapshot_goes_on_in_the_same_way(passes):
+    setting, never = Setting(tol=1e-12), lambda: False
+    runs = [Automatic().begin(raw_problem(), NOWHERE, setting) for _ in range(2)]
+    for _ in range(passes):
+        runs[0].advance(never)
+        runs[0].accelerate()
+    assert isinstance(runs[0], Relay) and runs[0].relieved == (passes > 3)
+    runs[1].resume(runs[0].snapshot())
+    for run in runs:
+        for _ in range(60):
+            run.advance(never)
+            run.accelerate()
+    assert runs[0].relieved and runs[0].synchronise() == runs[1].synchronise()
+    np.testing.assert_array_equal(runs[0].left(), runs[1].left())
+
+
+@pytest.mark.parametrize("solver", ["dual_coordinate", "auto"])
+def test_the_limit_of_float64_is_said(solver):
+    """A gap of zero can be met by chance; otherwise the run ends, and says why."""
+    rng = np.random.default_rng(0)
+    data = rng.normal(size=(60, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = mm.SVMRegressor(loss="squared_epsilon_insensitive", tol=1e-19, solver=solver, max_iter=5000, random_state=0)
+        model.fit(data, data[:, 0] + rng.normal(size=60))
+    found = model.certificate_
+    assert found.converged or "limit of float64" in found.message or "for rounding" in found.message, found
+    assert abs(found.relative_gap) < 1e-9
