@@ -88,9 +88,8 @@ def coupling(problem: Problem) -> np.ndarray | float:
     return 1.0
 
 
-@coupling.register(LabelGroup)
-@coupling.register(MultilabelProblem)
-def _(problem):
+@coupling.register
+def _(problem: LabelGroup | MultilabelProblem) -> np.ndarray | float:
     return 1.0 if problem.R is None else np.sqrt(np.diag(problem.R))
 
 

@@ -30,7 +30,7 @@ from ...data.gram import KernelRows
 from ...jit import kernel, vectors
 from ...losses.base import BOUNDLESS, clip, row_bend, row_slope, row_within
 from ...problems.kernel import KernelProblem, KernelRowProblem, KernelScalarProblem, Point
-from ..newton import ENOUGH, SHORTEST, derivatives
+from ..second_order.smooth import derivatives
 from ..tuning import KERNEL_NEWTON, KernelNewtonTuning
 from .kernel import KernelRun
 
@@ -81,6 +81,8 @@ def rows_within(loss, slopes, rows, duals):
 
 FACTOR = 20  # bytes for each entry of G, while it is made
 LEAST = 1e-3  # part of the mean of the diagonal that is added to it at least
+ENOUGH = 0.1  # part of the promised decrease that a step must reach
+SHORTEST = 2.0**-40  # part of a step below which there is no progress
 ROUNDING = 1e-12  # part of P by which it may seem to rise
 RIDGE = 1e-10  # part of the trace of K_mm that is added to its diagonal
 

@@ -22,8 +22,9 @@ import numpy as np
 from scipy.special import logsumexp
 
 from ...jit import kernel
-from ...losses.base import bend, slope, value
+from ...losses.base import bend, slope
 from ...losses.multinomial import Multinomial
+from ...problems.kernel import total_value
 from ...problems.linear import BlockProblem, ScalarProblem
 from ..base import Setting, Start
 from .interior_point import ENOUGH_MU, LEAST_MU, TO_THE_BORDER, to_border
@@ -43,14 +44,6 @@ def derivatives(loss, scores, duals, bends):
     for i in range(scores.size):
         duals[i] = slope(loss, i, scores[i])
         bends[i] = bend(loss, i, scores[i])
-
-
-@kernel
-def total_loss(loss, scores):
-    total = 0.0
-    for i in range(scores.size):
-        total += value(loss, i, scores[i])
-    return total
 
 
 class SmoothRun(SecondOrderRun):
@@ -172,7 +165,7 @@ class ScalarNewton(SmoothRun):
         self.settle()
 
     def losses(self, scores):
-        return float(total_loss(self.problem.exact_loss, scores[:, 0].copy()))
+        return float(total_value(self.problem.exact_loss, scores[:, 0].copy()))
 
     def slopes(self, scores):
         duals, bends = np.empty(len(scores)), np.empty(len(scores))
