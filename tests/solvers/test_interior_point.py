@@ -284,6 +284,14 @@ def test_systems_are_solved(kind):
         np.testing.assert_allclose(system.solve(g, None)[0], system.solve(g, np.zeros_like(h))[0], rtol=1e-9)
 
 
+@pytest.mark.parametrize("kind", [ScalarColumns, ScalarRows, RowsFirst])
+def test_no_row_that_counts(kind):
+    """Where all margins are kept only the quadratic term is left."""
+    system, g = kind(table_of(np.ones((2, 5)), 1.0)), np.arange(6.0)[None]
+    assert system.prepare(np.zeros((2, 1)), np.full((1, 6), 2.0))
+    np.testing.assert_allclose(system.solve(g, None)[0], g / 2.0)
+
+
 def test_matrices_that_are_changed():
     rng = np.random.default_rng(11)
     table, theta, B = table_of(rng.normal(size=(40, 3)), 1.0), rng.integers(0, 2, (40, 1)).astype(float), np.ones((1, 4))

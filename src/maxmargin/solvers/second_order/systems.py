@@ -61,7 +61,7 @@ class Factor:
             H[np.diag_indices_from(H)] = 1.0 + ridge
             try:
                 self.factor, self.ridge = cho_factor(H, lower=True, check_finite=False), ridge
-                self.sound = ridge == 0.0 and bool(np.min(np.diagonal(self.factor[0])) > SOUND)
+                self.sound = ridge == 0.0 and bool(np.min(np.diagonal(self.factor[0]), initial=1.0) > SOUND)
                 return
             except LinAlgError:
                 continue
