@@ -21,7 +21,7 @@ from .dual_coordinate import DualCoordinate
 from .newton import Newton, work
 from .tuning import RELAY, RelayTuning
 
-NAMES = DualCoordinate.__name__, Newton.__name__
+RELIEVING = DualCoordinate.__name__, Newton.__name__
 
 
 class Automatic(Solver):
@@ -35,10 +35,10 @@ class Automatic(Solver):
         cost = work(problem) if newton.serves(problem) is None else None
         if cost is not None and one_step(problem) and cost <= RELAY.small:
             run = newton.begin(problem, start, setting)
-            run.method = NAMES[1]
+            run.method = RELIEVING[1]
             return run
         run = DualCoordinate().begin(problem, start, setting)
-        run.method = NAMES[0]
+        run.method = RELIEVING[0]
         return run if cost is None else Relay(run, newton, setting, Prices(problem, cost))
 
 
@@ -81,7 +81,7 @@ class Relay(Run):
         """Show what the run at work shows."""
         run = self.run
         self.passes, self.visits, self.dual, self.exact = run.passes, run.visits, run.dual, run.exact
-        self.average, self.stuck, self.method = run.average, run.stuck, NAMES[self.relieved]
+        self.average, self.stuck, self.method = run.average, run.stuck, RELIEVING[self.relieved]
 
     def advance(self, stop: Callable[[], bool]) -> float:
         estimate = self.run.advance(stop)

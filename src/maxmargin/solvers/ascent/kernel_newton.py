@@ -80,11 +80,11 @@ def rows_within(loss, slopes, rows, duals):
 
 
 FACTOR = 20  # bytes for each entry of G, while it is made
-LEAST = 1e-3  # part of the mean of the diagonal that is added to it at least
+LEAST_LACK = 1e-3  # part of the mean of the diagonal that is added to it at least
 ENOUGH = 0.1  # part of the promised decrease that a step must reach
 SHORTEST = 2.0**-40  # part of a step below which there is no progress
-ROUNDING = 1e-12  # part of P by which it may seem to rise
-RIDGE = 1e-10  # part of the trace of K_mm that is added to its diagonal
+SEEMING_RISE = 1e-12  # part of P by which it may seem to rise
+SAMPLE_RIDGE = 1e-10  # part of the trace of K_mm that is added to its diagonal
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class KernelNewton(KernelRun):
         before = self.value(0.0, ahead, along)
         fall = float(np.vdot(ahead, self.scores) - np.vdot(self.slopes, along))
         step = 1.0
-        allowed = before + ROUNDING * abs(before)
+        allowed = before + SEEMING_RISE * abs(before)
         while not self.value(step, ahead, along) <= allowed + ENOUGH * step * fall and step > SHORTEST:
             step *= 0.5
         if step > SHORTEST:
@@ -194,13 +194,13 @@ class KernelNewton(KernelRun):
         """G, or None where K is taken as it is, and what is added to it."""
         n, few, constant = self.problem.n_examples, self.few, self.problem.bias**2
         size = self.problem.gram.diagonal() + constant
-        least = LEAST * float(size.mean())
+        least = LEAST_LACK * float(size.mean())
         if few == 0:
             return None, least
         chosen = np.sort(np.random.default_rng(self.options.seed).permutation(n)[:few])
         rows = self.rows.table[self.rows.need(chosen)] + constant
         try:
-            left = cholesky(rows[:, chosen] + RIDGE * few * size.mean() * np.eye(few), lower=True)
+            left = cholesky(rows[:, chosen] + SAMPLE_RIDGE * few * size.mean() * np.eye(few), lower=True)
         except LinAlgError:  # the kernel is not positive semidefinite
             return None, least
         factor = solve_triangular(left, rows, lower=True)
