@@ -79,10 +79,10 @@ def rows_within(loss, slopes, rows, duals):
             duals[j, i] = found.flat[0, j]
 
 
-FACTOR = 20  # bytes for each entry of G, while it is made
-LEAST = 1e-3  # part of the mean of the diagonal that is added to it at least
-ROUNDING = 1e-12  # part of P by which it may seem to rise
-RIDGE = 1e-10  # part of the trace of K_mm that is added to its diagonal
+FACTOR_BYTES = 20  # bytes for each entry of G, while it is made
+LEAST_LACK = 1e-3  # part of the mean of the diagonal that is added to it at least
+SEEMING_RISE = 1e-12  # part of P by which it may seem to rise
+FACTOR_RIDGE = 1e-10  # part of the trace of K_mm that is added to its diagonal
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class KernelNewton(KernelRun):
         self.problem, self.options, self.warm = problem, options, duals is not None
         self.passes = self.visits = 0
         self.few = self.affordable()
-        self.rows = KernelRows(problem.gram, problem.memory - FACTOR * self.few * problem.n_examples, None)
+        self.rows = KernelRows(problem.gram, problem.memory - FACTOR_BYTES * self.few * problem.n_examples, None)
         shape = problem.dual_shape[::-1]
         self.offered = Point(np.zeros(shape), np.zeros(shape)) if duals is None else self.fresh(duals.T)
         self.factors, self.scores = self.offered
@@ -163,7 +163,7 @@ class KernelNewton(KernelRun):
         before = self.value(0.0, ahead, along)
         fall = float(np.vdot(ahead, self.scores) - np.vdot(self.slopes, along))
         step = 1.0
-        allowed = before + ROUNDING * abs(before)
+        allowed = before + SEEMING_RISE * abs(before)
         while not self.value(step, ahead, along) <= allowed + ENOUGH * step * fall and step > SHORTEST:
             step *= 0.5
         if step > SHORTEST:
@@ -184,7 +184,7 @@ class KernelNewton(KernelRun):
     def affordable(self) -> int:
         """How many samples the kernel matrix is approximated by; none where all will do, or memory is short."""
         n, tuning = self.problem.n_examples, self.options.tuning
-        few = min(tuning.few(n), self.problem.memory // (4 * FACTOR * n))
+        few = min(tuning.few(n), self.problem.memory // (4 * FACTOR_BYTES * n))
         return few if tuning.fewest <= few < tuning.whole * n else 0
 
     @cached_property
@@ -192,13 +192,13 @@ class KernelNewton(KernelRun):
         """G, or None where K is taken as it is, and what is added to it."""
         n, few, constant = self.problem.n_examples, self.few, self.problem.bias**2
         size = self.problem.gram.diagonal() + constant
-        least = LEAST * float(size.mean())
+        least = LEAST_LACK * float(size.mean())
         if few == 0:
             return None, least
         chosen = np.sort(np.random.default_rng(self.options.seed).permutation(n)[:few])
         rows = self.rows.table[self.rows.need(chosen)] + constant
         try:
-            left = cholesky(rows[:, chosen] + RIDGE * few * size.mean() * np.eye(few), lower=True)
+            left = cholesky(rows[:, chosen] + FACTOR_RIDGE * few * size.mean() * np.eye(few), lower=True)
         except LinAlgError:  # the kernel is not positive semidefinite
             return None, least
         factor = solve_triangular(left, rows, lower=True)
