@@ -26,7 +26,7 @@ from ...losses.base import BOUNDLESS
 from .smo import HALVES, Part, copy_row, optimise
 
 ROOT = np.sqrt(2.0)  # of the curvature of a pair
-OVER_CAP = 1e-12  # part of a cap by which a sum of masses may be too large
+TOO_MUCH = 1e-12  # part of a cap by which a sum of masses may be too large
 
 
 class Copy(NamedTuple):
@@ -298,7 +298,7 @@ def go_on_sample(copy, before, now, p, t):
     for j in range(copy.worth.shape[0]):
         now.masses[j, p] = old = copy.masses[j, p]
         cap, total = cap + old, total + max(old + t * (old - before.masses[j, p]), 0.0)
-    short = total > cap * (1.0 + OVER_CAP)
+    short = total > cap * (1.0 + TOO_MUCH)
     for j in range(copy.worth.shape[0]):
         old = now.masses[j, p]
         wanted = old + t * (old - before.masses[j, p])

@@ -79,12 +79,12 @@ def rows_within(loss, slopes, rows, duals):
             duals[j, i] = found.flat[0, j]
 
 
-FACTOR = 20  # bytes for each entry of G, while it is made
+FACTOR_BYTES = 20  # bytes for each entry of G, while it is made
 LEAST_LACK = 1e-3  # part of the mean of the diagonal that is added to it at least
 ENOUGH = 0.1  # part of the promised decrease that a step must reach
 SHORTEST = 2.0**-40  # part of a step below which there is no progress
 SEEMING_RISE = 1e-12  # part of P by which it may seem to rise
-SAMPLE_RIDGE = 1e-10  # part of the trace of K_mm that is added to its diagonal
+FACTOR_RIDGE = 1e-10  # part of the trace of K_mm that is added to its diagonal
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class KernelNewton(KernelRun):
         self.problem, self.options, self.warm = problem, options, duals is not None
         self.passes = self.visits = 0
         self.few = self.affordable()
-        self.rows = KernelRows(problem.gram, problem.memory - FACTOR * self.few * problem.n_examples, None)
+        self.rows = KernelRows(problem.gram, problem.memory - FACTOR_BYTES * self.few * problem.n_examples, None)
         shape = problem.dual_shape[::-1]
         self.offered = Point(np.zeros(shape), np.zeros(shape)) if duals is None else self.fresh(duals.T)
         self.factors, self.scores = self.offered
@@ -128,10 +128,12 @@ class KernelNewton(KernelRun):
 
     def advance(self, stop: Callable[[], bool]) -> float:
         """One step; returns an estimate of the gap of the duals on offer."""
-        self.rows.need(np.arange(min(self.rows.capacity, self.problem.n_examples)), stop)
-        ahead = self.direction(self.slopes - self.factors, stop)
+        if self.rows.capacity == self.problem.n_examples:  # else products compute rows as they go
+            self.rows.need(np.arange(self.problem.n_examples), stop)
         if not stop():
-            self.move(ahead)
+            ahead = self.direction(self.slopes - self.factors, stop)
+            if not stop():
+                self.move(ahead)
         self.passes += 1
         self.visits += self.problem.n_examples
         duals = self.within(self.factors.copy())
@@ -186,7 +188,7 @@ class KernelNewton(KernelRun):
     def affordable(self) -> int:
         """How many samples the kernel matrix is approximated by; none where all will do, or memory is short."""
         n, tuning = self.problem.n_examples, self.options.tuning
-        few = min(tuning.few(n), self.problem.memory // (4 * FACTOR * n))
+        few = min(tuning.few(n), self.problem.memory // (4 * FACTOR_BYTES * n))
         return few if tuning.fewest <= few < tuning.whole * n else 0
 
     @cached_property
@@ -200,7 +202,7 @@ class KernelNewton(KernelRun):
         chosen = np.sort(np.random.default_rng(self.options.seed).permutation(n)[:few])
         rows = self.rows.table[self.rows.need(chosen)] + constant
         try:
-            left = cholesky(rows[:, chosen] + SAMPLE_RIDGE * few * size.mean() * np.eye(few), lower=True)
+            left = cholesky(rows[:, chosen] + FACTOR_RIDGE * few * size.mean() * np.eye(few), lower=True)
         except LinAlgError:  # the kernel is not positive semidefinite
             return None, least
         factor = solve_triangular(left, rows, lower=True)
@@ -216,7 +218,8 @@ class KernelNewton(KernelRun):
         return self.problem.correlation @ found
 
     def synchronise(self) -> float:
-        self.offered = self.fresh(self.within(self.factors.copy()))
+        if not np.array_equal(self.factors, self.offered.duals):  # else nothing has moved since the start
+            self.offered = self.fresh(self.within(self.factors.copy()))
         self.dual = self.problem.dual(self.offered)
         return self.dual
 
