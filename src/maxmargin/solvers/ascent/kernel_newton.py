@@ -126,10 +126,12 @@ class KernelNewton(KernelRun):
 
     def advance(self, stop: Callable[[], bool]) -> float:
         """One step; returns an estimate of the gap of the duals on offer."""
-        self.rows.need(np.arange(min(self.rows.capacity, self.problem.n_examples)), stop)
-        ahead = self.direction(self.slopes - self.factors, stop)
+        if self.rows.capacity == self.problem.n_examples:  # else products compute rows as they go
+            self.rows.need(np.arange(self.problem.n_examples), stop)
         if not stop():
-            self.move(ahead)
+            ahead = self.direction(self.slopes - self.factors, stop)
+            if not stop():
+                self.move(ahead)
         self.passes += 1
         self.visits += self.problem.n_examples
         duals = self.within(self.factors.copy())
@@ -214,7 +216,8 @@ class KernelNewton(KernelRun):
         return self.problem.correlation @ found
 
     def synchronise(self) -> float:
-        self.offered = self.fresh(self.within(self.factors.copy()))
+        if not np.array_equal(self.factors, self.offered.duals):  # else nothing has moved since the start
+            self.offered = self.fresh(self.within(self.factors.copy()))
         self.dual = self.problem.dual(self.offered)
         return self.dual
 
