@@ -198,7 +198,9 @@ class KernelPairs(KernelRun):
         self.scores += self.rows.product(change, moved) + self.problem.bias**2 * change.sum(axis=1)[:, None]
 
     def synchronise(self) -> float:
-        self.dual = self.problem.dual(self.point)
+        """From scratch: feasible duals, and their scores."""
+        self.place(self.fresh(self.point.duals))
+        self.look()
         return self.dual
 
     def candidates(self) -> list[Point]:
