@@ -3,7 +3,8 @@
 Coordinate passes are cheap, and on most problems few are needed; where columns differ in size or C is large they may need any
 number, and Newton's method needs the same few steps as ever. What a pass and a step cost is known beforehand. So a run begins
 with passes; when they have cost a good part of what Newton's method would, and their rate says that as much again is not enough,
-that goes on from their duals, and never back. Costs are counted, not timed: the same data and seed give the same model.
+that goes on from their duals. Passes go on only where rounding stops it short of the target, which they may still reach. Costs
+are counted, not timed: the same data and seed give the same model.
 """
 
 import math
@@ -16,12 +17,15 @@ import numpy as np
 from ..data.rows import mean_length
 from ..problems.base import Problem
 from ..problems.linear import ScalarProblem
+from ..result import TINY
+from ..utils.state import put_together, taken_apart
 from .base import Run, Setting, Solver, Start
 from .dual_coordinate import DualCoordinate
 from .newton import Newton, work
 from .tuning import RELAY, RelayTuning
 
-RELIEVING = DualCoordinate.__name__, Newton.__name__
+HUGE = 1.0 / TINY
+STAGES = DualCoordinate.__name__, Newton.__name__, DualCoordinate.__name__  # who is at work, one after the other
 
 
 class Automatic(Solver):
@@ -35,11 +39,11 @@ class Automatic(Solver):
         cost = work(problem) if newton.serves(problem) is None else None
         if cost is not None and one_step(problem) and cost <= RELAY.small:
             run = newton.begin(problem, start, setting)
-            run.method = RELIEVING[1]
+            run.solver_name = STAGES[1]
             return run
         run = DualCoordinate().begin(problem, start, setting)
-        run.method = RELIEVING[0]
-        return run if cost is None else Relay(run, newton, setting, Prices(problem, cost))
+        run.solver_name = STAGES[0]
+        return run if cost is None else Relay(run, setting, Prices(problem, cost))
 
 
 @singledispatch
@@ -69,10 +73,12 @@ class Prices:
 class Relay(Run):
     """A coordinate run that Newton's method relieves when it crawls."""
 
-    def __init__(self, run: Run, newton: Newton, setting: Setting, prices: Prices, tuning: RelayTuning = RELAY):
-        self.run, self.newton, self.setting, self.prices, self.tuning = run, newton, setting, prices, tuning
+    def __init__(self, run: Run, setting: Setting, prices: Prices, tuning: RelayTuning = RELAY):
+        self.run, self.setting, self.prices, self.tuning = run, setting, prices, tuning
         self.problem, self.warm = run.problem, run.warm
-        self.relieved = False
+        self.stage = 0
+        self.passes_duals: Any = None  # those that Newton's method went on from, and their value
+        self.passes_dual = -np.inf
         self.trail: list[tuple[float, float]] = []  # what was spent when a pass had ended, and the gap as it estimated it
         self.next_look = tuning.patience * prices.newton
         self.mirror()
@@ -81,7 +87,7 @@ class Relay(Run):
         """Show what the run at work shows."""
         run = self.run
         self.passes, self.visits, self.dual, self.exact = run.passes, run.visits, run.dual, run.exact
-        self.average, self.stuck, self.method = run.average, run.stuck, RELIEVING[self.relieved]
+        self.average, self.solver_name = run.average, STAGES[self.stage]
 
     def advance(self, stop: Callable[[], bool]) -> float:
         estimate = self.run.advance(stop)
@@ -90,10 +96,14 @@ class Relay(Run):
         return estimate
 
     def accelerate(self) -> None:
-        if self.relieved or not self.crawls():
-            self.run.accelerate()
+        if self.stage == 0 and self.crawls():
+            self.passes_duals, self.passes_dual = self.run.left(), self.run.synchronise()
+            self.relieve(Start(self.passes_duals, self.run.candidates()[0]))
+        elif self.stage == 1 and self.run.stuck:
+            better = self.run.dual > self.passes_dual
+            self.relieve(Start(self.run.left() if better else self.passes_duals))
         else:
-            self.relieve(Start(self.run.left(), self.run.candidates()[0]))
+            self.run.accelerate()
         self.mirror()
 
     def crawls(self) -> bool:
@@ -102,17 +112,21 @@ class Relay(Run):
         if spent < self.next_look:
             return False
         self.next_look = spent * self.tuning.seldom
-        seconds, gaps = np.array(self.trail).T
-        middle, end = (np.median(gaps[np.abs(seconds / spent - at) <= self.tuning.around]) for at in (0.5, 1.0))
-        ahead, fallen = np.log(end / (self.setting.tol * abs(self.dual))), np.log(middle / end)
+        seconds, gaps = np.clip(self.trail, TINY, HUGE).T
+        around = [gaps[np.abs(seconds / spent - at) <= self.tuning.around] for at in (0.5, 1.0)]
+        if min(len(part) for part in around) == 0:
+            return False
+        middle, end = (float(np.median(part)) for part in around)
+        ahead, fallen = math.log(end / max(self.setting.tol * abs(self.dual), TINY)), math.log(middle / end)
         return ahead > 0.0 and 0.5 * spent * ahead > max(fallen, 0.0) * self.prices.newton
 
     def relieve(self, start: Start) -> None:
-        """Newton's method goes on."""
-        before, self.run = self.run, self.newton.begin(self.problem, start, self.setting)
+        """The next one goes on from here."""
+        solver = Newton() if self.stage == 0 else DualCoordinate()
+        before, self.run = self.run, solver.begin(self.problem, start, self.setting)
         before.close()
         self.run.passes, self.run.visits = before.passes, before.visits
-        self.relieved, self.trail = True, []
+        self.stage, self.trail = self.stage + 1, []
 
     def synchronise(self) -> float:
         found = self.run.synchronise()
@@ -154,11 +168,13 @@ class Relay(Run):
 
     def snapshot(self):
         trail = np.array(self.trail).reshape(-1, 2)
-        return self.run.snapshot() | {"relieved": self.relieved, "trail": trail, "next_look": self.next_look}
+        own = {"stage": self.stage, "trail": trail, "next_look": self.next_look, "passes_dual": self.passes_dual}
+        return self.run.snapshot() | own | taken_apart(self.passes_duals, "passes_duals")
 
     def resume(self, state: Mapping[str, Any]) -> None:
-        if state["relieved"] and not self.relieved:
+        while self.stage < state["stage"]:
             self.relieve(Start())
         self.run.resume(state)
+        self.passes_dual, self.passes_duals = state["passes_dual"], put_together(None, "passes_duals", state)
         self.trail, self.next_look = [(float(spent), float(gap)) for spent, gap in state["trail"]], state["next_look"]
         self.mirror()

@@ -58,7 +58,7 @@ class Run(ABC):
     exact: bool = False  # whether a pass ends with exact values
     stuck: bool = False  # whether rounding keeps every further step from progress
     late: bool = False  # whether there are exact values only when `exact` says so
-    method: str = ""  # who is at work, where that may change in a run
+    solver_name: str = ""  # who is at work, where that may change in a run
     hint: Any = None  # weights of an earlier run: a candidate for the first certificate
     held: tuple[str, ...] = ("passes", "visits", "dual", "hint")  # the fields that make up the state
 

@@ -123,7 +123,7 @@ class Best:
             if found_gap <= budget.tol or (np.isfinite(found[k]) and (far or stop())):
                 break
         self.prefer = min(found, key=found.__getitem__)
-        self.history.taken_up(run.passes, run.method)
+        self.history.taken_up(run.passes, run.solver_name)
         self.history.append(Record(run.passes, budget.seconds(), self.primal, self.dual, self.primal - self.dual))
 
 
@@ -151,7 +151,7 @@ class Still:
 def drive(run: Run, budget: Budget, history: History) -> Result:
     """Drive `run` until the relative gap is certified, the budget is spent or somebody stops it."""
     best, still = Best(history), Still()
-    history.taken_up(run.passes, run.method)
+    history.taken_up(run.passes, run.solver_name)
     ratio, visits_then, message, tuning = budget.tuning.promise, 0.0, "", budget.tuning
     with Interrupt() as interrupt:
 

@@ -32,6 +32,7 @@ from .systems import System, scores_of, system_of
 
 TO_THE_BORDER = 0.995
 ENOUGH_MU = 0.1  # part of the gap asked for that mu may stand for
+EXACTLY = 1e-3  # of that, where the weights have to be those of the duals
 CORRECTIONS, LONG_PART, LONGER = 3, 0.9, 1.05  # further directions with the same factor, while steps are short and become longer
 SPREAD = 10.0  # factor by which products of pairs may differ
 LEAST_MU = 1e-250  # where all targets are met from the start
@@ -99,12 +100,13 @@ class InteriorPoint(SecondOrderRun):
         if not self.system.prepare(self.theta(), B, matrix):
             return False
 
-        mu = products(inside, against) / count
+        mu = max(products(inside, against) / max(count, 1), LEAST_MU)
         dW, ahead = self.direction([0.0] * len(inside))
         back = self.multipliers(ahead, [0.0] * len(inside))
         far = to_border((*inside, *against), (*ahead, *back))
-        then = products(moved(inside, ahead, far), moved(against, back, far)) / count
-        goal = max(min((then / mu) ** 3, 1.0) * mu, min(mu, ENOUGH_MU * self.tol * abs(self.lowest) / count))
+        then = products(moved(inside, ahead, far), moved(against, back, far)) / max(count, 1)
+        enough = ENOUGH_MU if self.average else ENOUGH_MU * EXACTLY  # the weights of the duals are farther off than W
+        goal = max(min(then / mu, 1.0) ** 3 * mu, min(mu, enough * self.tol * abs(self.lowest) / max(count, 1)))
 
         targets = [goal - dx * ds for dx, ds in zip(ahead, back, strict=True)]
         dW, ahead, back, far = self.corrected(targets)
