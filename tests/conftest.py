@@ -15,7 +15,7 @@ settings.load_profile("maxmargin")
 # Most of the time of a first run goes into compiling. These compile for types that their neighbours in the table come close to:
 # they run with `make test-long`.
 SLOWER = "away|plain|batch|partial linearization|cooled|batch linearization|exponentiated gradient"  # solvers
-MODELS = r"(TwoGuesses|BySignature|OfClasses|MultilabelSVMClassifier\[linear)"
+MODELS = r"(OfClasses|MultilabelSVMClassifier\[linear)"
 LONG = re.compile(
     "|".join(
         (
@@ -54,7 +54,8 @@ LONG = re.compile(
             r"test_segmentation.py::test_every_method_agrees_with_the_list_of_all_cuts\[csr_array",
             rf"test_segmentation.py::test_optimum_is_that_of_a_convex_solver\[.*-({SLOWER})\]",
             r"test_sklearn.py::.*(loss='(log_loss|squared_error)'|CV\().*-check_",
-            r"test_sklearn_checks.py.*(CV\[|AllAtOnce|SVM\w+\[rbf)",
+            r"test_sklearn_checks.py.*(CV\[|AllAtOnce|SVM\w+\[rbf|TwoGuesses|BySignature|OfRows|\[rbf)",
+            r"test_search_sources.py::test_the_same_as_in_memory\[(four|top-k|.*-weighted)",
             rf"test_sklearn_checks.py.*{MODELS}.*-(check_estimator_sparse|check_estimators_dtypes)",
             rf"test_sklearn_checks.py.*{MODELS}.*-check_.*(on_sparse_data|X_dtype=float32)",
             rf"test_structured.py::test_optimum_is_that_of_a_convex_solver\[({SLOWER})-(graph|tree)\]",
