@@ -24,7 +24,7 @@ from .dual_coordinate import DualCoordinate
 from .newton import Newton, work
 from .tuning import RELAY, RelayTuning
 
-HUGE = 1.0 / TINY
+LARGEST_GAP = 1.0 / TINY
 STAGES = DualCoordinate.__name__, Newton.__name__, DualCoordinate.__name__  # who is at work, one after the other
 
 
@@ -112,7 +112,7 @@ class Relay(Run):
         if spent < self.next_look:
             return False
         self.next_look = spent * self.tuning.seldom
-        seconds, gaps = np.clip(self.trail, TINY, HUGE).T
+        seconds, gaps = np.clip(self.trail, TINY, LARGEST_GAP).T
         around = [gaps[np.abs(seconds / spent - at) <= self.tuning.around] for at in (0.5, 1.0)]
         if min(len(part) for part in around) == 0:
             return False
