@@ -141,8 +141,11 @@ class Still:
         self.looks += 1
         if not gap >= tuning.settled * self.gap:
             self.gap, self.passes, self.looks = gap, run.passes, 0
-        if part > tuning.fine or min(self.looks, run.passes - self.passes) < tuning.still:
+        since = run.passes - self.passes
+        if part > tuning.fine or min(self.looks, since) < tuning.still:
             return ""
+        if since >= max(tuning.long, 0.5 * run.passes):
+            return f"No pass has made the gap smaller for long: {part:.3g} of the primal is what is left."
         rounding = run.problem.rounding(best.w, run.left())
         small = rounding is not None and gap <= rounding
         return f"Reached the limit of float64 at a relative gap of {part:.3g}." if small else ""

@@ -63,6 +63,8 @@ class LoopTuning(NamedTuple):
     fine: float = 1e-6
     still: int = 8
     settled: float = 0.9
+    # Passes without progress, and half of all, after which a gap that small is what is left. Not measured, 2026-11-16.
+    long: int = 200
 
 
 class PaceTuning(NamedTuple):

@@ -34,6 +34,9 @@ from .kernel_newton import KernelNewtonOptions, KernelRowNewton, KernelScalarNew
 from .kernel_pairs import KernelPairOptions, KernelPairs, round_size
 
 
+SINGLE = 1e-7  # the smallest tol for which samples exchange masses in float32
+
+
 @kernel
 def scalar_shares(loss, scores, duals, shares):
     """The share of the gap of each label of each sample."""
@@ -256,7 +259,8 @@ def _(problem: KernelScalarProblem, duals, tol, seed, dtype, momentum, average):
 
 @begin.register
 def _(problem: KernelRowProblem, duals, tol, seed, dtype, momentum, average):
-    if problem.loss.exchanges and 2 * round_size(problem) >= problem.n_examples:
+    fine = tol < SINGLE  # rounds of pairs propose in float32, and may not get there
+    if problem.loss.exchanges and not fine and 2 * round_size(problem) >= problem.n_examples:
         return KernelPairs(problem, duals, KernelPairOptions(tol, seed))
     if problem.loss.smooth:
         return KernelRowNewton(problem, duals, KernelNewtonOptions(seed))
