@@ -33,7 +33,6 @@ from .kernel import KernelAscent, KernelOptions, KernelRun
 from .kernel_newton import KernelNewtonOptions, KernelRowNewton, KernelScalarNewton
 from .kernel_pairs import KernelPairOptions, KernelPairs, round_size
 
-
 SINGLE = 1e-7  # the smallest tol for which samples exchange masses in float32
 
 
