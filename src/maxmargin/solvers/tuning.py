@@ -133,7 +133,7 @@ class KernelTuning(NamedTuple):
     later: float = 0.001
     most: float = 0.5
     # Slopes so small may change their sign within a round: these samples take part, if their rows are here.
-    slack: float = 0.05
+    slack: float = 0.08
     # A label is done when its gap is below this part of its share of the target.
     goal: float = 0.6
     # Steps a sample of a copy at the most, and steps between two looks at the gap of a copy.
