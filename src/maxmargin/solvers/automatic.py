@@ -18,7 +18,6 @@ from ..data.rows import mean_length
 from ..problems.base import Problem
 from ..problems.linear import ScalarProblem
 from ..result import TINY
-from ..utils.state import put_together, taken_apart
 from .base import Run, Setting, Solver, Start
 from .dual_coordinate import DualCoordinate
 from .newton import Newton, work
@@ -77,8 +76,6 @@ class Relay(Run):
         self.run, self.setting, self.prices, self.tuning = run, setting, prices, tuning
         self.problem, self.warm = run.problem, run.warm
         self.stage = 0
-        self.passes_duals: Any = None  # those that Newton's method went on from, and their value
-        self.passes_dual = -np.inf
         self.trail: list[tuple[float, float]] = []  # what was spent when a pass had ended, and the gap as it estimated it
         self.next_look = tuning.patience * prices.newton
         self.mirror()
@@ -92,16 +89,16 @@ class Relay(Run):
     def advance(self, stop: Callable[[], bool]) -> float:
         estimate = self.run.advance(stop)
         self.mirror()
-        self.trail.append((self.prices.of(self.run), estimate))
+        if self.stage == 0:
+            self.trail.append((self.prices.of(self.run), estimate))
         return estimate
 
     def accelerate(self) -> None:
         if self.stage == 0 and self.crawls():
-            self.passes_duals, self.passes_dual = self.run.left(), self.run.synchronise()
-            self.relieve(Start(self.passes_duals, self.run.candidates()[0]))
+            self.run.synchronise()
+            self.relieve(Start(self.run.left(), self.run.candidates()[0]))
         elif self.stage == 1 and self.run.stuck:
-            better = self.run.dual > self.passes_dual
-            self.relieve(Start(self.run.left() if better else self.passes_duals))
+            self.relieve(Start(self.run.left()))  # the best duals it has met, those of its start counted in
         else:
             self.run.accelerate()
         self.mirror()
@@ -168,13 +165,11 @@ class Relay(Run):
 
     def snapshot(self):
         trail = np.array(self.trail).reshape(-1, 2)
-        own = {"stage": self.stage, "trail": trail, "next_look": self.next_look, "passes_dual": self.passes_dual}
-        return self.run.snapshot() | own | taken_apart(self.passes_duals, "passes_duals")
+        return self.run.snapshot() | {"stage": self.stage, "trail": trail, "next_look": self.next_look}
 
     def resume(self, state: Mapping[str, Any]) -> None:
         while self.stage < state["stage"]:
             self.relieve(Start())
         self.run.resume(state)
-        self.passes_dual, self.passes_duals = state["passes_dual"], put_together(None, "passes_duals", state)
         self.trail, self.next_look = [(float(spent), float(gap)) for spent, gap in state["trail"]], state["next_look"]
         self.mirror()
