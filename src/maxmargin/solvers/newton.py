@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ..data.table import Table
 from ..losses.crammer_singer import CrammerSingerLoss
 from ..losses.multinomial import MultinomialLoss
 from ..problems.base import Problem
@@ -12,9 +13,9 @@ from ..problems.linear import BlockProblem, ScalarProblem
 from ..problems.multilabel import LabelGroup, MultilabelProblem
 from ..utils.parameters import at_least
 from .base import Run, Setting, Solver, Start
-from .second_order.interior_point import sides
+from .second_order.interior_point import has_sides
 from .second_order.interior_rows import RowInterior
-from .second_order.labels import LabelRuns, label_problem
+from .second_order.labels import LabelRuns
 from .second_order.scalar import scalar_run
 from .second_order.smooth import MultinomialNewton
 
@@ -65,10 +66,15 @@ def newton_run(problem: Problem, start: Start, setting: Setting) -> Run:
     raise TypeError(f"Newton does not serve a {type(problem).__name__}.")
 
 
-@singledispatch
 def work(problem: Problem) -> float | None:
     """Floating point operations of one step, about; None where the problem is not served, whatever its size."""
-    return None
+    return None if refusal(problem, ANY_SIZE) is not None else work_served(problem)
+
+
+@singledispatch
+def work_served(problem: Problem) -> float:
+    """The same, where it is."""
+    raise TypeError(f"Newton does not serve a {type(problem).__name__}.")
 
 
 def too_large(size: int, what: str, solver: Newton) -> str | None:
@@ -83,13 +89,16 @@ def too_large(size: int, what: str, solver: Newton) -> str | None:
 # ---- one score an example ------------------------------------------------------------------------------------
 
 
-def known(problem: ScalarProblem) -> bool:
-    return problem.loss.smooth or sides(problem.exact_loss) is not None
+def work_of_one_score(problem: Problem, table: Table) -> float:
+    rows, columns = table.shape
+    if rows < columns and problem.half_spaces is None:
+        return rows**3 / 3.0 + 40.0 * rows * columns
+    return rows * columns**2 + columns**3 / 3.0 + 40.0 * rows * columns
 
 
 @refusal.register
 def _(problem: ScalarProblem, solver: Newton) -> str | None:
-    if not known(problem):
+    if not (problem.loss.smooth or has_sides(problem.exact_loss)):
         name = type(problem.loss).__name__
         return f"Newton needs a differentiable loss or one that it knows, which {name} is not; use solver='dual_coordinate'."
     rows, columns = problem.table.shape
@@ -103,14 +112,9 @@ def _(problem: ScalarProblem, start: Start, setting: Setting) -> Run:
     return scalar_run(problem, start, setting)
 
 
-@work.register
-def _(problem: ScalarProblem) -> float | None:
-    if not known(problem):
-        return None
-    rows, columns = problem.table.shape
-    if rows < columns and problem.half_spaces is None:
-        return rows**3 / 3.0 + 40.0 * rows * columns
-    return rows * columns**2 + columns**3 / 3.0 + 40.0 * rows * columns
+@work_served.register
+def _(problem: ScalarProblem) -> float:
+    return work_of_one_score(problem, problem.table)
 
 
 # ---- a row of classes ----------------------------------------------------------------------------------------
@@ -130,10 +134,8 @@ def _(problem: BlockProblem, start: Start, setting: Setting) -> Run:
     return run
 
 
-@work.register
-def _(problem: BlockProblem) -> float | None:
-    if type(problem.loss) not in OF_ROWS:
-        return None
+@work_served.register
+def _(problem: BlockProblem) -> float:
     size = problem.n_classes * problem.table.shape[1]
     return problem.n_examples * size**2 + size**3 / 3.0 + 40.0 * problem.n_examples * size
 
@@ -141,7 +143,8 @@ def _(problem: BlockProblem) -> float | None:
 # ---- labels, one by one --------------------------------------------------------------------------------------
 
 
-def label_refusal(problem: MultilabelProblem | LabelGroup, solver: Newton) -> str | None:
+@refusal.register
+def _(problem: MultilabelProblem | LabelGroup, solver: Newton) -> str | None:
     if problem.R is not None and not np.array_equal(problem.R, np.eye(len(problem.R))):
         return "Newton serves labels one by one, not those that R couples; use solver='dual_coordinate'."
     if problem.loss.single is None:
@@ -150,32 +153,16 @@ def label_refusal(problem: MultilabelProblem | LabelGroup, solver: Newton) -> st
     return too_large(min(problem.table.shape), "features x features", solver)
 
 
-@refusal.register
-def _(problem: MultilabelProblem, solver: Newton) -> str | None:
-    return label_refusal(problem, solver)
-
-
-@refusal.register
-def _(problem: LabelGroup, solver: Newton) -> str | None:
-    return label_refusal(problem, solver)
-
-
 @newton_run.register
 def _(problem: LabelGroup, start: Start, setting: Setting) -> Run:
     return LabelRuns(problem, start, setting)
 
 
-@work.register
-def _(problem: LabelGroup) -> float | None:
-    if label_refusal(problem, ANY_SIZE) is not None:
-        return None
-    one = work(label_problem(problem, 0))
-    return None if one is None else problem.n_classes * one
+@work_served.register
+def _(problem: LabelGroup) -> float:
+    return problem.n_classes * work_of_one_score(problem, problem.table)
 
 
-@work.register
-def _(problem: MultilabelProblem) -> float | None:
-    if label_refusal(problem, ANY_SIZE) is not None:
-        return None
-    parts = [work(problem.group(columns)) for columns in problem.groups]
-    return None if None in parts else float(sum(part for part in parts if part is not None))
+@work_served.register
+def _(problem: MultilabelProblem) -> float:
+    return problem.labels.shape[1] * work_of_one_score(problem, problem.table)

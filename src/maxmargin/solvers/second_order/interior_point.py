@@ -48,6 +48,7 @@ class InteriorPoint(SecondOrderRun):
     """The predictor and corrector. `inside` are the numbers that stay positive, `against` their multipliers; walls come last."""
 
     held = (*SecondOrderRun.held, "inside", "against")
+    counted: np.ndarray  # the examples whose caps are not as good as nothing
     slack: np.ndarray  # X' b - B (W - mean)
     inside: tuple[np.ndarray, ...]
     against: tuple[np.ndarray, ...]
@@ -137,6 +138,12 @@ class InteriorPoint(SecondOrderRun):
         """The steps of the multipliers that belong to these."""
         return [(t - s * x - s * dx) / x for t, x, s, dx in zip(targets, self.inside, self.against, ahead, strict=True)]
 
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """(examples, classes), zero for those that do not count."""
+        result = np.zeros((self.problem.n_examples, self.shape.classes))
+        result[self.counted] = values.reshape(-1, self.shape.classes)
+        return result
+
     def solved(self, g: np.ndarray, h: np.ndarray, targets: list[Any]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
         """The step of W and of the duals, and that of the heights above the walls where there are any."""
         if self.walls is None:
@@ -188,6 +195,11 @@ class Sides(NamedTuple):
 def sides(loss: Any) -> Sides | None:
     """The sides of a loss as kernels see it; None where it has none."""
     return None
+
+
+def has_sides(loss: Any) -> bool:
+    """Whether a loss as kernels see it has sides, which are not made for that."""
+    return sides.dispatch(type(loss)) is not sides.dispatch(object)
 
 
 @sides.register
@@ -259,12 +271,6 @@ class ScalarInterior(InteriorPoint):
         bent = self.against[0] / self.inside[0] + self.soft
         self.give = 1.0 / (bent if self.squared else bent + self.against[1] / self.inside[1])
         return self.spread(self.give.sum(axis=0))
-
-    def spread(self, values: np.ndarray) -> np.ndarray:
-        """(examples, 1), zero for those that do not count."""
-        result = np.zeros((self.problem.n_examples, 1))
-        result[self.counted, 0] = values
-        return result
 
     def direction(self, targets):
         rho = self.residual + targets[0] / self.inside[0]

@@ -61,12 +61,6 @@ class RowInterior(InteriorPoint):
     def theta(self):
         return self.spread(self.inside[0] / self.against[0])
 
-    def spread(self, values: np.ndarray) -> np.ndarray:
-        """(examples, classes), zero for those that do not count."""
-        result = np.zeros((self.problem.n_examples, self.shape.classes))
-        result[self.counted] = values
-        return result
-
     def direction(self, targets):
         p = self.inside[0]
         wanted = -self.system.applied(self.spread(self.height + targets[0] / p))

@@ -6,7 +6,7 @@ from typing import Any
 from ...problems.linear import ScalarProblem
 from ...utils.state import RunState, beneath
 from ..base import Setting, Start
-from .interior_point import ScalarInterior, sides
+from .interior_point import ScalarInterior, has_sides
 from .run import SecondOrderRun
 from .smooth import ScalarNewton
 
@@ -62,7 +62,7 @@ class NewtonFirst(ScalarInterior):
 
 def scalar_run(problem: ScalarProblem, start: Start, setting: Setting) -> SecondOrderRun:
     """A run on a problem whose loss is differentiable or has sides."""
-    has_sides = sides(problem.exact_loss) is not None
     if problem.loss.smooth:
-        return NewtonFirst(problem, start, setting) if has_sides else ScalarNewton(problem, start, setting)
+        kind = NewtonFirst if has_sides(problem.exact_loss) else ScalarNewton
+        return kind(problem, start, setting)
     return ScalarInterior(problem, start, setting)
