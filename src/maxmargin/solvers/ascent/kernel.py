@@ -66,12 +66,17 @@ class KernelRun(Run):
     def primal(self, point: Point, n_jobs: int) -> float:
         return self.problem.primal(point, n_jobs)
 
-    def fresh(self, duals: np.ndarray) -> Point:
-        """The feasible duals nearest to these, (labels, samples), and their scores from scratch."""
-        duals = np.ascontiguousarray(self.problem.clipped(duals.T).T)
+    def scored(self, duals: np.ndarray) -> np.ndarray:
+        """R B (K + bias^2), from scratch: the scores of duals (labels, samples)."""
         found = self.rows.product(duals, np.flatnonzero(duals.any(axis=0)))
         found += self.problem.bias**2 * duals.sum(axis=1)[:, None]
-        return Point(duals, self.problem.correlation @ found)
+        result: np.ndarray = self.problem.correlation @ found
+        return result
+
+    def fresh(self, duals: np.ndarray) -> Point:
+        """The feasible duals nearest to these, (labels, samples), and their scores."""
+        duals = np.ascontiguousarray(self.problem.clipped(duals.T).T)
+        return Point(duals, self.scored(duals))
 
 
 class KernelAscent(KernelRun):

@@ -27,7 +27,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from ...data.gram import KernelRows
-from ...jit import kernel, vectors
+from ...jit import jitable, kernel, vectors
 from ...losses.base import BOUNDLESS, clip, row_bend, row_slope, row_within
 from ...problems.kernel import KernelProblem, KernelRowProblem, KernelScalarProblem, Point
 from ..second_order.smooth import derivatives
@@ -43,16 +43,28 @@ def scalar_within(loss, slopes, duals):
         duals[k] = min(max(duals[k], 0.5 * (low + slopes[k])), 0.5 * (high + slopes[k]))
 
 
+@jitable
+def take_sample(array, i, row):
+    """Copy what sample i has of (classes, samples) into row[0]."""
+    for j in range(array.shape[0]):
+        row.flat[0, j] = array[j, i]
+
+
+@jitable
+def put_sample(row, array, i):
+    """And back."""
+    for j in range(array.shape[0]):
+        array[j, i] = row.flat[0, j]
+
+
 @kernel
 def row_slopes(loss, scores, rows, slopes):
     """Slopes at these scores, both (classes, samples); `rows` is scratch for two rows of classes."""
     row, found = rows
     for i in range(scores.shape[1]):
-        for j in range(scores.shape[0]):
-            row.flat[0, j] = scores[j, i]
+        take_sample(scores, i, row)
         row_slope(loss, i, row, found)
-        for j in range(scores.shape[0]):
-            slopes[j, i] = found.flat[0, j]
+        put_sample(found, slopes, i)
 
 
 @kernel
@@ -60,11 +72,10 @@ def row_bends(loss, slopes, rows, along):
     """`along` becomes its product with the second derivatives where these are the slopes."""
     row, found = rows
     for i in range(slopes.shape[1]):
-        for j in range(slopes.shape[0]):
-            row.flat[0, j], found.flat[0, j] = slopes[j, i], along[j, i]
+        take_sample(slopes, i, row)
+        take_sample(along, i, found)
         row_bend(loss, i, row, found)
-        for j in range(slopes.shape[0]):
-            along[j, i] = found.flat[0, j]
+        put_sample(found, along, i)
 
 
 @kernel
@@ -72,11 +83,10 @@ def rows_within(loss, slopes, rows, duals):
     """As `scalar_within`, for rows of classes."""
     row, found = rows
     for i in range(slopes.shape[1]):
-        for j in range(slopes.shape[0]):
-            row.flat[0, j], found.flat[0, j] = slopes[j, i], duals[j, i]
+        take_sample(slopes, i, row)
+        take_sample(duals, i, found)
         row_within(loss, i, row, found)
-        for j in range(slopes.shape[0]):
-            duals[j, i] = found.flat[0, j]
+        put_sample(found, duals, i)
 
 
 FACTOR_BYTES = 20  # bytes for each entry of G, while it is made
@@ -178,12 +188,6 @@ class KernelNewton(KernelRun):
         """P after this part of a step."""
         with np.errstate(over="ignore"):
             return self.problem.primal(Point(self.factors + step * ahead, self.scores + step * along))
-
-    def scored(self, factors: np.ndarray) -> np.ndarray:
-        """R B (K + bias^2)"""
-        found = self.rows.product(factors, np.arange(self.problem.n_examples))
-        found += self.problem.bias**2 * factors.sum(axis=1)[:, None]
-        return self.problem.correlation @ found
 
     def affordable(self) -> int:
         """How many samples the kernel matrix is approximated by; none where all will do, or memory is short."""
