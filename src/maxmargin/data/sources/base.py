@@ -379,28 +379,18 @@ class Several(Source):
             del block, y
 
 
-# ---- through a transformer -----------------------------------------------------------------------------------
+# ---- made of another source ----------------------------------------------------------------------------------
 
 
-class Mapped(Source):
-    """What `source.map(transformer)` returns: the same rows, labels and weights, X transformed."""
+class Derived(Source):
+    """A source made of another: what is not said otherwise is that one's."""
 
-    def __init__(self, source: Any, transformer: Any):
+    def __init__(self, source: Any):
         super().__init__()
-        self.source, self.transformer = source, transformer
-        self._dtype: np.dtype | None = None
-
-    def __str__(self) -> str:
-        return f"{self.source} through {type(self.transformer).__name__}"
+        self.source = source
 
     def __repr__(self) -> str:
-        return f"<Mapped {self}>"
-
-    @property
-    def dtype(self) -> np.dtype:
-        self.scan()
-        assert self._dtype is not None
-        return self._dtype
+        return f"<{type(self).__name__} {self}>"
 
     @property
     def multilabel(self) -> bool:
@@ -414,6 +404,34 @@ class Mapped(Source):
     def n_labels(self) -> int | None:
         return self.source.n_labels
 
+    def check_unchanged(self) -> None:
+        self.source.check_unchanged()
+
+    def _runs(self) -> list[Callable[[], Iterator[Block]]]:
+        return [partial(self._run, run) for run in self.source._runs()]
+
+    @abstractmethod
+    def _run(self, run: Callable[[], Iterator[Block]]) -> Iterator[Block]:
+        """What is made of the blocks of a run of that source."""
+
+
+class Mapped(Derived):
+    """What `source.map(transformer)` returns: the same rows, labels and weights, X transformed."""
+
+    def __init__(self, source: Any, transformer: Any):
+        super().__init__(source)
+        self.transformer = transformer
+        self._dtype: np.dtype | None = None
+
+    def __str__(self) -> str:
+        return f"{self.source} through {type(self.transformer).__name__}"
+
+    @property
+    def dtype(self) -> np.dtype:
+        self.scan()
+        assert self._dtype is not None
+        return self._dtype
+
     @property
     def feature_names(self) -> list[str] | None:
         """As the transformer says, where the columns before it have names."""
@@ -421,9 +439,6 @@ class Mapped(Source):
         if names is None or not hasattr(self.transformer, "get_feature_names_out"):
             return None
         return [str(name) for name in self.transformer.get_feature_names_out(names)]
-
-    def check_unchanged(self) -> None:
-        self.source.check_unchanged()
 
     def _said_rows(self) -> int | None:
         return self.source.n_rows
@@ -435,9 +450,6 @@ class Mapped(Source):
             X = self._transformed(next(blocks).X)
         self._dtype = X.dtype
         return Scan(found.n_rows, X.shape[1], found.labels)
-
-    def _runs(self) -> list[Callable[[], Iterator[Block]]]:
-        return [partial(self._run, run) for run in self.source._runs()]
 
     def _run(self, run: Callable[[], Iterator[Block]]) -> Iterator[Block]:
         width = self.scan().n_features

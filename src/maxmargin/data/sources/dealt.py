@@ -5,12 +5,11 @@ numbered anew, from 0, as solvers need them; that takes eight bytes for each.
 """
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from .base import Source
+from .base import Derived
 from .blocks import Block, Scan
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # the constants of splitmix64 (Steele, Lea and Flood 2014)
@@ -26,18 +25,15 @@ def folds_of_rows(count: int, folds: int, seed: int = 0) -> np.ndarray:
     return ((mixed ^ (mixed >> np.uint64(31))) % np.uint64(folds)).astype(np.int64)
 
 
-class Dealt(Source):
+class Dealt(Derived):
     """Some rows of a source, in their order. `labels` are the different ones among them, as a scan finds them."""
 
     def __init__(self, source: Any, rows: np.ndarray, labels: np.ndarray | None):
-        super().__init__()
-        self.source, self.rows, self.labels = source, rows, labels
+        super().__init__(source)
+        self.rows, self.labels = rows, labels
 
     def __str__(self) -> str:
         return f"{self.rows.size} rows of {self.source}"
-
-    def __repr__(self) -> str:
-        return f"<Dealt {self}>"
 
     @property
     def dtype(self) -> np.dtype:
@@ -45,36 +41,15 @@ class Dealt(Source):
         return found
 
     @property
-    def multilabel(self) -> bool:
-        return bool(self.source.multilabel)
-
-    @property
-    def label_range(self) -> tuple[float, float] | None:
-        """That of all rows."""
-        found: tuple[float, float] | None = self.source.label_range
-        return found
-
-    @property
-    def n_labels(self) -> int | None:
-        found: int | None = self.source.n_labels
-        return found
-
-    @property
     def feature_names(self) -> list[str] | None:
         found: list[str] | None = self.source.feature_names
         return found
-
-    def check_unchanged(self) -> None:
-        self.source.check_unchanged()
 
     def _said_rows(self) -> int:
         return self.rows.size
 
     def _scan(self) -> Scan:
         return Scan(self.rows.size, self.source.scan().n_features, self.labels)
-
-    def _runs(self) -> list[Callable[[], Iterator[Block]]]:
-        return [partial(self._run, run) for run in self.source._runs()]
 
     def _run(self, run: Callable[[], Iterator[Block]]) -> Iterator[Block]:
         for block in run():
