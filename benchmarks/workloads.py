@@ -64,6 +64,13 @@ def mnist() -> Arrays:
         return data["X_train"].reshape(-1, 784) / 255.0, data["y_train"].astype(np.int64)
 
 
+def mnist16() -> Arrays:
+    """The same as 16 x 16 pixels, as those of usps: padded to 32 x 32, means of 2 x 2"""
+    X, y = mnist()
+    padded = np.pad(X.reshape(-1, 28, 28), ((0, 0), (2, 2), (2, 2)))
+    return padded.reshape(-1, 16, 2, 16, 2).mean(axis=(2, 4)).reshape(-1, 256), y
+
+
 def letter() -> Arrays:
     """15,000 letters, 16 features of 0..15, divided by 15"""
     with np.load(path("letter", "letter.npz")) as data:
@@ -155,6 +162,7 @@ def synthetic_regression(rows: int = 20_000, columns: int = 20) -> Arrays:
 
 SETS: dict[str, tuple[Callable[..., Arrays], tuple[str, ...]]] = {
     "mnist": (mnist, MULTICLASS),
+    "mnist16": (mnist16, MULTICLASS),
     "news20": (news20, MULTICLASS),
     "letter": (letter, MULTICLASS),
     "caltech101_silhouettes": (caltech101_silhouettes, MULTICLASS),
