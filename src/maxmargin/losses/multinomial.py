@@ -24,7 +24,8 @@ from .multilabel_logistic import LEAST_PART, lane_either
 OUTSIDE = -1e30  # the score of an unused lane: no class is there
 SHORTEST_RHO = 1e-30  # stands for zero: the step is then softmax
 SUM_ROUNDS = 30  # 8 do; the end is where the sum is one
-SUM_ROUNDING = 1e-13
+SUM_ROUNDING = 1e-7  # of their sum; a linear step goes the rest of the way
+NEAR = 0.5  # moved by no more, omega follows by one step from where it was
 
 
 class Multinomial(NamedTuple):
@@ -200,41 +201,67 @@ def _(loss, i, curvature, scores, duals, change, calm):
 @jitable
 def distribute(loss, rho, nu, lowest, scores, out):
     """p_k = omega(u_k - nu + log rho) / rho with nu such that they sum to one, in out[0]; returns their sum, as it is."""
-    zero, total = vectors.zeros_like(scores.vectors), 1.0
-    one, nu = vectors.shift(zero, 1.0), max(nu, lowest)
+    zero, total, slope, ahead = vectors.zeros_like(scores.vectors), 1.0, 0.0, 0.0
+    one, nu, moved = vectors.shift(zero, 1.0), max(nu, lowest), 2.0 * NEAR
     for _ in range(SUM_ROUNDS):
         mass, fall = zero, zero
         for b in range(scores.vectors.shape[1]):
-            w = lane_omega(vectors.shift(vectors.load(scores.vectors, 0, b), np.log(rho) - nu))
-            p = lane_used(loss, b, vectors.fma(zero, 1.0 / rho, w))
+            x = lane_within(vectors.shift(vectors.load(scores.vectors, 0, b), np.log(rho) - nu))
+            if moved > NEAR:
+                w = lane_omega(x)
+            else:
+                w = lane_nearer(x, vectors.load(out.vectors, 0, b))
+            vectors.store(out.vectors, 0, b, w)
+            p = lane_used(loss, b, w)
             mass = vectors.add(mass, p)
             fall = vectors.add(fall, vectors.divide(p, vectors.add(one, w)))
-            vectors.store(out.vectors, 0, b, p)
-        total = vectors.total(mass)
+        total, slope = vectors.total(mass) / rho, vectors.total(fall) / rho
+        ahead = (total - 1.0) / slope
         if abs(total - 1.0) <= SUM_ROUNDING:
             break
-        nu = max(nu + (total - 1.0) / vectors.total(fall), lowest)
-    return total
+        nu, moved = max(nu + ahead, lowest), abs(ahead)
+        ahead = 0.0
+    # What is left of the way is too short to be more than linear.
+    for b in range(scores.vectors.shape[1]):
+        w = vectors.load(out.vectors, 0, b)
+        p = vectors.fma(vectors.fma(zero, 1.0 / rho, w), -ahead / rho, vectors.divide(w, vectors.shift(w, 1.0)))
+        vectors.store(out.vectors, 0, b, lane_used(loss, b, p))
+    return total - ahead * slope
+
+
+# ---- Wright's function: omega + log omega = x ----------------------------------------------------------------
 
 
 @jitable
 def lane_omega(x):
-    """Wright's function of each lane: omega + log omega = x.
+    x = lane_within(x)
+    return lane_nearer(x, lane_nearer(x, lane_below(x)))
 
-    From e^x / (1 + e^x) or x - log x, both below it, by steps of the fourth order (Fritsch, Shafer and Crowley 1973).
-    """
+
+@jitable
+def lane_within(x):
+    """x, where its omega would be too small for a number, the least that is not."""
+    return vectors.maximum(x, vectors.shift(vectors.subtract(x, x), -FARTHEST_SCORE))
+
+
+@jitable
+def lane_below(x):
+    """e^x / (1 + e^x) or x - log x, both below omega and near."""
     zero = vectors.subtract(x, x)
-    one, x = vectors.shift(zero, 1.0), vectors.maximum(x, vectors.shift(zero, -FARTHEST_SCORE))
+    one = vectors.shift(zero, 1.0)
     large = vectors.maximum(x, one)
     sigmoid = vectors.divide(one, vectors.shift(vectors.exp(vectors.subtract(zero, x)), 1.0))
-    w = lane_either(vectors.subtract(one, x), vectors.subtract(large, vectors.log(large)), sigmoid)
-    for _ in range(2):
-        r = vectors.subtract(vectors.subtract(x, w), vectors.log(w))
-        v = vectors.add(one, w)
-        s = vectors.multiply(v, vectors.fma(v, 2.0 / 3.0, r))
-        part = vectors.divide(vectors.fma(s, -0.5, r), vectors.subtract(s, r))
-        w = vectors.add(w, vectors.multiply(w, vectors.multiply(vectors.divide(r, v), part)))
-    return w
+    return lane_either(vectors.subtract(one, x), vectors.subtract(large, vectors.log(large)), sigmoid)
+
+
+@jitable
+def lane_nearer(x, w):
+    """A step of the fourth order from w to omega(x) (Fritsch, Shafer and Crowley 1973)."""
+    r = vectors.subtract(vectors.subtract(x, w), vectors.log(w))
+    v = vectors.shift(w, 1.0)
+    s = vectors.multiply(v, vectors.fma(v, 2.0 / 3.0, r))
+    part = vectors.divide(vectors.fma(s, -0.5, r), vectors.subtract(s, r))
+    return vectors.add(w, vectors.multiply(w, vectors.multiply(vectors.divide(r, v), part)))
 
 
 @row_extrapolate.register(Multinomial)
