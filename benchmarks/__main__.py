@@ -63,7 +63,9 @@ def parser() -> argparse.ArgumentParser:
     select.add_argument("--lam", nargs="+", type=float, metavar="LAM", help=text)
     names = list(dict.fromkeys(solver.name for solver in SOLVERS))
     select.add_argument("--solver", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names))
-    commands.add_parser("everyday", parents=[common], help="what people use today, beside what would take its place")
+    usual = commands.add_parser("everyday", parents=[common], help="what people use today, beside what would take its place")
+    sets = list(everyday.SETS)
+    usual.add_argument("--workload", nargs="+", choices=sets, default=sets, metavar="NAME", help=", ".join(sets))
     commands.add_parser("scaling", parents=[common], help="growth of time and memory with rows and non-zeros")
     commands.add_parser("startup", parents=[common], help="import, first call, first call of a later process, later calls")
     commands.add_parser("sources", parents=[common], help="text on disk: speed beside scikit-learn's reader, and memory")
@@ -155,7 +157,8 @@ def main() -> None:
     if args.command in ("sources", "all"):
         sources.run(report, args.quick, repeat)
     if args.command in ("everyday", "all"):
-        everyday.run(report, args.quick, args.repeat or (1 if args.quick else 3))
+        names = args.workload if args.command == "everyday" else list(everyday.SETS)
+        everyday.run(report, names, args.quick, args.repeat or (1 if args.quick else 3))
     if args.command in ("scaling", "all"):
         scaling.run(report, args.quick, repeat, limit)
     if args.command in ("structured", "all"):
