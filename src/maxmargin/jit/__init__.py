@@ -10,13 +10,15 @@ user's cache folder. If none of them can be written, kernels are compiled anew i
 as usual.
 """
 
+import os
 import pickle
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial, singledispatch
 from glob import escape
 from hashlib import sha256
+from importlib import import_module
 from inspect import Signature, signature
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from numba import njit, types
 from numba.core import event
 from numba.extending import overload, register_jitable
 
+LOCKS: Any = import_module("fcntl") if os.name == "posix" else None  # without it two processes may compile the same
 # Sums may be reordered and fused; NaN and infinity keep their meaning, so that a broken number is never optimised away.
 # Kernels allocate nothing, so no references are counted: a visit to one example would otherwise count two dozen, at 5 ns each.
 # No C function is made of them either.
@@ -33,9 +36,10 @@ OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"reassoc", "cont
 OPTIONS |= {"_nrt": False, "no_cfunc_wrapper": True}
 INLINED = OPTIONS | {"forceinline": True}
 PACKAGE = Path(__file__).parent.parent
+LONGEST_WAIT, LOOK_AGAIN = 60.0, 0.02  # seconds: for another process that compiles, and between two looks
 TRUSTED = {__package__.split(".")[0], "numpy", "builtins"}
 # Nothing in these files and folders is compiled or imported by what is (a test holds that): an edit there recompiles nothing.
-PLAIN = {"__init__.py", "callbacks.py", "demo.py", "solve.py", "datasets", "estimators", "plots"}
+PLAIN = {"__init__.py", "callbacks.py", "demo.py", "solve.py", "warm.py", "datasets", "estimators", "plots"}
 
 
 def source_stamp() -> str:
@@ -128,6 +132,46 @@ def save_apart(file: Any, key: Any, data: Any) -> None:
     file._save_index(overloads)
 
 
+@contextmanager
+def undisturbed(path: Path) -> Iterator[None]:
+    """No other process holds the lock at this path meanwhile. It goes with its process. Whoever cannot have it, in time or at
+    all, goes on without."""
+    try:
+        held = os.open(path, os.O_CREAT | os.O_RDWR)
+    except OSError:
+        yield
+        return
+    try:
+        wait_for(held)
+        yield
+    finally:
+        os.close(held)
+
+
+def wait_for(held: int) -> None:
+    """Lock an open file."""
+    end = time.monotonic() + LONGEST_WAIT
+    while LOCKS is not None and time.monotonic() < end:
+        try:
+            LOCKS.flock(held, LOCKS.LOCK_EX | LOCKS.LOCK_NB)
+            return
+        except BlockingIOError:
+            time.sleep(LOOK_AGAIN)
+        except OSError:  # a file system without locks
+            return
+
+
+def compile_alone(compile_for: Callable, lock: Path, kinds_of_arguments: Any) -> Any:
+    """Compile or load a kernel while no other process does: what two need at once, one compiles and the other then loads."""
+    with undisturbed(lock):
+        return compile_for(kinds_of_arguments)
+
+
+def keeps_kernels() -> bool:
+    """Whether there is a folder for compiled kernels."""
+    return hasattr(getattr(compiled(source_stamp, cache=True), "_cache", None), "_cache_file")
+
+
 def compiled(function: Callable, *, cache: bool) -> Callable:
     """`function` compiled by numba; cached on disk when asked for and when a folder for it can be written."""
     if cache:
@@ -140,6 +184,7 @@ def compiled(function: Callable, *, cache: bool) -> Callable:
             file._source_stamp = STAMP
             file._load_index = forgiving(file._load_index)
             file.save = partial(save_apart, file)
+            result.compile = partial(compile_alone, result.compile, Path(file._cache_path, f"{file._index_name}.lock"))
         return result
     return njit(**OPTIONS)(function)
 

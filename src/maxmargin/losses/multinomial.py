@@ -25,7 +25,7 @@ OUTSIDE = -1e30  # the score of an unused lane: no class is there
 SHORTEST_RHO = 1e-30  # stands for zero: the step is then softmax
 SUM_ROUNDS = 30  # 8 do; the end is where the sum is one
 SUM_ROUNDING = 1e-7  # of their sum; a linear step goes the rest of the way
-NEAR = 0.5  # moved by no more, omega follows by one step from where it was
+NEAR_LEVEL = 0.5  # moved by no more, omega follows by one step from where it was
 
 
 class Multinomial(NamedTuple):
@@ -202,12 +202,12 @@ def _(loss, i, curvature, scores, duals, change, calm):
 def distribute(loss, rho, nu, lowest, scores, out):
     """p_k = omega(u_k - nu + log rho) / rho with nu such that they sum to one, in out[0]; returns their sum, as it is."""
     zero, total, slope, ahead = vectors.zeros_like(scores.vectors), 1.0, 0.0, 0.0
-    one, nu, moved = vectors.shift(zero, 1.0), max(nu, lowest), 2.0 * NEAR
+    one, nu, moved = vectors.shift(zero, 1.0), max(nu, lowest), 2.0 * NEAR_LEVEL
     for _ in range(SUM_ROUNDS):
         mass, fall = zero, zero
         for b in range(scores.vectors.shape[1]):
             x = lane_within(vectors.shift(vectors.load(scores.vectors, 0, b), np.log(rho) - nu))
-            if moved > NEAR:
+            if moved > NEAR_LEVEL:
                 w = lane_omega(x)
             else:
                 w = lane_nearer(x, vectors.load(out.vectors, 0, b))
