@@ -177,7 +177,9 @@ def _(problem: LabelGroup, solver: Newton) -> str | None:
 
 @refusal.register
 def _(problem: MultilabelProblem, solver: Newton) -> str | None:
-    return refusal_of_labels(problem, max((len(columns) for columns in problem.groups if problem.couples(columns)), default=0), solver)
+    return refusal_of_labels(
+        problem, max((len(columns) for columns in problem.groups if problem.couples(columns)), default=0), solver
+    )
 
 
 @newton_run.register

@@ -17,7 +17,6 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.linalg.lapack import dpstrf
 
 from ...data.table import Table
-from ...jit import vectors
 from ...problems.multilabel import LabelGroup
 from .labels import label_target
 from .run import EntryShape, RowShape

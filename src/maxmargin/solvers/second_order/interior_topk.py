@@ -42,7 +42,7 @@ class TopKInterior(RowInterior):
 
     def of_others(self, values: np.ndarray) -> np.ndarray:
         """(examples, classes - 1)."""
-        found: np.ndarray = values[self.others].reshape(len(values), -1)
+        found: np.ndarray = values[self.others].reshape(len(values), self.shape.classes - 1)
         return found
 
     def placed(self, values: np.ndarray, own: Any = 0.0) -> np.ndarray:

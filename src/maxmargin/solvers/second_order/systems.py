@@ -309,8 +309,8 @@ class RowColumns(ColumnSystem):
         others = np.maximum(self.total - self.theta, 0.0)
         others[largest] = rest.sum(axis=1)  # what the largest leaves over is a sum, not a difference
         own = self.theta * others / self.total
-        for part in self.spread_products(self.theta / np.sqrt(self.total)):
-            H -= part
+        for products in self.spread_products(self.theta / np.sqrt(self.total)):
+            H -= products
         for k in range(classes):
             part = slice(k * d, (k + 1) * d)
             H[part, part] = sum(block.weighted_products(own[block.start : block.stop, k]) for block in self.table.blocks())
