@@ -13,16 +13,14 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
-from scipy.linalg.lapack import dpstrf
+from scipy.linalg import cho_solve, solve_triangular
 
 from ...data.table import Table
 from ...problems.multilabel import LabelGroup
+from ...regularizers.coupled import independent
 from .labels import label_target
 from .run import EntryShape, RowShape
 from .systems import ScalarColumns, combination, scores_of
-
-REPEATED = 1e-11  # part of a label's own variance that others must leave of it; else it is a combination of them
 
 
 class Basis(NamedTuple):
@@ -39,15 +37,10 @@ class Basis(NamedTuple):
 
 
 def basis_of(R: np.ndarray) -> Basis:
-    """By a factor with pivots, at unit diagonal."""
-    size = np.sqrt(R.diagonal())
-    scale = np.divide(1.0, size, out=np.zeros(len(R)), where=size > 0.0)
-    _, order, rank, _ = dpstrf(scale[:, None] * R * scale, tol=REPEATED, lower=1)
-    own = np.sort(order[:rank] - 1)
-    factor = cho_factor(R[np.ix_(own, own)], lower=True)
-    C = cho_solve(factor, R[own]).T
-    C[own] = np.eye(rank)  # exactly
-    return Basis(own, C, factor)
+    own, F = independent(R)
+    C = solve_triangular(F[own], F.T, lower=True, trans="T").T
+    C[own] = np.eye(len(own))  # exactly
+    return Basis(own, C, (F[own], True))
 
 
 class CoupledShape(RowShape, EntryShape):
