@@ -11,7 +11,7 @@ from ..jit import vectors
 from .base import Regularizer
 from .spaces import Free, Paired
 
-ROUNDING = -1.0  # what LAPACK calls the part of a variance that is nothing but rounding
+RANK_TOLERANCE = -1.0  # LAPACK's own: the part of a variance that is nothing but rounding
 
 
 def independent(R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -19,7 +19,7 @@ def independent(R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     pivots, F of these labels lower triangular in their order."""
     size = np.sqrt(R.diagonal())
     scale = np.divide(1.0, size, out=np.zeros(len(R)), where=size > 0.0)
-    found, order, rank, _ = dpstrf(scale[:, None] * R * scale, tol=ROUNDING, lower=1)
+    found, order, rank, _ = dpstrf(scale[:, None] * R * scale, tol=RANK_TOLERANCE, lower=1)
     F = np.zeros((len(R), rank))
     F[order - 1] = np.tril(found)[:, :rank]
     return order[:rank] - 1, F * size[:, None]
