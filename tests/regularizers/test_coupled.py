@@ -13,8 +13,8 @@ SINGULAR = (ROOT @ ROOT.T).astype(float)
 
 
 def test_nothing_cancels():
-    """V of a size of 1e9 with Z of the order of 1: against exact arithmetic."""
-    V = np.array([[1e9 + 0.25, 1e9, -1e9, 0.75]])
+    """V of a size of 1e9 with Z of the order of 1, against exact arithmetic; 1/2 V R V' in float64 is negative."""
+    V = 1.1e9 * np.array([[1.0, 1.0, -1.0, 0.0]]) + 7e9 / 3.0 * np.array([[2.0, -1.0, 0.0, -1.0]]) + [0.3, 0.0, 0.0, 0.7]
     exact = [sum(Fraction(v) * int(f) for v, f in zip(V[0].tolist(), column, strict=True)) for column in ROOT.T]
     term = Coupling(SINGULAR)
     packed = vectors.from_classes(V.T, np.float64)
