@@ -62,9 +62,8 @@ class Prices:
     def __init__(self, problem: Any, cost: float, tuning: RelayTuning = RELAY):
         self.newton, self.sweep = tuning.steps * (cost * tuning.product + tuning.step), tuning.sweep
         width, moves = math.prod(problem.dual_shape[1:]), problem.regularizer.moves
-        entries = width * (
-            mean_length(problem.X) * moves + (moves - 1) * width
-        )  # where R couples labels it is multiplied by as well
+        coupled = (moves - 1) * width  # entries of R, which a step multiplies by
+        entries = width * (mean_length(problem.X) * moves + coupled)
         self.visit = entries * tuning.entry + tuning.visit
 
     def of(self, run: Run) -> float:
