@@ -61,7 +61,8 @@ class Record(NamedTuple):
 
 class History(Sequence[Record]):
     """The exact evaluations of a run, in order. `seconds` counts from the start of the solver, as `max_time` does: without
-    the time in which kernels are compiled. `methods` says who was at work: (first iteration, name), in order."""
+    the time in which kernels are compiled. `methods` says who was at work: (first iteration, name), in order;
+    where labels are solved in groups, from the first iteration of any of them on."""
 
     def __init__(self, records: Sequence[Record] = ()):
         self._records = list(records)

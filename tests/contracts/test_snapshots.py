@@ -42,7 +42,7 @@ CASES = [
         (name, "newton")
         for name in ("HingeLoss", "EpsilonInsensitiveLoss", "SquaredHingeLoss", "LogisticLoss", "CrammerSingerLoss")
     ),
-    ("one label", "newton"),
+    *((name, "newton") for name in ("one label", "coupled labels", "TopKAlphaLoss")),
 ]
 
 
@@ -84,6 +84,7 @@ def row_stream(prior):
 
 OTHERS = {
     "one label": lambda: problem_of("MultilabelHingeLoss").whole(),
+    "coupled labels": lambda: replace(problem_of("MultilabelHingeLoss"), R=np.eye(K) + 0.5).whole(),
     "python": lambda: encoded(Bits(), *bits()),
     "words in blocks": lambda: sample_stream(Chain(n_labels=3), *words()),
     "python in blocks": lambda: sample_stream(Bits(), *bits()),

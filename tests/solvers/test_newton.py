@@ -105,11 +105,11 @@ def test_the_choice():
     [
         (mm.SVMRegressor(loss="squared_error", solver=mm.Newton(max_features=4)), "there are 5: more than max_features=4"),
         (mm.SVMClassifier(solver=mm.Newton(max_features=9)), "classes x features, and there are 15: more than max_features=9"),
-        (mm.TopKSVMClassifier(k=2, solver="newton"), "not TopKAlphaLoss"),
+        (mm.TopKSVMClassifier(k=2, solver=mm.Newton(max_features=9)), "classes x features, and there are 15"),
         (mm.StructuredSVM(mm.structures.Multiclass(), solver="newton"), "in memory, which a StructuredProblem has not"),
         (
-            mm.MultilabelSVMClassifier(label_prior=np.full((2, 2), 0.5) + np.eye(2), solver="newton"),
-            "not those that R couples",
+            mm.MultilabelSVMClassifier(label_prior=np.full((2, 2), 0.5) + np.eye(2), solver=mm.Newton(max_features=9)),
+            "labels x features, and there are 10: more than max_features=9",
         ),
     ],
 )

@@ -75,8 +75,9 @@ class MultilabelSVMClassifier(EachLabel, Scored, ClassifierMixin, PartialFit):
 dtype
         As for `SVMClassifier`. The intercept is a feature like others, coupled by R; with a kernel it is the constant
         intercept_scaling^2 added to it, regularised, where SVC has a free one. `max_iter` counts for each group of labels.
-    solver : {"auto", "dual_coordinate", "bundle", "online"} or solver object, default="auto"
-        "auto" is "dual_coordinate", and "online" where X is a source. "bundle" and "online" serve the linear kernel.
+    solver : {"auto", "dual_coordinate", "newton", "bundle", "online"} or solver object, default="auto"
+        "auto" is "dual_coordinate", then "newton" where that crawls and the kernel is linear, and "online" where X is a source.
+        "newton", "bundle" and "online" serve the linear kernel.
     keep_duals : bool, default=False
         Keep `dual_coef_`, and return exactly the weights that belong to it.
     n_jobs : int, optional

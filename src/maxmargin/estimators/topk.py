@@ -45,8 +45,9 @@ class TopKSVMClassifier(SVMClassifier):
     class_weight, positive, prior_mean, prior_scale, prior_covariance, probability, tol, max_iter, max_time, fit_intercept,
     intercept_scaling, standardize, warm_start, keep_duals, random_state, n_jobs, verbose, dtype
         As for `SVMClassifier`.
-    solver : {"auto", "dual_coordinate", "bundle", "online"} or solver object, default="auto"
-        How the optimum is found; "auto" is "dual_coordinate", and "online" where X is a source. Other solvers serve k = 1 only.
+    solver : {"auto", "dual_coordinate", "newton", "bundle", "online"} or solver object, default="auto"
+        How the optimum is found; "auto" is "dual_coordinate", then "newton" where that crawls, and "online" where X is a source.
+        Other solvers serve k = 1 only.
 
     Attributes
     ----------

@@ -121,10 +121,12 @@ class MultilabelProblem(Problem):
     def n_groups(self) -> int:
         return len(self.groups)
 
+    def couples(self, columns: np.ndarray) -> bool:
+        """Whether R does anything to the labels of a group."""
+        return self.R is not None and not np.array_equal(self.R[np.ix_(columns, columns)], np.eye(len(columns)))
+
     def group(self, columns: np.ndarray) -> LabelGroup:
-        R = None if self.R is None else self.R[np.ix_(columns, columns)]
-        if R is not None and np.array_equal(R, np.eye(len(columns))):
-            R = None
+        R = self.R[np.ix_(columns, columns)] if self.R is not None and self.couples(columns) else None
         pairs = self.label_weight[columns], self.margin[columns]
         return LabelGroup(self.table, self.weight, columns, self.labels.packed(columns), *pairs, self.loss, R, self.C)
 

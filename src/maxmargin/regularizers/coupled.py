@@ -4,10 +4,25 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpstrf
 
 from ..jit import vectors
 from .base import Regularizer
 from .spaces import Free, Paired
+
+RANK_TOLERANCE = -1.0  # LAPACK's own: the part of a variance that is nothing but rounding
+
+
+def independent(R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Labels of whose own variance the ones before leave more than rounding, and F (labels, of them) with R = F F': a factor with
+    pivots, F of these labels lower triangular in their order."""
+    size = np.sqrt(R.diagonal())
+    scale = np.divide(1.0, size, out=np.zeros(len(R)), where=size > 0.0)
+    found, order, rank, _ = dpstrf(scale[:, None] * R * scale, tol=RANK_TOLERANCE, lower=1)
+    F = np.zeros((len(R), rank))
+    F[order - 1] = np.tril(found)[:, :rank]
+    return order[:rank] - 1, F * size[:, None]
 
 
 @dataclass(frozen=True)
@@ -15,7 +30,7 @@ class Coupling(Regularizer):
     """The prior that couples labels: 1/2 tr(V R V'), where the weights are Z = V R (Hariharan et al. 2012).
 
     Weights are V and Z one behind the other, (2, features + 1, blocks, width): no inverse of R is needed, and a semidefinite R
-    is as good as any.
+    is as good as any. There V may be large and Z small, so that values come from U = V F, R = F F': of a square nothing cancels.
     """
 
     R: np.ndarray  # (labels, labels)
@@ -28,9 +43,13 @@ class Coupling(Regularizer):
     def unclipped(self, V: np.ndarray) -> np.ndarray:
         both = vectors.aligned((2, *V.shape), np.float64)
         both[0] = V
-        count = len(self.R)
-        vectors.unpack(both[1], count)[...] = vectors.unpack(V, count) @ self.R
+        vectors.unpack(both[1], len(self.R))[...] = self.root(V) @ self.factor[0].T
         return both
+
+    def root(self, V: np.ndarray) -> np.ndarray:
+        """U = V F, (features + 1, rank)."""
+        found: np.ndarray = vectors.unpack(V, len(self.R)) @ self.factor[0]
+        return found
 
     def weights(self, both: np.ndarray) -> np.ndarray:
         return both
@@ -49,14 +68,15 @@ class Coupling(Regularizer):
 
     @cached_property
     def factor(self) -> tuple[np.ndarray, np.ndarray]:
-        """F (labels, rank) with R = F F', and its pseudo-inverse. With U = V F the term is 1/2 ||U||^2, and Z = U F'."""
-        values, basis = np.linalg.eigh(self.R)
-        kept = values > len(values) * np.finfo(float).eps * values[-1]
-        root = np.sqrt(values[kept])
-        return basis[:, kept] * root, (basis[:, kept] / root).T
+        """F (labels, rank) with R = F F', and an inverse of it from the left. The term is 1/2 ||U||^2, and Z = U F'."""
+        own, F = independent(self.R)
+        inverse = np.zeros(F.shape[::-1])
+        inverse[:, own] = solve_triangular(F[own], np.eye(len(own)), lower=True)
+        return F, inverse
 
     def penalty(self, both: np.ndarray) -> float:
-        return 0.5 * float(np.vdot(both[0], both[1]))
+        U = self.root(both[0])
+        return 0.5 * float(np.vdot(U, U))
 
     def dual(self, V: np.ndarray, both: np.ndarray) -> float:
         return -self.penalty(both)

@@ -61,7 +61,9 @@ class Prices:
 
     def __init__(self, problem: Any, cost: float, tuning: RelayTuning = RELAY):
         self.newton, self.sweep = tuning.steps * (cost * tuning.product + tuning.step), tuning.sweep
-        entries = mean_length(problem.X) * math.prod(problem.dual_shape[1:])
+        width, moves = math.prod(problem.dual_shape[1:]), problem.regularizer.moves
+        coupled = (moves - 1) * width  # entries of R, which a step multiplies by
+        entries = width * (mean_length(problem.X) * moves + coupled)
         self.visit = entries * tuning.entry + tuning.visit
 
     def of(self, run: Run) -> float:

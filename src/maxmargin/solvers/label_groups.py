@@ -35,6 +35,12 @@ class GroupTotals:
             primal, dual = float(self.primal.sum()), float(self.dual.sum())
             self.history.append(Record(self.passes, self.budget.seconds(), primal, dual, primal - dual))
 
+    def taken_up(self, iteration: int, method: str) -> None:
+        """Note who is at work, once: groups do not go in step."""
+        with self.lock:
+            if method not in (name for _, name in self.history.methods):
+                self.history.taken_up(iteration, method)
+
 
 class GroupHistory(History):
     """The history of one group, copied to the totals."""
@@ -42,6 +48,10 @@ class GroupHistory(History):
     def __init__(self, totals: GroupTotals, group: int):
         super().__init__()
         self.totals, self.group = totals, group
+
+    def taken_up(self, iteration: int, method: str) -> None:
+        super().taken_up(iteration, method)
+        self.totals.taken_up(iteration, method)
 
     def append(self, record: Record) -> None:
         super().append(record)

@@ -3,32 +3,41 @@
 from functools import singledispatch
 from typing import Any
 
-import numpy as np
-
 from ..data.table import Table
 from ..losses.crammer_singer import CrammerSingerLoss
 from ..losses.multinomial import MultinomialLoss
+from ..losses.topk_alpha import TopKAlphaLoss
+from ..losses.topk_beta import TopKBetaLoss
 from ..problems.base import Problem
 from ..problems.linear import BlockProblem, ScalarProblem
 from ..problems.multilabel import LabelGroup, MultilabelProblem
 from ..utils.parameters import at_least
 from .base import Run, Setting, Solver, Start
+from .second_order.coupled import CoupledShape
 from .second_order.interior_point import has_sides
 from .second_order.interior_rows import RowInterior
+from .second_order.interior_topk import TogetherInterior, TopKInterior
 from .second_order.labels import LabelRuns
+from .second_order.run import ScalarShape
 from .second_order.scalar import scalar_run
 from .second_order.smooth import MultinomialNewton
 
-OF_ROWS: dict[type, Any] = {CrammerSingerLoss: RowInterior, MultinomialLoss: MultinomialNewton}
+OF_ROWS: dict[type, Any] = {
+    CrammerSingerLoss: RowInterior,
+    TopKAlphaLoss: TogetherInterior,
+    TopKBetaLoss: TopKInterior,
+    MultinomialLoss: MultinomialNewton,
+}
 
 
 class Newton(Solver):
     """Second-order steps, certified: ten to thirty of them, however the columns of X are scaled.
 
-    Serves all losses of one score, "hinge" with costs and "log_loss" of several classes, and labels (classes against the rest)
-    that nothing couples, one by one; Gaussian priors and signs; dense and CSR data. Differentiable losses are minimised by
-    Newton's method on the primal, the others by a primal-dual interior point. Each step forms and factors a matrix of features x
-    features (of samples x samples where these are fewer; of classes x features where an example has several scores).
+    Serves all losses of one score, "hinge" with costs and "log_loss" of several classes, both top-k losses, smoothed or not, and
+    labels: those that nothing couples (classes against the rest) one by one, those of a `label_prior` together; Gaussian priors
+    and signs; dense and CSR data. Differentiable losses are minimised by Newton's method on the primal, the others by a
+    primal-dual interior point. Each step forms and factors a matrix of features x features (of samples x samples where these are
+    fewer; of classes x features where an example has several scores, labels x features where they are coupled).
 
     Parameters
     ----------
@@ -109,7 +118,7 @@ def _(problem: ScalarProblem, solver: Newton) -> str | None:
 
 @newton_run.register
 def _(problem: ScalarProblem, start: Start, setting: Setting) -> Run:
-    return scalar_run(problem, start, setting)
+    return scalar_run(ScalarShape(problem), start, setting)
 
 
 @work_served.register
@@ -124,7 +133,7 @@ def _(problem: ScalarProblem) -> float:
 def _(problem: BlockProblem, solver: Newton) -> str | None:
     if type(problem.loss) not in OF_ROWS:
         name = type(problem.loss).__name__
-        return f"Newton serves the hinge and the log loss of several classes, not {name}; use solver='dual_coordinate'."
+        return f"Newton serves the hinge, log and top-k losses of several classes, not {name}; use solver='dual_coordinate'."
     return too_large(problem.n_classes * problem.table.shape[1], "classes x features", solver)
 
 
@@ -136,33 +145,53 @@ def _(problem: BlockProblem, start: Start, setting: Setting) -> Run:
 
 @work_served.register
 def _(problem: BlockProblem) -> float:
-    size = problem.n_classes * problem.table.shape[1]
-    return problem.n_examples * size**2 + size**3 / 3.0 + 40.0 * problem.n_examples * size
+    size, products = problem.n_classes * problem.table.shape[1], 2.0 if type(problem.loss) is TopKAlphaLoss else 1.0
+    return products * problem.n_examples * size**2 + size**3 / 3.0 + 40.0 * problem.n_examples * size
 
 
-# ---- labels, one by one --------------------------------------------------------------------------------------
+# ---- labels, one by one or coupled ---------------------------------------------------------------------------
 
 
-@refusal.register
-def _(problem: MultilabelProblem | LabelGroup, solver: Newton) -> str | None:
-    if problem.R is not None and not np.array_equal(problem.R, np.eye(len(problem.R))):
-        return "Newton serves labels one by one, not those that R couples; use solver='dual_coordinate'."
+def refusal_of_labels(problem: MultilabelProblem | LabelGroup, coupled: int, solver: Newton) -> str | None:
+    """Where so many labels are coupled at the most."""
     if problem.loss.single is None:
         name = type(problem.loss).__name__
         return f"{name} does not say what it is of one label (`single`), as Newton needs; use solver='dual_coordinate'."
+    if coupled:
+        return too_large(coupled * problem.table.shape[1], "labels x features", solver)
     return too_large(min(problem.table.shape), "features x features", solver)
+
+
+def work_of_labels(problem: MultilabelProblem | LabelGroup, count: int, coupled: bool) -> float:
+    """Of so many labels, which are coupled or are not."""
+    if not coupled:
+        return count * work_of_one_score(problem, problem.table)
+    rows, columns = problem.table.shape
+    return count * rows * columns**2 + (count * columns) ** 3 / 3.0 + 40.0 * count * rows * columns
+
+
+@refusal.register
+def _(problem: LabelGroup, solver: Newton) -> str | None:
+    return refusal_of_labels(problem, 0 if problem.R is None else problem.n_classes, solver)
+
+
+@refusal.register
+def _(problem: MultilabelProblem, solver: Newton) -> str | None:
+    return refusal_of_labels(
+        problem, max((len(columns) for columns in problem.groups if problem.couples(columns)), default=0), solver
+    )
 
 
 @newton_run.register
 def _(problem: LabelGroup, start: Start, setting: Setting) -> Run:
-    return LabelRuns(problem, start, setting)
+    return LabelRuns(problem, start, setting) if problem.R is None else scalar_run(CoupledShape(problem), start, setting)
 
 
 @work_served.register
 def _(problem: LabelGroup) -> float:
-    return problem.n_classes * work_of_one_score(problem, problem.table)
+    return work_of_labels(problem, problem.n_classes, problem.R is not None)
 
 
 @work_served.register
 def _(problem: MultilabelProblem) -> float:
-    return problem.labels.shape[1] * work_of_one_score(problem, problem.table)
+    return sum(work_of_labels(problem, len(columns), problem.couples(columns)) for columns in problem.groups)

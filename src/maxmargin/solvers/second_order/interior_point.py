@@ -25,10 +25,9 @@ from ...losses.epsilon_insensitive import EpsilonInsensitive
 from ...losses.hinge import Hinge
 from ...losses.squared_epsilon_insensitive import SquaredEpsilonInsensitive
 from ...losses.squared_hinge import SquaredHinge
-from ...problems.linear import ScalarProblem
 from ..base import Setting, Start
-from .run import ScalarShape, SecondOrderRun, Shape
-from .systems import System, scores_of, system_of
+from .run import EntryShape, SecondOrderRun, Shape
+from .systems import System, scores_of
 
 TO_THE_BORDER = 0.995
 ENOUGH_MU = 0.1  # part of the gap asked for that mu may stand for
@@ -48,7 +47,7 @@ class InteriorPoint(SecondOrderRun):
     """The predictor and corrector. `inside` are the numbers that stay positive, `against` their multipliers; walls come last."""
 
     held = (*SecondOrderRun.held, "inside", "against")
-    counted: np.ndarray  # the examples whose caps are not as good as nothing
+    counted: np.ndarray  # the examples (scores, where each has its loss) whose caps are not as good as nothing
     slack: np.ndarray  # X' b - B (W - mean)
     inside: tuple[np.ndarray, ...]
     against: tuple[np.ndarray, ...]
@@ -179,7 +178,7 @@ def to_border(arrays: tuple[np.ndarray, ...], steps: tuple[np.ndarray, ...]) -> 
     return float(min(np.min(np.where(dx < 0.0, -x / dx, 1.0), initial=1.0) for x, dx in zip(arrays, steps, strict=True)))
 
 
-# ---- one score an example ------------------------------------------------------------------------------------
+# ---- a loss of its own for each score ------------------------------------------------------------------------
 
 
 class Sides(NamedTuple):
@@ -225,14 +224,12 @@ def _(loss: SquaredEpsilonInsensitive) -> Sides:
 
 
 class ScalarInterior(InteriorPoint):
-    """One score an example. `inside` are a and its room, (sides, examples that count); squared losses leave all the room, and
+    """A loss for each score. `inside` are a and its room, (sides, scores that count); squared losses leave all the room, and
     their rewards bend: `soft`."""
 
-    problem: ScalarProblem
-
-    def __init__(self, problem: ScalarProblem, start: Start, setting: Setting):
-        super().__init__(ScalarShape(problem), start, setting, system_of(problem.table, problem.half_spaces is None))
-        found = sides(problem.exact_loss)
+    def __init__(self, shape: EntryShape, start: Start, setting: Setting):
+        super().__init__(shape, start, setting, shape.system(False))
+        found = sides(shape.losses)
         assert found is not None
         self.counted = np.flatnonzero(found.cap > NO_CAP * found.cap.max(initial=0.0))
         self.sign, self.margin = found.sign[:, self.counted], found.margin[:, self.counted]
@@ -247,15 +244,20 @@ class ScalarInterior(InteriorPoint):
         cap = np.broadcast_to(2.0 * size * self.cap if self.squared else self.cap, excess.shape)
         a, mu = 0.5 * cap, 0.5 * float(np.mean(np.abs(excess) * cap)) if excess.size else size
         if np.any(self.duals):
-            found = np.maximum(self.sign * self.duals[self.counted, 0], 0.0)
+            found = np.maximum(self.sign * self.duals.ravel()[self.counted], 0.0)
             pull = self.pull(self.risk(excess))
             a = (1.0 - pull) * (found if self.squared else np.minimum(found, cap)) + pull * a
             mu = min(mu, float(np.mean(np.abs(excess) * np.where(excess > 0.0, 0.5 * cap if self.squared else cap - a, a))))
         self.begin_at((a,) if self.squared else (a, cap - a), mu, size)
 
+    def spread(self, values):
+        result = np.zeros((self.problem.n_examples, self.shape.classes))
+        result.ravel()[self.counted] = values
+        return result
+
     def excess(self) -> np.ndarray:
         """margin - sign z."""
-        return self.margin - self.sign * scores_of(self.table, self.W)[self.counted, 0]
+        return self.margin - self.sign * scores_of(self.table, self.W).ravel()[self.counted]
 
     def risk(self, excess: np.ndarray) -> float:
         most = np.maximum(excess, 0.0).max(axis=0)
@@ -279,7 +281,7 @@ class ScalarInterior(InteriorPoint):
         whole = self.give.sum(axis=0)
         dW, change, heights = self.solved(self.slack, self.spread((self.sign * self.give * rho).sum(axis=0)), targets)
         # The change of a sum of two sides, and what they lose both: da = Theta (rho - sign X dw), without its cancellation.
-        da = self.sign * self.give / whole * change[self.counted, 0]
+        da = self.sign * self.give / whole * change.ravel()[self.counted]
         if len(rho) == 2:
             da = da + self.give[0] * self.give[1] / whole * (rho[0] + rho[1])
         return dW, [da, *([] if self.squared else [-da]), *heights]

@@ -9,9 +9,13 @@ nu is gone, since N takes what all classes have in common to zero. N is that of 
 matrix of all weights, (classes x features)^2, is formed with one product of n rows.
 """
 
+from typing import Any
+
 import numpy as np
 
 from ...losses.crammer_singer import CrammerSinger
+from ...losses.topk_alpha import TopKAlpha
+from ...losses.topk_beta import TopKBeta
 from ...problems.linear import BlockProblem
 from ..base import Setting, Start
 from .interior_point import NO_CAP, InteriorPoint
@@ -23,15 +27,20 @@ class RowInterior(InteriorPoint):
     """Multiclass hinge. `inside` is p, (examples that count, classes)."""
 
     problem: BlockProblem
+    kind_of_system: type[RowColumns] = RowColumns
 
     def __init__(self, problem: BlockProblem, start: Start, setting: Setting):
-        super().__init__(RowShape(problem), start, setting, RowColumns(problem.table))
-        loss: CrammerSinger = problem.exact_loss
+        super().__init__(RowShape(problem), start, setting, self.kind_of_system(problem.table))
+        loss: CrammerSinger | TopKAlpha | TopKBeta = problem.exact_loss
         self.counted = np.flatnonzero(loss.cap > NO_CAP * loss.cap.max(initial=0.0))
         self.label, self.cap = loss.label[self.counted], loss.cap[self.counted, None]
-        self.cost = problem.cost[self.label]
+        self.cost = self.margins()[self.label]
         self.own = np.arange(len(self.label)), self.label
         self.settle()
+
+    def margins(self) -> np.ndarray:
+        """(classes, classes)"""
+        return self.problem.cost
 
     def settle(self) -> None:
         """From half of the cap on the class itself and the rest on the others, or from duals on the border, pulled inside."""
@@ -43,10 +52,22 @@ class RowInterior(InteriorPoint):
             found = -self.duals[self.counted]
             found[self.own] += self.cap[:, 0]
             worth = self.worth()
-            pull = self.pull(float(self.cap[:, 0] @ (worth.max(axis=1) - worth[self.own])))
+            pull = self.pull(self.risk(worth))
             p = (1.0 - pull) * np.maximum(found, 0.0) + pull * p
-            mu = min(mu, float(np.mean((worth.max(axis=1, keepdims=True) - worth) * p)))
-        self.begin_at((p,), mu, size)
+            mu = min(mu, self.share_of_gap(worth, p) / max(sum(x.size for x in self.bounded(p)), 1))
+        self.begin_at(self.bounded(p), mu, size)
+
+    def bounded(self, p: np.ndarray) -> tuple[np.ndarray, ...]:
+        """p, and what is left to further bounds of it."""
+        return (p,)
+
+    def risk(self, worth: np.ndarray) -> float:
+        """The sum of the losses at W."""
+        return float(self.cap[:, 0] @ (worth.max(axis=1) - worth[self.own]))
+
+    def share_of_gap(self, worth: np.ndarray, p: np.ndarray) -> float:
+        """What the losses leave of the gap of W and p."""
+        return float(np.vdot(p, worth.max(axis=1, keepdims=True) - worth))
 
     def worth(self) -> np.ndarray:
         """cost_y + z."""
@@ -55,17 +76,24 @@ class RowInterior(InteriorPoint):
     def look(self):
         self.height = self.worth()
         self.slack = self.gradient(self.stored())
-        violation = self.height.max(axis=1) - self.height[self.own] + self.cost[self.own]
-        return self.problem.regularizer.penalty(self.shape.packed(self.W)) + float(self.cap[:, 0] @ violation)
+        return self.problem.regularizer.penalty(self.shape.packed(self.W)) + self.risk(self.height)
 
     def theta(self):
         return self.spread(self.inside[0] / self.against[0])
 
     def direction(self, targets):
-        p = self.inside[0]
-        wanted = -self.system.applied(self.spread(self.height + targets[0] / p))
-        dW, change, heights = self.solved(self.slack, wanted, targets)
-        return dW, [-change[self.counted], *heights]
+        wanted = self.spread(self.rewards(targets))
+        dW, change, heights = self.solved(self.slack, -self.system.applied(wanted), targets)
+        return dW, [*self.moves(wanted, change), *heights]
+
+    def rewards(self, targets: list[Any]) -> np.ndarray:
+        """What each p would gain, with these products of pairs."""
+        found: np.ndarray = self.height + targets[0] / self.inside[0]
+        return found
+
+    def moves(self, wanted: np.ndarray, change: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The steps of what is inside; `change` is that of the duals."""
+        return (-change[self.counted],)
 
     def stored(self):
         duals = -self.inside[0]

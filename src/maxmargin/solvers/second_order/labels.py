@@ -15,7 +15,7 @@ from ...problems.multilabel import LabelGroup
 from ...regularizers.gaussian import Gaussian
 from ...utils.state import RunState, beneath
 from ..base import Run, Setting, Start
-from .run import SecondOrderRun
+from .run import ScalarShape, SecondOrderRun
 from .scalar import scalar_run
 from .systems import system_of
 
@@ -23,11 +23,15 @@ CLOSER = 0.5  # part of the target that a label is brought to, since weights and
 FURTHER = 0.1  # of its target, where all labels have reached theirs and the sum has not
 
 
+def label_target(group: LabelGroup, k: int) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray]:
+    """The signs and margins of a label, and its weights: zero where it is not known."""
+    present, known = ((bits[:, k // BYTE] >> np.uint8(k % BYTE)) & 1 for bits in group.packed)
+    return (np.where(present, 1.0, -1.0), group.margin[k][present]), group.weight * group.label_weight[k][present] * known
+
+
 def label_problem(group: LabelGroup, k: int) -> ScalarProblem:
     """The problem of one label alone."""
-    present, known = ((bits[:, k // BYTE] >> np.uint8(k % BYTE)) & 1 for bits in group.packed)
-    weight = group.weight * group.label_weight[k][present] * known
-    target = np.where(present, 1.0, -1.0), group.margin[k][present]
+    target, weight = label_target(group, k)
     term = group.regularizer
     parts = (None if a is None else vectors.to_classes(a, group.n_classes)[k] for a in (term.mean, term.variance, term.lower))
     loss = group.loss.single
@@ -52,7 +56,7 @@ class LabelRuns(Run):
         self.runs: list[SecondOrderRun] = []
         self.system = system_of(problem.table, problem.half_spaces is None)
         for k in range(classes):
-            single = label_problem(problem, k)
+            single = ScalarShape(label_problem(problem, k))
             self.runs.append(scalar_run(single, Start(duals[k], weights[k]), near))
             self.runs[k].share(self.system)  # one matrix at a time
         self.points = np.concatenate([run.W for run in self.runs])

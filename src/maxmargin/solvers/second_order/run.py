@@ -5,17 +5,19 @@ Inside, weights are (classes, features + 1) and duals (examples, classes), with 
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ...data.rows import column_sizes
 from ...jit import vectors
+from ...losses.base import Loss
 from ...problems.base import Evaluated
 from ...problems.linear import RowProblem, ScalarProblem
 from ...utils.state import RunState, beneath, taken_apart
 from ..base import Run, Setting, Start
-from .systems import System, combination
+from .systems import System, combination, system_of
 from .walls import Walls, walls_of
 
 IDLE_STEPS = 10  # steps without progress after which there will be none
@@ -25,10 +27,26 @@ LEAST_SIZE = 1e-100  # stands for zero where it is divided by
 
 
 class Shape(ABC):
-    """Weights and duals of a problem in the layout used here, and back."""
+    """Weights and duals of a problem in the layout used here, and back; and the matrix of its quadratic term."""
 
     problem: ScalarProblem | RowProblem
     classes: int
+
+    @cached_property
+    def B(self) -> np.ndarray:  # noqa: N802 - a matrix, as in the formulas
+        """The diagonal of that matrix."""
+        variance = self.problem.regularizer.variance
+        if variance is None:
+            return np.ones((self.classes, self.problem.table.shape[1] + 1))
+        return 1.0 / self.opened(variance)
+
+    def pulled(self, W: np.ndarray) -> np.ndarray:
+        """The matrix times W."""
+        return self.B * W
+
+    def square(self, slack: np.ndarray) -> float:
+        """slack' (its inverse) slack."""
+        return float(np.sum(slack * slack / self.B))
 
     @abstractmethod
     def opened(self, w: np.ndarray) -> np.ndarray:
@@ -51,11 +69,26 @@ class Shape(ABC):
         """As they are kept between runs."""
 
 
-class ScalarShape(Shape):
+class EntryShape(Shape):
+    """Problems with a loss of its own for each score. `losses` are all of them as kernels see them, example by example."""
+
+    loss: Loss
+    losses: Any
+
+    @abstractmethod
+    def system(self, steady: bool) -> System:
+        """Whose N_i are diagonal; `steady` as for `system_of`."""
+
+
+class ScalarShape(EntryShape):
     problem: ScalarProblem
 
     def __init__(self, problem: ScalarProblem):
         self.problem, self.classes = problem, 1
+        self.loss, self.losses = problem.loss, problem.exact_loss
+
+    def system(self, steady):
+        return system_of(self.problem.table, self.problem.half_spaces is None, steady)
 
     def opened(self, w):
         return np.array(w, np.float64)[None]
@@ -111,7 +144,7 @@ class SecondOrderRun(Run, ABC):
         self.size = shape.classes * (problem.table.shape[1] + 1)
         W = shape.opened(term.start(problem.weight_shape))
         self.mean = W if term.mean is None else shape.opened(term.mean)
-        self.B = np.ones_like(W) if term.variance is None else 1.0 / shape.opened(term.variance)
+        self.B = shape.B
         lower = None if term.lower is None else shape.opened(term.lower)
         self.walls: Walls | None = walls_of(lower, problem.half_spaces, shape.classes)
 
@@ -168,7 +201,7 @@ class SecondOrderRun(Run, ABC):
         square of what the gradient leaves; the best dual met may be that of another point for long."""
         self.lowest = min(self.lowest, primal)
         floor = ROUNDED_GAP * abs(self.lowest)
-        gaps = self.lowest - self.dual, products + 0.5 * float(np.sum(slack * slack / self.B))
+        gaps = self.lowest - self.dual, products + 0.5 * self.shape.square(slack)
         better = [floor <= least and gap < PROGRESS * least for gap, least in zip(gaps, self.least, strict=True)]
         self.least = tuple(np.where(better, gaps, self.least).tolist())
         self.idle = 0 if any(better) else self.idle + 1
@@ -181,7 +214,7 @@ class SecondOrderRun(Run, ABC):
 
     def gradient(self, duals: np.ndarray) -> np.ndarray:
         """X' b - B (W - mean): what the quadratic term and these duals leave."""
-        return combination(self.table, duals) - self.B * (self.W - self.mean)
+        return combination(self.table, duals) - self.shape.pulled(self.W - self.mean)
 
     def synchronise(self) -> float:
         sides = self.wall_duals if self.problem.half_spaces is not None and self.wall_duals.size else None

@@ -1,13 +1,12 @@
-"""Which run serves a loss of one score."""
+"""Which run serves a loss of one score, or one for each of several scores."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from ...problems.linear import ScalarProblem
 from ...utils.state import RunState, beneath
 from ..base import Setting, Start
 from .interior_point import ScalarInterior, has_sides
-from .run import SecondOrderRun
+from .run import EntryShape, SecondOrderRun
 from .smooth import ScalarNewton
 
 SHORT_PART, SHORT_STEPS = 0.3, 4  # part of a Newton step that is short, and how many of them end the method
@@ -20,10 +19,10 @@ class NewtonFirst(ScalarInterior):
     held = (*ScalarInterior.held, "first", "short")
     inside = against = ()
 
-    def __init__(self, problem: ScalarProblem, start: Start, setting: Setting):
+    def __init__(self, shape: EntryShape, start: Start, setting: Setting):
         self.first, self.short = True, 0
-        super().__init__(problem, start, setting)
-        self.newton = ScalarNewton(problem, start, setting)
+        super().__init__(shape, start, setting)
+        self.newton = ScalarNewton(shape, start, setting)
 
     def settle(self):
         if not self.first:
@@ -60,9 +59,9 @@ class NewtonFirst(ScalarInterior):
         self.newton.resume(beneath(state, "newton"))
 
 
-def scalar_run(problem: ScalarProblem, start: Start, setting: Setting) -> SecondOrderRun:
+def scalar_run(shape: EntryShape, start: Start, setting: Setting) -> SecondOrderRun:
     """A run on a problem whose loss is differentiable or has sides."""
-    if problem.loss.smooth:
-        kind = NewtonFirst if has_sides(problem.exact_loss) else ScalarNewton
-        return kind(problem, start, setting)
-    return ScalarInterior(problem, start, setting)
+    if shape.loss.smooth:
+        kind = NewtonFirst if has_sides(shape.losses) else ScalarNewton
+        return kind(shape, start, setting)
+    return ScalarInterior(shape, start, setting)

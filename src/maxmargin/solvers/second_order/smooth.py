@@ -25,11 +25,11 @@ from ...jit import kernel
 from ...losses.base import bend, slope
 from ...losses.multinomial import Multinomial
 from ...problems.kernel import total_value
-from ...problems.linear import BlockProblem, ScalarProblem
+from ...problems.linear import BlockProblem
 from ..base import Setting, Start
 from .interior_point import ENOUGH_MU, LEAST_MU, TO_THE_BORDER, to_border
-from .run import RowShape, ScalarShape, SecondOrderRun, Shape
-from .systems import RowColumns, System, scores_of, system_of
+from .run import EntryShape, RowShape, SecondOrderRun, Shape
+from .systems import RowColumns, System, scores_of
 
 FLATTER = 0.1  # part of the slope at the beginning of a step that may be left at its end
 SEARCH_ROUNDS = 40  # of the search along a step, each of which halves what is unknown at least
@@ -119,8 +119,8 @@ class SmoothRun(SecondOrderRun):
 
     def how_far(self, dW: np.ndarray, along: np.ndarray, rise: np.ndarray, most: float) -> float:
         """The part of a step that leaves a tenth of the slope, by Newton's method in a bracket; 0 where there is no way down."""
-        first = float(np.vdot(self.B * (self.W - self.mean), dW))
-        second = float(np.vdot(self.B * dW, dW))
+        first = float(np.vdot(self.shape.pulled(self.W - self.mean), dW))
+        second = float(np.vdot(self.shape.pulled(dW), dW))
 
         def slope_at(t: float) -> tuple[float, float]:
             duals, theta = self.slopes(self.scores + t * along)
@@ -157,20 +157,19 @@ class SmoothRun(SecondOrderRun):
 class ScalarNewton(SmoothRun):
     """Losses of one score that have slopes and second derivatives."""
 
-    problem: ScalarProblem
+    shape: EntryShape
 
-    def __init__(self, problem: ScalarProblem, start: Start, setting: Setting):
-        system = system_of(problem.table, problem.half_spaces is None, problem.loss.quadratic)
-        super().__init__(ScalarShape(problem), start, setting, system)
+    def __init__(self, shape: EntryShape, start: Start, setting: Setting):
+        super().__init__(shape, start, setting, shape.system(shape.loss.quadratic))
         self.settle()
 
     def losses(self, scores):
-        return float(total_value(self.problem.exact_loss, scores[:, 0].copy()))
+        return float(total_value(self.shape.losses, scores.ravel()))
 
     def slopes(self, scores):
-        duals, bends = np.empty(len(scores)), np.empty(len(scores))
-        derivatives(self.problem.exact_loss, scores[:, 0].copy(), duals, bends)
-        return duals[:, None], bends[:, None]
+        duals, bends = np.empty(scores.size), np.empty(scores.size)
+        derivatives(self.shape.losses, scores.ravel(), duals, bends)
+        return duals.reshape(scores.shape), bends.reshape(scores.shape)
 
 
 class MultinomialNewton(SmoothRun):

@@ -11,7 +11,7 @@ with products of X itself, which knows more than a matrix that was summed up.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import scipy.sparse as sp
@@ -309,17 +309,20 @@ class RowColumns(ColumnSystem):
         others = np.maximum(self.total - self.theta, 0.0)
         others[largest] = rest.sum(axis=1)  # what the largest leaves over is a sum, not a difference
         own = self.theta * others / self.total
-        size = max(1, ROWS_AT_ONCE // (classes * d))
-        for block in self.table.blocks(size):
-            rows = slice(block.start, block.stop)
-            X = dense_rows(block)
-            spread = (self.theta[rows] / np.sqrt(self.total[rows]))[:, :, None] * X[:, None, :]
-            spread = spread.reshape(len(X), -1)
-            H -= spread.T @ spread
+        for products in self.spread_products(self.theta / np.sqrt(self.total)):
+            H -= products
         for k in range(classes):
             part = slice(k * d, (k + 1) * d)
             H[part, part] = sum(block.weighted_products(own[block.start : block.stop, k]) for block in self.table.blocks())
         return H
+
+    def spread_products(self, weight: np.ndarray) -> Iterator[np.ndarray]:
+        """sum_i (weight_i (x) x_i) (weight_i (x) x_i)', class by class, block by block; weight is (rows, classes)."""
+        size = max(1, ROWS_AT_ONCE // (weight.shape[1] * (self.table.shape[1] + 1)))
+        for block in self.table.blocks(size):
+            X = dense_rows(block)
+            spread = (weight[block.start : block.stop, :, None] * X[:, None, :]).reshape(len(X), -1)
+            yield spread.T @ spread
 
     def applied(self, u):
         found = self.theta * (u - np.sum(self.theta * u, axis=1, keepdims=True) / self.total)
