@@ -13,6 +13,7 @@ Rooms below this one cannot import it, so that these stand where they are used, 
     data/rows.py                  SPARSE_BELOW, SPARE: which dense rows are read by an index of their non-zeros
     data/gram.py                  TILE, STRIP, BLOCK, LISTED_BELOW: how rows of a kernel matrix are computed
     data/table.py                 BLOCK_SIZE: rows of a block of a table
+    data/gathered.py              LISTED: when a product is a sum over a list
     data/sources/memory.py        BLOCK_ROWS: rows of a block of arrays in memory
     projections/__init__.py       LONG, SAMPLE, PART, MANY, FEW, AT_FIRST: when and how a long vector is read once
     losses/topk_steps.py          SHORTLIST, a field of the losses: which classes a visit puts aside
@@ -106,6 +107,29 @@ class VisitTuning(NamedTuple):
 LOOP, PACE, VISITS = LoopTuning(), PaceTuning(), VisitTuning()
 
 
+class BlockTuning(NamedTuple):
+    """When dense rows of classes are stepped in blocks, and of how many examples: what a visit costs either way, in seconds, for
+    float32; twice as much for float64. To be measured."""
+
+    # Of a weight that goes through the processor for one example, where all weights stay in a core's own cache (so many bytes)
+    # and where they do not.
+    near: float = 1.5e-10
+    far: float = 4e-10
+    cached: int = 1 << 20
+    # Of a multiplication and addition of matrix products, and how many more examples a block would have for the same time were
+    # weights not put in order for each product.
+    product: float = 6e-11
+    packed: float = 8.0
+    # Of a multiplication and addition by which the scores of an example follow those before it in the block.
+    follow: float = 1e-10
+    # Of the rest of a visit, and of a block.
+    visit: float = 5e-8
+    call: float = 5e-5
+    # Examples of a block, and multiplications and additions of one at the most: a run stops between two.
+    sizes: tuple[int, ...] = (32, 64, 128, 256)
+    most: float = 2.0**30
+
+
 class AscentTuning(NamedTuple):
     """Dual coordinate ascent with closed-form steps."""
 
@@ -116,6 +140,9 @@ class AscentTuning(NamedTuple):
     farthest: float = 0.95
     # Walks along the half-spaces during a pass. Set not recorded, 2026-11-15.
     walks: int = 16
+    # Rows that are extrapolated before the weights take back what these lack. By what a call costs, 2026-11-16.
+    lacking: int = 512
+    blocks: BlockTuning = BlockTuning()
 
 
 class KernelTuning(NamedTuple):
