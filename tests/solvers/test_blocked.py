@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 import maxmargin as mm
 from maxmargin import losses
-from maxmargin.data.gathered import LISTED, Gathered
+from maxmargin.data.gathered import Gathered, by_class, by_feature
 from maxmargin.data.indicators import checked_labels
 from maxmargin.data.table import table_of
 from maxmargin.jit import vectors
@@ -224,26 +224,28 @@ def test_the_solver_chooses():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("filled", [0.0, 0.5 / LISTED, 1.0])
+@pytest.mark.parametrize("filled", [0.0, 0.05, 1.0])
 def test_sums_of_gathered_rows(dtype, filled):
-    """By a product, and by a list of vectors."""
+    """By a product, and column by column."""
     generator = np.random.default_rng(0)
     variance = generator.uniform(0.5, 2.0, D + 1)
-    gathered, which = Gathered(table_of(X, 0.7).rows, 9, dtype, variance), np.array([4, 3, 8, 30, 2, 1, 7])
+    gathered, which = Gathered(table_of(X, 0.7).rows, 45, dtype, variance), generator.permutation(N)[:43]
     gathered.take(which)
-    full = np.hstack([X[which], np.full((7, 1), 0.7)])
-    np.testing.assert_allclose(gathered.rows, full, rtol=1e-6)
+    full = np.hstack([X[which], np.full((43, 1), 0.7)])
+    np.testing.assert_allclose(gathered.rows[:, : D + 1], full, rtol=1e-6)
     np.testing.assert_allclose(gathered.products(), (full * variance) @ full.T, rtol=1e-5, atol=1e-5)
-    kept = np.array([0, 2, 5, 6])
+    kept = np.arange(1, 43)
     gathered.keep(kept)
-    rows = generator.normal(size=(4, 80)) * np.repeat(generator.random((4, 10)) < filled, 8, axis=1)
-    table, W = vectors.table(vectors.pack(rows, dtype)), vectors.pack(generator.normal(size=(D + 1, 80)), dtype)
-    wanted = vectors.unpack(W, 80) + (full[kept] * variance).T @ rows
-    gathered.add(table, W)
-    np.testing.assert_allclose(vectors.unpack(W, 80), wanted, rtol=1e-5, atol=1e-5)
-    scores = vectors.zeros_table(9, 80, dtype)
-    gathered.scores(W, scores)
-    np.testing.assert_allclose(scores.flat[:4, :80], full[kept] @ wanted, rtol=1e-4, atol=1e-4)
+    rows = generator.normal(size=(42, 20)) * (generator.random((42, 20)) < filled)
+    table, W = vectors.table(vectors.pack(rows, dtype)), vectors.pack(generator.normal(size=(D + 1, 20)), dtype)
+    wanted = vectors.unpack(W, 20) + (full[kept] * variance).T @ rows
+    turned = by_class(W)
+    gathered.add(table, turned)
+    by_feature(turned, W)
+    np.testing.assert_allclose(vectors.unpack(W, 20), wanted, rtol=1e-5, atol=1e-5)
+    scores = vectors.zeros_table(45, 20, dtype)
+    gathered.scores(turned, scores)
+    np.testing.assert_allclose(scores.flat[:42, :20], full[kept] @ wanted, rtol=1e-4, atol=1e-4)
 
 
 class OneByOne(BlockProblem):

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..data import rows
-from ..data.gathered import Gathered, has_dense_rows
+from ..data.gathered import Gathered, by_class, by_feature, has_dense_rows
 from ..data.rows import dot
 from ..data.table import Table
 from ..jit import kernel, vectors
@@ -278,8 +278,9 @@ class RowProblem(LinearProblem):
 
         if not self.by_products:
             return piecewise(part, self.n_examples, n_jobs)
+        turned = by_class(Z)
         with one_blas_thread():
-            return piecewise(lambda start, stop: self._risk_of_part(Z, start, stop), self.n_examples, n_jobs)
+            return piecewise(lambda start, stop: self._risk_of_part(turned, start, stop), self.n_examples, n_jobs)
 
     @cached_property
     def by_products(self) -> bool:
@@ -288,7 +289,7 @@ class RowProblem(LinearProblem):
             return False
         return self.n_classes * rows.mean_length(self.X) > BY_PRODUCTS * (self.table.shape[1] + 1)
 
-    def _risk_of_part(self, Z: np.ndarray, start: int, stop: int) -> float:
+    def _risk_of_part(self, Z: vectors.VectorTable, start: int, stop: int) -> float:
         size, total = min(TAKEN, stop - start), 0.0
         gathered, row = Gathered(self.X, size, np.float64), vectors.zeros_table(1, self.n_classes, np.float64)
         scores = vectors.zeros_table(size, self.n_classes, np.float64)
@@ -303,14 +304,16 @@ class RowProblem(LinearProblem):
         """W += sum_i x_i duals_i with the duals made exactly feasible; returns their reward."""
         if not self.by_products:
             return row_combine(self.X, self.exact_loss, duals, Free(W), out)
-        n, total = self.n_examples, 0.0
-        gathered, table = Gathered(self.X, min(TAKEN, n), np.float64), vectors.zeros_table(min(TAKEN, n), self.n_classes, np.float64)
+        n, total, turned = self.n_examples, 0.0, by_class(W)
+        size = min(TAKEN, n)
+        gathered, table = Gathered(self.X, size, np.float64), vectors.zeros_table(size, self.n_classes, np.float64)
         with one_blas_thread():
             for first in range(0, n, TAKEN):
                 examples = np.arange(first, min(first + TAKEN, n))
                 total += row_repairs(self.exact_loss, duals, first, out, table.flat[: examples.size])
                 gathered.take(examples)
-                gathered.add(table, W)
+                gathered.add(table, turned)
+        by_feature(turned, W)
         return total
 
     @property

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...data.gathered import Gathered, has_dense_rows
+from ...data.gathered import Gathered, by_class, by_feature, has_dense_rows
 from ...data.rows import mean_length
 from ...jit import kernel, vectors
 from ...losses.blocks import row_block_step, row_moves
@@ -84,33 +84,48 @@ class BlockedAscent(BlockAscent):
         self.block_scores = vectors.zeros_table(self.size, problem.n_classes, dtype)
         self.moved = row_moves(self.size, problem.n_classes, problem.regularizer.moves, dtype)
 
+    def before_visits(self):
+        """Weights are turned for the pass: those that duals move, then those that scores use."""
+        self.turned = [by_class(unclipped(self.space))]
+        self.turned.append(self.turned[0] if self.problem.regularizer.moves == 1 else by_class(self.space.w))
+
+    def after_visits(self):
+        by_feature(self.turned[0], unclipped(self.space))
+        if self.problem.regularizer.moves > 1:
+            by_feature(self.turned[1], self.space.w)
+        follow_unclipped(self.space)
+        self.turned = []
+
     def visit(self, visit, level):
         now, start, stop = visit
         found = np.zeros(2)
         with one_blas_thread():
             for first in range(start, stop, self.size):
                 found += self.visit_block(self.plan.order[first : min(first + self.size, stop)], now, level)
-            follow_unclipped(self.space)
         return found
 
     def visit_block(self, examples: np.ndarray, now: int, level: float) -> tuple[float, float]:
         """The sum of the shares of the gap and the change of the reward, as of `row_pass`."""
-        space, gathered, moved, moves = self.space, self.gathered, self.moved, self.problem.regularizer.moves
+        gathered, moved = self.gathered, self.moved
+        v, w = self.turned
         gathered.take(examples)
-        gathered.scores(unclipped(space) if moves == 1 else space.w, self.block_scores)
+        gathered.scores(w, self.block_scores)
         curvature, scratch = self.curvature[examples], (self.scores, self.change, level)
         gap, gain, count = row_block_step(
             self.loss, examples, curvature, gathered.products(), self.block_scores, self.duals, moved, scratch
         )
         reschedule_block(self.plan, examples, moved.shares, now, level)
         gathered.keep(moved.stepped[:count])
-        gathered.add(moved.changes, unclipped(space))
-        if moves > 1:
-            gathered.add(moved.follows, space.w)
+        gathered.add(moved.changes, v)
+        if w is not v:
+            gathered.add(moved.follows, w)
         return gap, gain
 
     def give_back(self, space, count):
-        with one_blas_thread():
-            self.gathered.take(self.lacking.which[:count])
-            self.gathered.add(self.lacking.rows, unclipped(space))
+        if count:
+            turned = by_class(unclipped(space))
+            with one_blas_thread():
+                self.gathered.take(self.lacking.which[:count])
+                self.gathered.add(self.lacking.rows, turned)
+            by_feature(turned, unclipped(space))
             follow_unclipped(space)

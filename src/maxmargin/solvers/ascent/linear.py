@@ -228,6 +228,7 @@ class Ascent(Run, ABC):
         gap, stretch = 0.0, self.between
         if self.problem.half_spaces is not None:  # side_duals answer to examples at once, or the two sides zigzag
             stretch = min(stretch, max(self.problem.half_spaces.count, count // tuning.walks))
+        self.before_visits()
         for start in range(0, count, stretch):
             if stop():
                 break
@@ -238,6 +239,7 @@ class Ascent(Run, ABC):
             self.visits += end - start
             if self.problem.half_spaces is not None:
                 gap += self.climb_fence(start)
+        self.after_visits()
         self.dual = self.reward + dual_part(self.space)
         self.add_to_average()
         self.passes += 1
@@ -301,6 +303,12 @@ class Ascent(Run, ABC):
     @abstractmethod
     def left(self) -> np.ndarray:
         """The duals in float64, exactly feasible, in the layout of the problem."""
+
+    def before_visits(self) -> None:  # noqa: B027 - for runs that move weights of another layout during a pass
+        """A pass begins."""
+
+    def after_visits(self) -> None:  # noqa: B027
+        """A pass has ended, and the weights are asked for."""
 
     @abstractmethod
     def visit(self, visit, level) -> tuple[float, float]: ...
