@@ -224,16 +224,18 @@ def test_the_solver_chooses():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("prior", [False, True])
 @pytest.mark.parametrize("filled", [0.0, 0.05, 1.0])
-def test_sums_of_gathered_rows(dtype, filled):
+def test_sums_of_gathered_rows(dtype, filled, prior):
     """By a product, and column by column."""
     generator = np.random.default_rng(0)
-    variance = generator.uniform(0.5, 2.0, D + 1)
-    gathered, which = Gathered(table_of(X, 0.7).rows, 45, dtype, variance), generator.permutation(N)[:43]
+    variance = generator.uniform(0.5, 2.0, D + 1) if prior else np.ones(D + 1)
+    gathered = Gathered(table_of(X, 0.7).rows, 45, dtype, variance if prior else None)
+    which = generator.permutation(N)[:43]
     gathered.take(which)
     full = np.hstack([X[which], np.full((43, 1), 0.7)])
     np.testing.assert_allclose(gathered.rows[:, : D + 1], full, rtol=1e-6)
-    np.testing.assert_allclose(gathered.products(), (full * variance) @ full.T, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(np.tril(gathered.products()), np.tril((full * variance) @ full.T), rtol=1e-5, atol=1e-5)
     kept = np.arange(1, 43)
     gathered.keep(kept)
     rows = generator.normal(size=(42, 20)) * (generator.random((42, 20)) < filled)

@@ -7,7 +7,7 @@ examples and classes then reads and writes whole runs of memory.
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg.blas import dgemm, sgemm
+from scipy.linalg.blas import dgemm, dsyrk, sgemm, ssyrk
 
 from ..jit import kernel, vectors
 from .rows import Dense, Indexed
@@ -165,9 +165,13 @@ class Gathered:
         np.dot(self.rows, W.flat.T, out=out.flat[: self.count])
 
     def products(self) -> np.ndarray:
-        """(rows, rows): inner products."""
+        """(rows, rows): inner products of each row with those before it and itself; what is above the diagonal means nothing."""
         result = self.squares[: self.count**2].reshape(self.count, self.count)
-        return np.dot(self.rows, self.scaled_rows.T, out=result)
+        if self.variance.size:
+            return np.dot(self.rows, self.scaled_rows.T, out=result)
+        syrk = ssyrk if result.dtype == np.float32 else dsyrk  # of the transposed matrices, as BLAS has columns first
+        syrk(1.0, self.rows.T, 0.0, result.T, trans=1, overwrite_c=1)
+        return result
 
     def add(self, table: vectors.VectorTable, W: vectors.VectorTable) -> None:
         """W += sum_k table_k x_k over the rows taken, times the variance; class by class where few entries are not zero."""

@@ -108,23 +108,30 @@ LOOP, PACE, VISITS = LoopTuning(), PaceTuning(), VisitTuning()
 
 
 class BlockTuning(NamedTuple):
-    """When dense rows of classes are stepped in blocks, and of how many examples: what a visit costs either way, in seconds, for
-    float32; twice as much for float64. To be measured."""
+    """When dense rows of classes are stepped in blocks, and of how many examples: what a visit costs either way, in seconds, but
+    for the step itself. In float32; in float64 what is counted by numbers costs twice as much. By parts of passes over made
+    rows, 256 to 1,024 columns and 100 to 1,000 classes, Crammer and Singer's loss, one core of a Neoverse N1, 2026-11-16."""
 
     # Of a weight that goes through the processor for one example, where all weights stay in a core's own cache (so many bytes)
     # and where they do not.
-    near: float = 1.5e-10
-    far: float = 4e-10
-    cached: int = 1 << 20
-    # Of a multiplication and addition of matrix products, and how many more examples a block would have for the same time were
-    # weights not put in order for each product.
-    product: float = 6e-11
-    packed: float = 8.0
-    # Of a multiplication and addition by which the scores of an example follow those before it in the block.
-    follow: float = 1e-10
-    # Of the rest of a visit, and of a block.
-    visit: float = 5e-8
-    call: float = 5e-5
+    near: float = 2.2e-10
+    far: float = 5.5e-10
+    cached: int = 1 << 19
+    # Of a multiplication and addition of matrix products with the weights; how many more examples a block would have for the
+    # same time were weights not put in order for each product; and what the update takes of such a product, as many changes are
+    # zero. Of one in products of the examples.
+    product: float = 5.5e-11
+    packed: float = 5.0
+    update: float = 0.6
+    square: float = 4e-11
+    # Of a class and an example before it in the block, which the scores of an example have to follow.
+    follow: float = 3.5e-11
+    # Of a number that is copied from the data, of the rest of a visit, and of a block.
+    copied: float = 1.1e-9
+    visit: float = 5e-7
+    call: float = 3.5e-5
+    # Part of the cost row by row that blocks must be below.
+    sure: float = 0.9
     # Examples of a block, and multiplications and additions of one at the most: a run stops between two.
     sizes: tuple[int, ...] = (32, 64, 128, 256)
     most: float = 2.0**30

@@ -55,18 +55,18 @@ def block_size(problem: RowProblem, dtype: Any, tuning: BlockTuning) -> int:
         return 0
     moves, d = problem.regularizer.moves, problem.table.shape[1] + 1.0
     classes = float(vectors.blocks(problem.n_classes, dtype) * vectors.width(dtype))
-    size = np.dtype(dtype).itemsize / 4.0
-    near = d * classes * size * moves <= tuning.cached
-    walk = (tuning.near if near else tuning.far) * moves * mean_length(problem.X) * classes * size
+    single = np.dtype(dtype).itemsize / 4.0
+    near = d * classes * single * 4.0 * moves <= tuning.cached
+    walk = (tuning.near if near else tuning.far) * moves * mean_length(problem.X) * classes * single
 
     def block(rows: int) -> float:
-        products = tuning.product * (1.0 + tuning.packed / rows) * (1.0 + moves) * d * classes
-        within = 0.5 * rows * (tuning.product * d + tuning.follow * classes)
-        return (products + within) * size + tuning.visit + tuning.call / rows
+        products = tuning.product * (1.0 + tuning.packed / rows) * (moves + tuning.update) * d * classes
+        within = rows * (tuning.square * d + tuning.follow * classes) + tuning.copied * d
+        return (products + within) * single + tuning.visit + tuning.call / rows
 
     sizes = [rows for rows in tuning.sizes if rows * d * classes * moves <= tuning.most] or [tuning.sizes[0]]
     best = min(sizes, key=block)
-    return best if block(best) < walk else 0
+    return best if block(best) < tuning.sure * walk else 0
 
 
 class BlockedAscent(BlockAscent):
@@ -121,11 +121,14 @@ class BlockedAscent(BlockAscent):
             gathered.add(moved.follows, w)
         return gap, gain
 
+    def reach_rows(self, space, t):
+        self.turned = [by_class(unclipped(space))]
+        gain = super().reach_rows(space, t)
+        by_feature(self.turned.pop(), unclipped(space))
+        follow_unclipped(space)
+        return gain
+
     def give_back(self, space, count):
-        if count:
-            turned = by_class(unclipped(space))
-            with one_blas_thread():
-                self.gathered.take(self.lacking.which[:count])
-                self.gathered.add(self.lacking.rows, turned)
-            by_feature(turned, unclipped(space))
-            follow_unclipped(space)
+        with one_blas_thread():
+            self.gathered.take(self.lacking.which[:count])
+            self.gathered.add(self.lacking.rows, self.turned[0])

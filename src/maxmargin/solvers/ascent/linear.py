@@ -460,16 +460,19 @@ class BlockAscent(Accelerated):
         self.before.vectors[...] = self.duals.vectors
 
     def reach(self, t):
-        first, gain, regularizer = 0, 0.0, self.problem.regularizer
-        target = regularizer.loose(self.other)
+        regularizer = self.problem.regularizer
+        gain = self.reach_rows(regularizer.loose(self.other), t)
+        regularizer.tie(self.other)
+        return gain
+
+    def reach_rows(self, space, t) -> float:
+        """Extrapolate the duals and correct these weights; returns the change of the reward."""
+        first, gain, scratch = 0, 0.0, (self.change, t)
         while first < self.problem.n_examples:
             visit = self.passes - 1, first
-            first, count, more = row_reach(
-                self.loss, self.duals, self.before, self.plan, visit, self.lacking, (self.change, t)
-            )
-            self.give_back(target, count)
+            first, count, more = row_reach(self.loss, self.duals, self.before, self.plan, visit, self.lacking, scratch)
+            self.give_back(space, count)
             gain += more
-        regularizer.tie(self.other)
         return gain
 
     def give_back(self, space, count: int) -> None:
