@@ -278,15 +278,15 @@ def test_values_by_products(name):
 
 def test_many_classes_through_an_estimator():
     generator = np.random.default_rng(0)
-    label = np.concatenate([np.arange(300), generator.integers(300, size=100)])
-    data = (generator.normal(size=(300, 96))[label] + generator.normal(size=(400, 96))).astype(np.float32)
-    problem = BlockProblem(table_of(data, 1.0), label, np.ones(400), 1.0 - np.eye(300))
+    label = np.concatenate([np.arange(300), generator.integers(300, size=400)])
+    data = (generator.normal(size=(300, 96))[label] + generator.normal(size=(700, 96))).astype(np.float32)
+    problem = BlockProblem(table_of(data, 1.0), label, np.ones(700), 1.0 - np.eye(300))
     assert block_size(problem, np.float32, BlockTuning()) > 0
     model = mm.SVMClassifier(C=0.01, tol=1e-3, random_state=0).fit(data, label)
     W = np.hstack([model.coef_, model.intercept_[:, None]])
     scores = data @ W[:, :-1].T + W[:, -1]
-    truth = scores[np.arange(400), label].copy()
+    truth = scores[np.arange(700), label].copy()
     scores += 1.0
-    scores[np.arange(400), label] -= 1.0
+    scores[np.arange(700), label] -= 1.0
     primal = 0.5 * np.sum(W**2) + 0.01 * np.sum(scores.max(axis=1) - truth)
     assert model.certificate_.converged and model.certificate_.primal == pytest.approx(primal, rel=1e-6)

@@ -12,9 +12,10 @@ from scipy.linalg.blas import dgemm, dsyrk, sgemm, ssyrk
 from ..jit import kernel, vectors
 from .rows import Dense, Indexed
 
-# A number that is added class by class takes as long as so many of a matrix product, and as many for each weight. Made rows of
-# 512 columns and 1,000 classes, float32 and float64, Neoverse N1, 2026-11-16.
-ENTRY, WEIGHT_MOVED = 3.0, 4.0
+# A number that is added class by class takes as long as so many of a matrix product, and a weight that is read and written too.
+# Made rows of 512 columns and 1,000 classes, float32, Neoverse N1, 2026-11-16.
+ENTRY = 3.0
+WEIGHT_MOVED = 4.0
 TILE_SIDE = 32  # of the squares in which a table is turned: what fits into the first cache, 2026-11-16
 
 
@@ -33,7 +34,7 @@ def gather_rows(values, which, out):
 
 
 @kernel
-def turn(table, out):
+def transpose(table, out):
     """out[j, i] = table[i, j], where both have it."""
     rows, columns = min(table.shape[0], out.shape[1]), min(table.shape[1], out.shape[0])
     for first in range(0, rows, TILE_SIDE):
@@ -47,17 +48,17 @@ def by_class(W: np.ndarray) -> vectors.VectorTable:
     """Weights (features + 1, blocks, width) turned: (classes, features + 1), both padded."""
     flat = W.reshape(W.shape[0], -1)
     result = vectors.zeros_table(flat.shape[1], flat.shape[0], W.dtype)
-    turn(flat, result.flat)
+    transpose(flat, result.flat)
     return result
 
 
 def by_feature(turned: vectors.VectorTable, W: np.ndarray) -> None:
     """Turned weights back in their place."""
-    turn(turned.flat, W.reshape(W.shape[0], -1))
+    transpose(turned.flat, W.reshape(W.shape[0], -1))
 
 
 class Entries(NamedTuple):
-    """The entries of a table that are not zero, as they were found and class by class: from starts[class] to starts[class + 1]."""
+    """Entries of a table that are not zero, as found, and class by class: those of class c from starts[c] to starts[c + 1]."""
 
     row: np.ndarray
     column: np.ndarray

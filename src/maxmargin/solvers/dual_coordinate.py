@@ -6,11 +6,10 @@ import numpy as np
 
 from ..problems.explicit import GroupedProblem
 from ..problems.linear import RowProblem, ScalarProblem
-from .ascent.blocked import BlockedAscent, block_size
+from .ascent.blocked import row_ascent
 from .ascent.explicit import ExplicitAscent
-from .ascent.linear import AscentOptions, BlockAscent, ScalarAscent
+from .ascent.linear import AscentOptions, ScalarAscent
 from .base import Solver
-from .tuning import ASCENT
 
 SAFE = 1e-10, 1e10  # curvatures and caps for which float32 iterations are tried
 COARSE = 1e-4  # and the smallest tol
@@ -74,9 +73,7 @@ def _(problem: ScalarProblem, duals, tol, seed, dtype, momentum, average):
 @begin.register
 def _(problem: RowProblem, duals, tol, seed, dtype, momentum, average):
     dtype = dtype or _working_dtype(problem, tol, np.float32)
-    block = block_size(problem, dtype, ASCENT.blocks)
-    kind = BlockedAscent if block else BlockAscent
-    return kind(problem, duals, AscentOptions(tol, seed, dtype, momentum, average, block=block))
+    return row_ascent(problem, duals, AscentOptions(tol, seed, dtype, momentum, average))
 
 
 @begin.register

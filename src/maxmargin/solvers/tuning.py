@@ -13,15 +13,15 @@ Rooms below this one cannot import it, so that these stand where they are used, 
     data/rows.py                  SPARSE_BELOW, SPARE: which dense rows are read by an index of their non-zeros
     data/gram.py                  TILE, STRIP, BLOCK, LISTED_BELOW: how rows of a kernel matrix are computed
     data/table.py                 BLOCK_SIZE: rows of a block of a table
-    data/gathered.py              LISTED: when a product is a sum over a list
+    data/gathered.py              ENTRY, WEIGHT_MOVED, TILE_SIDE: when a product is a sum over entries, and how weights are turned
     data/sources/memory.py        BLOCK_ROWS: rows of a block of arrays in memory
     projections/__init__.py       LONG, SAMPLE, PART, MANY, FEW, AT_FIRST: when and how a long vector is read once
     losses/topk_steps.py          SHORTLIST, a field of the losses: which classes a visit puts aside
     losses/multilabel_steps.py    Coupled.sweeps, a field of the loss: sweeps of a visit over coupled labels
-    problems/linear.py            CHUNK: examples of a part of a sum
+    problems/linear.py            CHUNK, TAKEN, BY_PRODUCTS: examples of a part of a sum, and when it is a matrix product
     problems/structured.py        SPANS: of a sum over samples
     problems/risk.py              CUT_SPANS: of a sum of subgradients
-    problems/multilabel.py        TOGETHER: labels of a group
+    problems/multilabel.py        TOGETHER, TOGETHER_DENSE, PARTS_DENSE: labels of a group
     structures/encoded/python.py  KEPT_BELOW: which joint features are kept without their zeros
 
 and this one without a set or a date:

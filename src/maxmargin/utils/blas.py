@@ -10,13 +10,20 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import OpenBLASController, ThreadpoolController
 
 
 @cache
 def controller() -> Any:
     """Of the libraries that are loaded when it is first asked for: looking for them takes a while."""
     return ThreadpoolController()
+
+
+def let_go() -> None:
+    """Since its version 3.8 threadpoolctl lets only that thread change the number that did so first. The last of us may be
+    another one."""
+    if hasattr(OpenBLASController, "clear_controlling_thread"):
+        OpenBLASController.clear_controlling_thread(force=True)
 
 
 class Inside:
@@ -40,4 +47,6 @@ def one_blas_thread() -> Iterator[None]:
         with Inside.lock:
             Inside.count -= 1
             if Inside.count == 0:
+                let_go()
                 Inside.limit.restore_original_limits()
+                let_go()

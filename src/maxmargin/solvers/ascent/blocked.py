@@ -10,6 +10,7 @@ labels, S_j += sum_k G_jk (change_k R). Where weights are clipped (signs) scores
 from class to class there is a G for each: there rows are visited one after another.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from ...problems.linear import RowProblem
 from ...regularizers.spaces import follow_unclipped, unclipped
 from ...utils.blas import one_blas_thread
 from ..tuning import BlockTuning
-from .linear import BlockAscent
+from .linear import AscentOptions, BlockAscent
 from .schedule import reschedule
 
 
@@ -72,7 +73,7 @@ def block_size(problem: RowProblem, dtype: Any, tuning: BlockTuning) -> int:
 class BlockedAscent(BlockAscent):
     """A run over dense rows, `options.block` of them at a time."""
 
-    def __init__(self, problem: RowProblem, duals: np.ndarray | None, options: Any):
+    def __init__(self, problem: RowProblem, duals: np.ndarray | None, options: AscentOptions):
         super().__init__(problem, duals, options)
         self.between = max(1, self.between // self.size) * self.size
 
@@ -132,3 +133,9 @@ class BlockedAscent(BlockAscent):
         with one_blas_thread():
             self.gathered.take(self.lacking.which[:count])
             self.gathered.add(self.lacking.rows, self.turned[0])
+
+
+def row_ascent(problem: RowProblem, duals: np.ndarray | None, options: AscentOptions) -> BlockAscent:
+    """A run in blocks where these are exact and faster, else over one row after another."""
+    block = block_size(problem, options.dtype, options.tuning.blocks)
+    return BlockedAscent(problem, duals, replace(options, block=block)) if block else BlockAscent(problem, duals, options)

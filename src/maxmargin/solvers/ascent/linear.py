@@ -304,10 +304,10 @@ class Ascent(Run, ABC):
     def left(self) -> np.ndarray:
         """The duals in float64, exactly feasible, in the layout of the problem."""
 
-    def before_visits(self) -> None:  # noqa: B027 - for runs that move weights of another layout during a pass
+    def before_visits(self) -> None:
         """A pass begins."""
 
-    def after_visits(self) -> None:  # noqa: B027
+    def after_visits(self) -> None:
         """A pass has ended, and the weights are asked for."""
 
     @abstractmethod
