@@ -214,6 +214,21 @@ def test_the_cost_model():
     assert block_size(sized(1000, 512), np.float32, slow) == 0
 
 
+def test_dense_labels_go_in_larger_groups():
+    """A quarter of them at the most, for threads, and no more than makes duals as large as X."""
+    labels = np.random.default_rng(0).integers(2, size=(8, 100))
+    ones = np.ones((100, 2))
+    for table, size in (
+        (table_of(np.ones((8, 200))), 25),
+        (table_of(np.ones((8, 40))), 20),
+        (table_of(sp.csr_array(np.ones((8, 200)))), 16),
+        (table_of(np.eye(8, 200), sparse_below=0.6), 16),
+    ):
+        problem = MultilabelProblem(table, checked_labels(labels).columns, np.ones(8), ones, ones, LABELS["labels"][0])
+        assert max(map(len, problem.groups)) == size
+        assert sorted(np.concatenate(problem.groups)) == list(range(100))
+
+
 def test_the_solver_chooses():
     setting = Setting(1e-3, 0)
     assert isinstance(mm.DualCoordinate().begin(sized(1000, 512), Start(), setting), BlockedAscent)

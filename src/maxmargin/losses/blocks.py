@@ -1,6 +1,6 @@
 """Exact steps of a block of examples: what blocked solvers do in the place of one row after another.
 
-    S = X_b W,    G = X_b X_b'            matrix products, by `data.table.RowBlock`
+    S = X_b W,    G = X_b X_b'            matrix products, by `data.gathered` or `data.table.RowBlock`
     for j in the block, in order:         S_j += sum_k G_jk change_k over k before j;   change_j, the exact step of example j
     W += X_b' changes                     a matrix product again
 

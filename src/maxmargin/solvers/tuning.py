@@ -129,7 +129,7 @@ class BlockTuning(NamedTuple):
     # Of a number that is copied from the data, of the rest of a visit, and of a block.
     copied: float = 1.1e-9
     visit: float = 5e-7
-    call: float = 3.5e-5
+    call: float = 5e-5
     # Part of the cost row by row that blocks must be below.
     sure: float = 0.9
     # Examples of a block, and multiplications and additions of one at the most: a run stops between two.
