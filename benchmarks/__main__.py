@@ -1,13 +1,14 @@
 """The command line: python -m benchmarks COMMAND [options], with COMMAND one of
 
 fit, everyday, scaling, startup, sources, structured, topk, multilabel, multilabel_kernel, bundle, latent, online,
-search, probability, kernels, newton, all, summary
+search, probability, kernels, newton, blocks, all, summary
 """
 
 import argparse
 from pathlib import Path
 
 from . import (
+    blocks,
     bundle,
     everyday,
     fit,
@@ -123,6 +124,7 @@ def parser() -> argparse.ArgumentParser:
     choice.add_argument("--rows", type=int, metavar="N", help="rows of each set at the most (2,000; 500 with --quick)")
     choice.add_argument("--Cs", type=int, default=9, metavar="N", help="values between 1e-4 and 1e4 (9)")
     commands.add_parser("probability", parents=[common], help="probabilities beside CalibratedClassifierCV: quality and time")
+    commands.add_parser("blocks", parents=[common], help="dense rows of classes in blocks, beside one row after another")
     second = commands.add_parser("newton", parents=[common], help="second-order steps on raw data, and beside LIBLINEAR's")
     kinds = list(newton.PARTS)
     second.add_argument("--part", nargs="+", choices=kinds, default=kinds, metavar="PART", help=", ".join(kinds))
@@ -189,6 +191,8 @@ def main() -> None:
         probability.run(report, args.quick, repeat)
     if args.command in ("newton", "all"):
         newton.run(report, args.part if args.command == "newton" else newton.PARTS, args.quick, repeat, limit)
+    if args.command in ("blocks", "all"):
+        blocks.run(report, args.quick, args.repeat or (1 if args.quick else 3), limit)
     if args.command in ("fit", "all"):
         workloads = [Workload(name, QUICK_ROWS if args.quick else None) for name in args.workload]
         everything = parser().parse_args(["all"])

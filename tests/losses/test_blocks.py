@@ -7,7 +7,7 @@ from helpers.every_problem import COST, LOSSES, SCORES, TABLE, WEIGHT, C, K, pro
 from maxmargin.data.indicators import checked_labels
 from maxmargin.jit import vectors
 from maxmargin.losses import MulticlassLoss, MultilabelLoss
-from maxmargin.losses.blocks import block_step, block_value, row_block_step, row_block_value
+from maxmargin.losses.blocks import block_step, block_value, row_block_step, row_block_value, row_moves
 from maxmargin.problems.linear import row_risk
 from maxmargin.problems.multilabel import MultilabelProblem
 from maxmargin.regularizers.spaces import averaged
@@ -74,9 +74,13 @@ def test_rows(name):
         for block in problem.table.blocks(SIZE):
             examples = np.arange(block.start, block.stop)
             scores = vectors.table(vectors.pack(block.scores(W), np.float64))
-            changes = vectors.zeros_table(moves * examples.size, K, np.float64)
-            found += row_block_step(loss, examples, block.products(), scores, mine, changes, (row, change, CALM))
-            W += block.combined(changes.flat[moves - 1 :: moves, :K])
+            moved, curvature = row_moves(examples.size, K, moves, np.float64), problem.curvature[examples]
+            scratch = row, change, CALM
+            gap, gain, count = row_block_step(loss, examples, curvature, block.products(), scores, mine, moved, scratch)
+            found += gap, gain
+            changes = np.zeros((examples.size, K))
+            changes[moved.stepped[:count]] = moved.follows.flat[:count, :K]
+            W += block.combined(changes)
         np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(mine.flat, duals.flat, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(W, vectors.to_classes(space.w, K), rtol=1e-9, atol=1e-12)

@@ -1,16 +1,19 @@
 """Exact steps of a block of examples: what blocked solvers do in the place of one row after another.
 
-    S = X_b W,    G = X_b X_b'            matrix products, by `data.table.RowBlock`
-    for j in the block, in order:         change_j, the exact step of example j from S_j;   S_k += G_kj change_j, k after j
+    S = X_b W,    G = X_b X_b'            matrix products, by `data.gathered` or `data.table.RowBlock`
+    for j in the block, in order:         S_j += sum_k G_jk change_k over k before j;   change_j, the exact step of example j
     W += X_b' changes                     a matrix product again
 
 The duals are those of row by row, to rounding. A prior's variance of each feature goes into G. Where weights are clipped (signs),
 scores do not move by G, and where a variance differs from class to class there is a G for each: there a block is not exact.
 """
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
-from ..jit import jitable, kernel, vectors
+from ..data.rows import prefetch_row
+from ..jit import jitable, jitable_call, kernel, vectors
 from .base import reward, row_step, row_value, step, value
 
 
@@ -60,26 +63,73 @@ def row_block_value(loss, examples, scores, row):
     return total
 
 
+class RowMoves(NamedTuple):
+    """By how much the examples of a block have moved so far: those that did, in order.
+
+    stepped: where in the block they are; changes: of their duals; follows: what scores follow, the same table unless labels are
+    coupled; filled: the vectors of it that are not zero, `many` of each; shares: of the gap, of every example of the block
+    """
+
+    stepped: np.ndarray
+    changes: vectors.VectorTable
+    follows: vectors.VectorTable
+    filled: np.ndarray
+    many: np.ndarray
+    shares: np.ndarray
+
+
+def row_moves(size: int, classes: int, moves: int, dtype: Any) -> RowMoves:
+    """Room for a block of this size; `moves` is that of the regulariser."""
+    changes = vectors.zeros_table(size, classes, dtype)
+    follows = changes if moves == 1 else vectors.zeros_table(size, classes, dtype)
+    filled = np.empty((size, vectors.blocks(classes, dtype)), np.uint32)
+    return RowMoves(np.empty(size, np.int64), changes, follows, filled, np.empty(size, np.int64), np.empty(size))
+
+
+@jitable_call
+def follow_moves(scores, products, moved, j, count, row):
+    """The scores of example j of a block, after the moves of those before it."""
+    take_row(scores, j, row)
+    for m in range(count):
+        product = products[j, moved.stepped[m]]
+        for q in range(moved.many[m]):
+            b = moved.filled[m, q]
+            step = vectors.load(moved.follows.vectors, m, b)
+            vectors.store(row.vectors, 0, b, vectors.fma(vectors.load(row.vectors, 0, b), product, step))
+
+
+@jitable_call
+def keep_move(moved, j, count, change):
+    """Write down that example j of a block has moved, the `count`-th to do so."""
+    last = change.vectors.shape[0] - 1
+    many = 0
+    for b in range(change.vectors.shape[1]):
+        vectors.store(moved.changes.vectors, count, b, vectors.load(change.vectors, 0, b))
+        step = vectors.load(change.vectors, last, b)
+        if vectors.magnitude(step) > 0:
+            moved.filled[count, many] = b
+            many += 1
+        if last > 0:
+            vectors.store(moved.follows.vectors, count, b, step)
+    moved.stepped[count], moved.many[count] = j, many
+
+
 @kernel
-def row_block_step(loss, examples, products, scores, duals, changes, scratch):
-    """As `block_step`, for rows of classes. `scratch`: a row of scores, the change of one example as the regulariser wants it,
-    and `calm`. Where labels are coupled that change is two rows, the duals' and the scores', and `changes` has two for each."""
+def row_block_step(loss, examples, curvature, products, scores, duals, moved, scratch):
+    """As `block_step`, for rows of classes; curvatures are those of the examples of the block. Scores stay as they are, and
+    `moved` tells what was done. `scratch`: a row of scores, the change of one example as the regulariser wants it (where labels
+    are coupled two rows, the duals' and the scores'), and `calm`. Returns also how many examples were stepped."""
     row, change, calm = scratch
-    moves, zero = change.vectors.shape[0], vectors.zeros_like(scores.vectors)
-    gap, gain = 0.0, 0.0
+    gap, gain, count = 0.0, 0.0, 0
     for j in range(examples.size):
-        take_row(scores, j, row)
-        share, stepped, reward_change = row_step(loss, examples[j], products[j, j], row, duals, change, calm)
-        for m in range(moves):
-            for b in range(change.vectors.shape[1]):
-                vectors.store(changes.vectors, moves * j + m, b, vectors.load(change.vectors, m, b) if stepped else zero)
+        if j + 1 < examples.size:
+            prefetch_row(duals.vectors, examples[j + 1])
+        follow_moves(scores, products, moved, j, count, row)
+        share, stepped, reward_change = row_step(loss, examples[j], curvature[j], row, duals, change, calm)
+        moved.shares[j] = share
+        gap += share
         if stepped:
             gain += reward_change
-            for k in range(j + 1, examples.size):
-                for b in range(scores.vectors.shape[1]):
-                    moved = vectors.fma(
-                        vectors.load(scores.vectors, k, b), products[k, j], vectors.load(change.vectors, moves - 1, b)
-                    )
-                    vectors.store(scores.vectors, k, b, moved)
-        gap += share
-    return gap, gain
+            keep_move(moved, j, count, change)
+            count += 1
+    return gap, gain, count

@@ -192,7 +192,7 @@ class KernelRowProblem(KernelProblem):
     def repaired(self, duals: np.ndarray) -> tuple[np.ndarray, float]:
         """The feasible duals nearest to these, (samples, classes), and their reward."""
         result, row = np.empty(self.dual_shape), vectors.zeros_table(1, self.n_labels, np.float64)
-        return result, row_repairs(self.exact_loss, vectors.table(vectors.pack(duals, np.float64)), row, result)
+        return result, row_repairs(self.exact_loss, vectors.table(vectors.pack(duals, np.float64)), 0, row, result)
 
     def clipped(self, duals: np.ndarray) -> np.ndarray:
         return self.repaired(duals)[0]

@@ -42,6 +42,12 @@ def unclipped(space: Space) -> np.ndarray:
     return space.w if isinstance(space, Free) else space.v
 
 
+def follow_unclipped(space: Space) -> None:
+    """Let w be v, after moves of v alone, where there are no bounds; coupled weights have to be tied."""
+    if isinstance(space, Shaped):
+        space.w[...] = space.v
+
+
 def averaged(space: Space) -> np.ndarray:
     """What is averaged: see `mended`."""
     return space.v if isinstance(space, Paired) else space.w

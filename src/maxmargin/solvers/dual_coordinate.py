@@ -6,8 +6,9 @@ import numpy as np
 
 from ..problems.explicit import GroupedProblem
 from ..problems.linear import RowProblem, ScalarProblem
+from .ascent.blocked import row_ascent
 from .ascent.explicit import ExplicitAscent
-from .ascent.linear import AscentOptions, BlockAscent, ScalarAscent
+from .ascent.linear import AscentOptions, ScalarAscent
 from .base import Solver
 
 SAFE = 1e-10, 1e10  # curvatures and caps for which float32 iterations are tried
@@ -72,7 +73,7 @@ def _(problem: ScalarProblem, duals, tol, seed, dtype, momentum, average):
 @begin.register
 def _(problem: RowProblem, duals, tol, seed, dtype, momentum, average):
     dtype = dtype or _working_dtype(problem, tol, np.float32)
-    return BlockAscent(problem, duals, AscentOptions(tol, seed, dtype, momentum, average))
+    return row_ascent(problem, duals, AscentOptions(tol, seed, dtype, momentum, average))
 
 
 @begin.register

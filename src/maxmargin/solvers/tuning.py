@@ -13,14 +13,15 @@ Rooms below this one cannot import it, so that these stand where they are used, 
     data/rows.py                  SPARSE_BELOW, SPARE: which dense rows are read by an index of their non-zeros
     data/gram.py                  TILE, STRIP, BLOCK, LISTED_BELOW: how rows of a kernel matrix are computed
     data/table.py                 BLOCK_SIZE: rows of a block of a table
+    data/gathered.py              ENTRY, WEIGHT_MOVED, TILE_SIDE: when a product is a sum over entries, and how weights are turned
     data/sources/memory.py        BLOCK_ROWS: rows of a block of arrays in memory
     projections/__init__.py       LONG, SAMPLE, PART, MANY, FEW, AT_FIRST: when and how a long vector is read once
     losses/topk_steps.py          SHORTLIST, a field of the losses: which classes a visit puts aside
     losses/multilabel_steps.py    Coupled.sweeps, a field of the loss: sweeps of a visit over coupled labels
-    problems/linear.py            CHUNK: examples of a part of a sum
+    problems/linear.py            CHUNK, TAKEN, BY_PRODUCTS: examples of a part of a sum, and when it is a matrix product
     problems/structured.py        SPANS: of a sum over samples
     problems/risk.py              CUT_SPANS: of a sum of subgradients
-    problems/multilabel.py        TOGETHER: labels of a group
+    problems/multilabel.py        TOGETHER, TOGETHER_DENSE, PARTS_DENSE: labels of a group
     structures/encoded/python.py  KEPT_BELOW: which joint features are kept without their zeros
 
 and this one without a set or a date:
@@ -106,6 +107,36 @@ class VisitTuning(NamedTuple):
 LOOP, PACE, VISITS = LoopTuning(), PaceTuning(), VisitTuning()
 
 
+class BlockTuning(NamedTuple):
+    """When dense rows of classes are stepped in blocks, and of how many examples: what a visit costs either way, in seconds, but
+    for the step itself. In float32; in float64 what is counted by numbers costs twice as much. By parts of passes over made
+    rows, 256 to 1,024 columns and 100 to 1,000 classes, Crammer and Singer's loss, one core of a Neoverse N1, 2026-11-16."""
+
+    # Of a weight that goes through the processor for one example, where all weights stay in a core's own cache (so many bytes)
+    # and where they do not.
+    near: float = 2.2e-10
+    far: float = 5.5e-10
+    cached: int = 1 << 19
+    # Of a multiplication and addition of matrix products with the weights; how many more examples a block would have for the
+    # same time were weights not put in order for each product; and what the update takes of such a product, as many changes are
+    # zero. Of one in products of the examples.
+    product: float = 5.5e-11
+    packed: float = 5.0
+    update: float = 0.6
+    square: float = 4e-11
+    # Of a class and an example before it in the block, which the scores of an example have to follow.
+    follow: float = 3.5e-11
+    # Of a number that is copied from the data, of the rest of a visit, and of a block.
+    copied: float = 1.1e-9
+    visit: float = 5e-7
+    call: float = 5e-5
+    # Part of the cost row by row that blocks must be below.
+    sure: float = 0.9
+    # Examples of a block, and multiplications and additions of one at the most: a run stops between two.
+    sizes: tuple[int, ...] = (32, 64, 128, 256)
+    most: float = 2.0**30
+
+
 class AscentTuning(NamedTuple):
     """Dual coordinate ascent with closed-form steps."""
 
@@ -116,6 +147,9 @@ class AscentTuning(NamedTuple):
     farthest: float = 0.95
     # Walks along the half-spaces during a pass. Set not recorded, 2026-11-15.
     walks: int = 16
+    # Rows that are extrapolated before the weights take back what these lack. By what a call costs, 2026-11-16.
+    lacking: int = 512
+    blocks: BlockTuning = BlockTuning()
 
 
 class KernelTuning(NamedTuple):

@@ -25,7 +25,7 @@ import numpy as np
 from ...data.gram import KernelRows
 from ...jit import kernel, vectors
 from ...losses.base import reward, row_step, value
-from ...losses.blocks import block_step, row_block_step, take_row
+from ...losses.blocks import block_step, row_block_step, row_moves, take_row
 from ...problems.kernel import KernelProblem, KernelRowProblem, KernelScalarProblem, Point
 from ..dual_coordinate import begin
 from ..tuning import KERNEL_BLOCKS, KernelBlockTuning
@@ -236,10 +236,11 @@ class KernelRowBlocks(KernelBlocks):
 
     def sweep(self, block, products, total, before, calm):
         scores = vectors.zeros_table(block.size, self.problem.n_labels, np.float64)
-        changes = vectors.zeros_table(block.size, self.problem.n_labels, np.float64)
+        moved = row_moves(block.size, self.problem.n_labels, 1, np.float64)
         scores.flat[:] = self.scores.flat[block] + products @ total
         scratch = (*self.scratch, calm)
-        gap, _ = row_block_step(self.problem.exact_loss, block, products, scores, self.duals, changes, scratch)
+        curvature = np.ascontiguousarray(products.diagonal())
+        gap, *_ = row_block_step(self.problem.exact_loss, block, curvature, products, scores, self.duals, moved, scratch)
         total[:] = self.duals.flat[block] - before
         return gap
 

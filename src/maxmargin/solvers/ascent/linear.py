@@ -24,7 +24,7 @@ import numpy as np
 from ...data import rows
 from ...data.rows import dot
 from ...jit import kernel, vectors
-from ...losses.base import clip, reward, row_extrapolate, row_prefetch, row_step, step, value
+from ...losses.base import clip, reward, row_prefetch, row_step, step, value
 from ...losses.nonnegative import NonNegative, NonNegativeRow
 from ...problems.explicit import GroupedProblem
 from ...problems.linear import RowProblem, ScalarProblem
@@ -32,6 +32,7 @@ from ...regularizers.spaces import averaged, extrapolate, like, move, move_row, 
 from ..base import Run
 from ..pace import examples_between
 from ..tuning import ASCENT, AscentTuning
+from .momentum import move_listed, room_to_lack, row_reach, row_return
 from .schedule import gather, prefetch_plan, reschedule, resting, schedule, visited
 
 
@@ -142,42 +143,13 @@ def row_pass(X, loss, space, duals, curvature, plan, visit, scratch):
     return gap, gain
 
 
-@kernel
-def row_reach(X, loss, space, duals, before, plan, now, scratch):
-    """As `scalar_reach`, for rows; scratch holds a row and the step."""
-    change, t = scratch
-    gain, zero = 0.0, vectors.zeros_like(change.vectors)
-    for i in range(duals.vectors.shape[0]):
-        if visited(plan, i, now):
-            if resting(plan, i):
-                for b in range(duals.vectors.shape[1]):
-                    dual = vectors.load(duals.vectors, i, b)
-                    difference = vectors.subtract(dual, vectors.load(before.vectors, i, b))
-                    vectors.store(before.vectors, i, b, dual)
-                    vectors.store(change.vectors, 0, b, vectors.fma(zero, -t, difference))
-                move_row(space, X, i, change.vectors)
-            else:
-                short, reward_change = row_extrapolate(loss, i, duals, before, t, change)
-                if short:
-                    move_row(space, X, i, change.vectors)
-                gain += reward_change
-    return gain
-
-
-@kernel
-def row_return(duals, before, plan, now):
-    for i in range(duals.vectors.shape[0]):
-        if visited(plan, i, now):
-            for b in range(duals.vectors.shape[1]):
-                vectors.store(duals.vectors, i, b, vectors.load(before.vectors, i, b))
-
-
 # ---- the run ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class AscentOptions:
-    """How a run goes about it. `dtype`: of the iterations; they go on in float64 when float32 makes no progress any more."""
+    """How a run goes about it. `dtype`: of the iterations; they go on in float64 when float32 makes no progress any more.
+    `block`: examples that are stepped together, by `blocked`; 0 for one after another."""
 
     tol: float
     seed: int
@@ -185,6 +157,7 @@ class AscentOptions:
     momentum: bool = True
     average: bool = True
     tuning: AscentTuning = ASCENT
+    block: int = 0
 
 
 class Ascent(Run, ABC):
@@ -255,6 +228,7 @@ class Ascent(Run, ABC):
         gap, stretch = 0.0, self.between
         if self.problem.half_spaces is not None:  # side_duals answer to examples at once, or the two sides zigzag
             stretch = min(stretch, max(self.problem.half_spaces.count, count // tuning.walks))
+        self.before_visits()
         for start in range(0, count, stretch):
             if stop():
                 break
@@ -265,6 +239,7 @@ class Ascent(Run, ABC):
             self.visits += end - start
             if self.problem.half_spaces is not None:
                 gap += self.climb_fence(start)
+        self.after_visits()
         self.dual = self.reward + dual_part(self.space)
         self.add_to_average()
         self.passes += 1
@@ -328,6 +303,12 @@ class Ascent(Run, ABC):
     @abstractmethod
     def left(self) -> np.ndarray:
         """The duals in float64, exactly feasible, in the layout of the problem."""
+
+    def before_visits(self) -> None:
+        """A pass begins."""
+
+    def after_visits(self) -> None:
+        """A pass has ended, and the weights are asked for."""
 
     @abstractmethod
     def visit(self, visit, level) -> tuple[float, float]: ...
@@ -455,6 +436,7 @@ class BlockAscent(Accelerated):
             self.remember()
         self.scores = vectors.zeros_table(1, classes, self.dtype)
         self.change = vectors.zeros_table(self.problem.regularizer.moves, classes, self.dtype)
+        self.lacking = room_to_lack(self.options.block or min(n, self.options.tuning.lacking), classes, self.dtype)
 
     def visit_work(self):
         classes, moves = self.problem.n_classes, self.problem.regularizer.moves
@@ -478,11 +460,24 @@ class BlockAscent(Accelerated):
         self.before.vectors[...] = self.duals.vectors
 
     def reach(self, t):
-        scratch, regularizer = (self.change, t), self.problem.regularizer
-        target = regularizer.loose(self.other)
-        gain = row_reach(self.problem.X, self.loss, target, self.duals, self.before, self.plan, self.passes - 1, scratch)
+        regularizer = self.problem.regularizer
+        gain = self.reach_rows(regularizer.loose(self.other), t)
         regularizer.tie(self.other)
         return gain
+
+    def reach_rows(self, space, t) -> float:
+        """Extrapolate the duals and correct these weights; returns the change of the reward."""
+        first, gain, scratch = 0, 0.0, (self.change, t)
+        while first < self.problem.n_examples:
+            visit = self.passes - 1, first
+            first, count, more = row_reach(self.loss, self.duals, self.before, self.plan, visit, self.lacking, scratch)
+            self.give_back(space, count)
+            gain += more
+        return gain
+
+    def give_back(self, space, count: int) -> None:
+        """Move the weights by what the first `count` rows of `lacking` say."""
+        move_listed(space, self.problem.X, self.lacking, count, self.change)
 
     def take_back(self):
         row_return(self.duals, self.before, self.plan, self.passes - 1)

@@ -1,0 +1,187 @@
+"""Dense rows taken out of a table, in any order: their scores, inner products and sums as matrix products.
+
+Weights are turned for it, (classes, features + 1) with both padded to whole vectors, the bias the last feature: a sum over few
+examples and classes then reads and writes whole runs of memory.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg.blas import dgemm, dsyrk, sgemm, ssyrk
+
+from ..jit import kernel, vectors
+from .rows import Dense, Indexed
+
+# A number that is added class by class takes as long as so many of a matrix product, and a weight that is read and written too.
+# Made rows of 512 columns and 1,000 classes, float32, Neoverse N1, 2026-11-16.
+ENTRY = 3.0
+WEIGHT_MOVED = 4.0
+TILE_SIDE = 32  # of the squares in which a table is turned: what fits into the first cache, 2026-11-16
+
+
+def has_dense_rows(X: Any) -> bool:
+    """Whether rows, as kernels take them, are those of a dense matrix."""
+    return isinstance(X, Dense | Indexed)
+
+
+@kernel
+def gather_rows(values, which, out):
+    """The rows `which`, in the dtype of `out`, which has a column more."""
+    for k in range(which.size):
+        i = which[k]
+        for j in range(values.shape[1]):
+            out[k, j] = values[i, j]
+
+
+@kernel
+def transpose(table, out):
+    """out[j, i] = table[i, j], where both have it."""
+    rows, columns = min(table.shape[0], out.shape[1]), min(table.shape[1], out.shape[0])
+    for first in range(0, rows, TILE_SIDE):
+        for second in range(0, columns, TILE_SIDE):
+            for j in range(second, min(second + TILE_SIDE, columns)):
+                for i in range(first, min(first + TILE_SIDE, rows)):
+                    out[j, i] = table[i, j]
+
+
+def by_class(W: np.ndarray) -> vectors.VectorTable:
+    """Weights (features + 1, blocks, width) turned: (classes, features + 1), both padded."""
+    flat = W.reshape(W.shape[0], -1)
+    result = vectors.zeros_table(flat.shape[1], flat.shape[0], W.dtype)
+    transpose(flat, result.flat)
+    return result
+
+
+def by_feature(turned: vectors.VectorTable, W: np.ndarray) -> None:
+    """Turned weights back in their place."""
+    transpose(turned.flat, W.reshape(W.shape[0], -1))
+
+
+class Entries(NamedTuple):
+    """Entries of a table that are not zero, as found, and class by class: those of class c from starts[c] to starts[c + 1]."""
+
+    row: np.ndarray
+    column: np.ndarray
+    starts: np.ndarray
+    which: np.ndarray  # row
+    value: np.ndarray
+
+
+def room_for_entries(most: int, classes: int, dtype: Any) -> Entries:
+    which = np.empty(most, np.uint32)
+    return Entries(which, which.copy(), np.empty(classes + 1, np.int64), which.copy(), np.empty(most, dtype))
+
+
+@kernel
+def list_entries(table, count, most, entries):
+    """List the entries of the first `count` rows of a table; returns whether there are at most `most`."""
+    starts, width, found = entries.starts, table.vectors.shape[2], 0
+    for c in range(starts.size):
+        starts[c] = 0
+    for k in range(count):
+        for b in range(table.vectors.shape[1]):
+            if vectors.magnitude(vectors.load(table.vectors, k, b)) > 0:
+                if found + width > most:
+                    return False
+                for c in range(b * width, (b + 1) * width):
+                    if table.flat[k, c] != 0:
+                        entries.row[found], entries.column[found] = k, c
+                        starts[c] += 1
+                        found += 1
+    for c in range(1, starts.size):
+        starts[c] += starts[c - 1]
+    for p in range(found - 1, -1, -1):  # from behind, so that rows stay in order and starts end where they belong
+        k, c = entries.row[p], entries.column[p]
+        starts[c] -= 1
+        entries.which[starts[c]], entries.value[starts[c]] = k, table.flat[k, c]
+    return True
+
+
+@kernel
+def add_entries(X, entries, W):
+    """W[c] += sum_k table[k, c] x_k over the entries of each class; four vectors of features at a time."""
+    for c in range(entries.starts.size - 1):
+        first, last, b = entries.starts[c], entries.starts[c + 1], 0
+        if first == last:
+            continue
+        while X.shape[1] - b >= 4:
+            one, two = vectors.load(W, c, b), vectors.load(W, c, b + 1)
+            three, four = vectors.load(W, c, b + 2), vectors.load(W, c, b + 3)
+            for p in range(first, last):
+                k, t = entries.which[p], entries.value[p]
+                one = vectors.fma(one, t, vectors.load(X, k, b))
+                two = vectors.fma(two, t, vectors.load(X, k, b + 1))
+                three = vectors.fma(three, t, vectors.load(X, k, b + 2))
+                four = vectors.fma(four, t, vectors.load(X, k, b + 3))
+            vectors.store(W, c, b, one)
+            vectors.store(W, c, b + 1, two)
+            vectors.store(W, c, b + 2, three)
+            vectors.store(W, c, b + 3, four)
+            b += 4
+        while b < X.shape[1]:
+            one = vectors.load(W, c, b)
+            for p in range(first, last):
+                one = vectors.fma(one, entries.value[p], vectors.load(X, entries.which[p], b))
+            vectors.store(W, c, b, one)
+            b += 1
+
+
+class Gathered:
+    """Room for up to `size` rows, in the dtype of a computation. `variance`, of each feature, is the metric of inner products."""
+
+    def __init__(self, X: Dense | Indexed, size: int, dtype: Any, variance: np.ndarray | None = None):
+        self.values, self.count, features = X.values, 0, X.values.shape[1] + 1
+        self.table = vectors.zeros_table(size, features, dtype)
+        self.table.flat[:, features - 1] = X.bias
+        self.scaled, self.variance = self.table, np.ones(0, dtype)  # by the variance
+        if variance is not None:
+            self.scaled, self.variance = vectors.zeros_table(size, features, dtype), vectors.pack(variance[None], dtype).ravel()
+        self.squares = np.empty(size * size, dtype)
+        self.entries = room_for_entries(0, 0, dtype)
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Those taken last, the bias behind them, padded."""
+        return self.table.flat[: self.count]
+
+    @property
+    def scaled_rows(self) -> np.ndarray:
+        return self.scaled.flat[: self.count]
+
+    def take(self, which: np.ndarray) -> None:
+        self.count = which.size
+        gather_rows(self.values, which, self.table.flat)
+        if self.variance.size:
+            np.multiply(self.rows, self.variance, out=self.scaled_rows)
+
+    def keep(self, which: np.ndarray) -> None:
+        """Leave out all but these of the rows taken."""
+        if which.size < self.count:
+            for table in (self.table, self.scaled) if self.variance.size else (self.table,):
+                table.flat[: which.size] = table.flat[which]
+            self.count = which.size
+
+    def scores(self, W: vectors.VectorTable, out: vectors.VectorTable) -> None:
+        """Of each row and class, to the first rows of `out`; weights are turned."""
+        np.dot(self.rows, W.flat.T, out=out.flat[: self.count])
+
+    def products(self) -> np.ndarray:
+        """(rows, rows): inner products of each row with those before it and itself; what is above the diagonal means nothing."""
+        result = self.squares[: self.count**2].reshape(self.count, self.count)
+        if self.variance.size:
+            return np.dot(self.rows, self.scaled_rows.T, out=result)
+        syrk = ssyrk if result.dtype == np.float32 else dsyrk  # of the transposed matrices, as BLAS has columns first
+        syrk(1.0, self.rows.T, 0.0, result.T, trans=1, overwrite_c=1)
+        return result
+
+    def add(self, table: vectors.VectorTable, W: vectors.VectorTable) -> None:
+        """W += sum_k table_k x_k over the rows taken, times the variance; class by class where few entries are not zero."""
+        classes = W.flat.shape[0]
+        most = int((self.count - WEIGHT_MOVED) * classes / ENTRY)
+        if most > self.entries.row.size:
+            self.entries = room_for_entries(most, classes, W.flat.dtype)
+        if most > 0 and list_entries(table, self.count, most, self.entries):
+            add_entries(self.scaled.vectors, self.entries, W.vectors)
+        elif self.count > 0:
+            gemm = sgemm if W.flat.dtype == np.float32 else dgemm
+            gemm(1.0, self.scaled_rows.T, table.flat[: self.count].T, 1.0, W.flat.T, trans_b=True, overwrite_c=True)

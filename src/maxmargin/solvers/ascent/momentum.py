@@ -1,0 +1,80 @@
+"""Extrapolation of rows of duals: each as far as it can go, and what rows then lack is taken back from the weights.
+
+What they lack is written down for some rows at a time, so that whoever moves the weights may do it by matrix products.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...jit import jitable, kernel, vectors
+from ...losses.base import row_extrapolate
+from ...regularizers.spaces import move_row
+from .schedule import resting, visited
+
+
+class Lacking(NamedTuple):
+    """Examples, and what their rows lack."""
+
+    which: np.ndarray
+    rows: vectors.VectorTable
+
+
+def room_to_lack(size: int, classes: int, dtype: Any) -> Lacking:
+    return Lacking(np.empty(size, np.int64), vectors.zeros_table(size, classes, dtype))
+
+
+@jitable
+def turn_back(duals, before, i, t, change):
+    """The row of an example that rests stays as it is: it lacks the whole extrapolation; returns whether that is anything."""
+    zero = vectors.zeros_like(change.vectors)
+    most = duals.vectors.dtype.type(0)
+    for b in range(duals.vectors.shape[1]):
+        dual = vectors.load(duals.vectors, i, b)
+        difference = vectors.subtract(dual, vectors.load(before.vectors, i, b))
+        most = max(most, vectors.magnitude(difference))
+        vectors.store(before.vectors, i, b, dual)
+        vectors.store(change.vectors, 0, b, vectors.fma(zero, -t, difference))
+    return most > 0
+
+
+@kernel
+def row_reach(loss, duals, before, plan, visit, lacking, scratch):
+    """Extrapolate the rows of the examples that pass visit[0] was the last to visit, from example visit[1] on until there is no
+    room for what they lack; scratch holds a row and the step. Returns where to go on, how many lack something, and the change
+    of the reward."""
+    (now, start), (change, t) = visit, scratch
+    gain, count = 0.0, 0
+    for i in range(start, duals.vectors.shape[0]):
+        if count == lacking.which.size:
+            return i, count, gain
+        if visited(plan, i, now):
+            if resting(plan, i):
+                short = turn_back(duals, before, i, t, change)
+            else:
+                short, reward_change = row_extrapolate(loss, i, duals, before, t, change)
+                gain += reward_change
+            if short:
+                lacking.which[count] = i
+                for b in range(change.vectors.shape[1]):
+                    vectors.store(lacking.rows.vectors, count, b, vectors.load(change.vectors, 0, b))
+                count += 1
+    return duals.vectors.shape[0], count, gain
+
+
+@kernel
+def move_listed(space, X, lacking, count, change):
+    """Move the weights by the first `count` rows; `change` is scratch."""
+    for k in range(count):
+        for b in range(change.vectors.shape[1]):
+            vectors.store(change.vectors, 0, b, vectors.load(lacking.rows.vectors, k, b))
+        move_row(space, X, lacking.which[k], change.vectors)
+
+
+@kernel
+def row_return(duals, before, plan, now):
+    """Take the extrapolation back."""
+    for i in range(duals.vectors.shape[0]):
+        if visited(plan, i, now):
+            for b in range(duals.vectors.shape[1]):
+                vectors.store(duals.vectors, i, b, vectors.load(before.vectors, i, b))

@@ -1,0 +1,307 @@
+"""Blocks of rows: the iterates are those of one row after another, whatever the loss, the prior and the order."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import maxmargin as mm
+from maxmargin import losses
+from maxmargin.data.gathered import Gathered, by_class, by_feature
+from maxmargin.data.indicators import checked_labels
+from maxmargin.data.table import table_of
+from maxmargin.jit import vectors
+from maxmargin.problems.linear import BlockProblem
+from maxmargin.problems.multilabel import MultilabelProblem
+from maxmargin.regularizers.prior import Prior
+from maxmargin.result import History
+from maxmargin.solvers.ascent.blocked import BlockedAscent, block_size, exact_in_blocks
+from maxmargin.solvers.ascent.linear import AscentOptions, BlockAscent
+from maxmargin.solvers.base import Setting, Start
+from maxmargin.solvers.loop import BY_HAND, Budget, drive
+from maxmargin.solvers.tuning import ASCENT, PACE, BlockTuning
+
+N, D, K = 50, 6, 5
+rng = np.random.default_rng(3)
+X = rng.normal(size=(N, D))
+SCORES = X @ rng.normal(size=(D, K)) + 0.5 * rng.normal(size=(N, K))
+LABEL = SCORES.argmax(axis=1)
+COST = rng.uniform(0.5, 2.0, size=(K, K)) * (1.0 - np.eye(K))
+WEIGHT = rng.integers(0, 4, N).astype(float)
+R = 0.6 * np.eye(K) + 0.1 * (SCORES.T @ SCORES) / N
+PRIORS = {
+    "none": Prior(),
+    "mean": Prior(mean=rng.normal(size=(K, D))),
+    "scale": Prior(mean=0.5, scale=np.linspace(0.5, 2.0, D)),
+    "covariance": Prior(covariance=np.eye(D) + 0.3),
+}
+LOSSES = {
+    "crammer_singer": losses.CrammerSingerLoss(),
+    "alpha": losses.TopKAlphaLoss(2),
+    "beta": losses.TopKBetaLoss(2),
+    "smoothed": losses.TopKAlphaLoss(2, smoothing=0.5),
+    "multinomial": losses.MultinomialLoss(),
+}
+LABELS = {
+    "labels": (losses.MultilabelHingeLoss(), None),
+    "squared labels": (losses.MultilabelSquaredHingeLoss(), None),
+    "coupled": (losses.MultilabelHingeLoss(), R),
+}
+
+
+def problem_of(name, prior="none", data=X, bias=0.7, C=0.4):
+    """A small problem with weights, costs and a class that nobody has."""
+    if name in LABELS:
+        loss, coupling = LABELS[name]
+        columns, ones = checked_labels((SCORES > 0).astype(int)).columns, np.ones((K, 2))
+        return MultilabelProblem(table_of(data, bias), columns, WEIGHT, ones, ones, loss, coupling).at(C).whole()
+    turned, regularizer, half_spaces = PRIORS[prior].checked(D, K).applied(data, K)
+    label = np.where(LABEL == 2, 3, LABEL)
+    cost = COST if name == "crammer_singer" else 1.0 - np.eye(K)
+    return BlockProblem(table_of(turned, bias), label, WEIGHT, cost, LOSSES[name], regularizer, half_spaces).at(C)
+
+
+def run_of(problem, block, dtype=np.float64, tol=1e-6, duals=None, **options):
+    kind = BlockedAscent if block else BlockAscent
+    return kind(problem, duals, AscentOptions(tol, 1, dtype, block=block, **options))
+
+
+def after(run, passes):
+    """The run, so many passes and extrapolations later."""
+    gaps = []
+    for _ in range(passes):
+        gaps.append(run.advance(lambda: False))
+        run.accelerate()
+    return gaps
+
+
+def compare(problem, block, dtype=np.float64, passes=12, **options):
+    one, many = (run_of(problem, size, dtype, **options) for size in (0, block))
+    close = {"rtol": 1e-9, "atol": 1e-9} if dtype == np.float64 else {"rtol": 2e-3, "atol": 2e-3}
+    np.testing.assert_allclose(after(many, passes), after(one, passes), **close)
+    assert many.visits == one.visits or dtype == np.float32
+    np.testing.assert_allclose(many.duals.flat, one.duals.flat, **close)
+    for mine, theirs in zip(many.space, one.space, strict=True):
+        np.testing.assert_allclose(mine, theirs, **close)
+    np.testing.assert_allclose(many.mean_sum, one.mean_sum, rtol=close["rtol"], atol=10 * close["atol"])
+    assert many.dual == pytest.approx(one.dual, rel=close["rtol"]) and many.dual == pytest.approx(many.synchronise(), rel=1e-4)
+    assert np.any(many.duals.flat != 0.0)
+    return many
+
+
+@pytest.mark.parametrize("name", [*LOSSES, *LABELS])
+def test_every_loss(name):
+    """More rows than a block, which they do not fill; some rest, and momentum is at work."""
+    run = compare(problem_of(name), 16)
+    assert run.memory > 0 or name == "multinomial"
+
+
+@pytest.mark.parametrize("name", ["crammer_singer", "alpha", "coupled"])
+def test_single_precision(name):
+    compare(problem_of(name, data=X.astype(np.float32)), 16, np.float32, passes=4)
+
+
+@pytest.mark.parametrize("prior", ["mean", "scale", "covariance"])
+def test_priors(prior):
+    compare(problem_of("crammer_singer", prior), 16)
+
+
+@pytest.mark.parametrize("block", [1, 7, 50, 1000])
+def test_blocks_of_any_size(block):
+    compare(problem_of("crammer_singer"), block)
+
+
+@pytest.mark.parametrize("options", [{"momentum": False}, {"average": False}, {"tol": 1e-1}])
+def test_options(options):
+    """With a loose target most rows rest, and leave the block."""
+    run = compare(problem_of("alpha"), 16, **options)
+    assert run.visits < 12 * N or "tol" not in options
+
+
+def test_mostly_zeros_and_no_bias():
+    """Dense rows that are read by an index of their non-zeros."""
+    data = np.where(np.random.default_rng(0).random((N, D)) < 0.3, X, 0.0)
+    indexed = replace(problem_of("crammer_singer"), table=table_of(data, 0.0, sparse_below=0.6))
+    assert type(indexed.X).__name__ == "Indexed"
+    compare(indexed, 16)
+
+
+def test_rows_of_zeros_and_weights_of_zero():
+    data = X.copy()
+    data[::3] = 0.0
+    for name in ("crammer_singer", "alpha", "labels"):
+        compare(problem_of(name, data=data, bias=0.0), 16)
+
+
+@pytest.mark.parametrize("name", ["crammer_singer", "coupled"])
+def test_snapshots(name):
+    problem = problem_of(name)
+    run, other = run_of(problem, 16), run_of(problem, 16)
+    after(run, 8)
+    state = run.snapshot()
+    after(run, 4)
+    other.resume({key: np.copy(value) if isinstance(value, np.ndarray) else value for key, value in state.items()})
+    after(other, 4)
+    np.testing.assert_array_equal(other.duals.flat, run.duals.flat)
+    np.testing.assert_array_equal(other.space.w, run.space.w)
+    assert other.visits == run.visits
+
+
+def test_single_precision_goes_on_in_double():
+    run = run_of(problem_of("crammer_singer", data=X.astype(np.float32)), 16, np.float32, tol=1e-10)
+    result = drive(run, Budget(tol=1e-10, max_iter=3000), History())
+    assert run.dtype == np.float64 and result.certificate.converged
+
+
+def test_hot_start():
+    problem = problem_of("crammer_singer")
+    result = drive(run_of(problem, 16), Budget(tol=1e-6), History())
+    run = run_of(problem, 16, duals=result.duals)
+    assert run.warm and drive(run, Budget(tol=1e-6), History()).n_iter == 0
+
+
+def stop_after(count):
+    left = iter(range(count))
+    return lambda: next(left, None) is None
+
+
+def test_a_run_stops_between_blocks():
+    tuning = ASCENT._replace(pace=PACE._replace(work=1))
+    run = run_of(problem_of("crammer_singer"), 7, tuning=tuning)
+    run.advance(stop_after(3))
+    assert run.visits == 21
+    assert run.synchronise() == pytest.approx(run.dual, rel=1e-9)  # what was done counts
+
+
+def test_a_run_that_is_stopped_ends_with_a_certificate():
+    tuning = ASCENT._replace(pace=PACE._replace(work=1))
+    run = run_of(problem_of("crammer_singer"), 7, tuning=tuning)
+    asked = stop_after(4)
+    result = drive(run, Budget(tol=1e-9, halt=asked), History())
+    assert result.message == BY_HAND and 0 < run.visits < N
+    assert result.certificate.dual <= result.certificate.primal < np.inf
+
+
+# ---- who is stepped in blocks --------------------------------------------------------------------------------
+
+
+def test_where_a_block_is_not_exact():
+    assert exact_in_blocks(problem_of("crammer_singer", "scale")) and exact_in_blocks(problem_of("coupled"))
+    for prior in (Prior(positive=True), Prior(scale=np.linspace(0.5, 2.0, K * D).reshape(K, D))):
+        turned, regularizer, half_spaces = prior.checked(D, K).applied(X, K)
+        assert not exact_in_blocks(BlockProblem(table_of(turned, 1.0), LABEL, WEIGHT, COST, regularizer=regularizer))
+    turned, regularizer, half_spaces = Prior(positive=True, covariance=np.eye(D)).checked(D, K).applied(X, K)
+    signed = BlockProblem(table_of(turned), LABEL, WEIGHT, COST, regularizer=regularizer, half_spaces=half_spaces)
+    assert not exact_in_blocks(signed)
+    assert not exact_in_blocks(replace(problem_of("crammer_singer"), table=table_of(sp.csr_array(X))))
+
+
+def sized(classes, features, n=4):
+    generator = np.random.default_rng(0)
+    table = table_of(generator.normal(size=(n, features)).astype(np.float32))
+    return BlockProblem(table, np.arange(n), np.ones(n), 1.0 - np.eye(classes))
+
+
+def test_the_cost_model():
+    tuning = BlockTuning()
+    assert block_size(sized(20, 256), np.float32, tuning) == 0
+    assert block_size(sized(1000, 512), np.float32, tuning) >= 64
+    assert block_size(sized(100, 256), np.float32, tuning) > 0
+    huge = tuning._replace(most=1.0)
+    assert block_size(sized(1000, 512), np.float32, huge) in (0, tuning.sizes[0])
+    slow = tuning._replace(product=1.0)
+    assert block_size(sized(1000, 512), np.float32, slow) == 0
+
+
+def test_dense_labels_go_in_larger_groups():
+    """A quarter of them at the most, for threads, and no more than makes duals as large as X."""
+    labels = np.random.default_rng(0).integers(2, size=(8, 100))
+    ones = np.ones((100, 2))
+    for table, size in (
+        (table_of(np.ones((8, 200))), 25),
+        (table_of(np.ones((8, 40))), 20),
+        (table_of(sp.csr_array(np.ones((8, 200)))), 16),
+        (table_of(np.eye(8, 200), sparse_below=0.6), 16),
+    ):
+        problem = MultilabelProblem(table, checked_labels(labels).columns, np.ones(8), ones, ones, LABELS["labels"][0])
+        assert max(map(len, problem.groups)) == size
+        assert sorted(np.concatenate(problem.groups)) == list(range(100))
+
+
+def test_the_solver_chooses():
+    setting = Setting(1e-3, 0)
+    assert isinstance(mm.DualCoordinate().begin(sized(1000, 512), Start(), setting), BlockedAscent)
+    assert not isinstance(mm.DualCoordinate().begin(sized(20, 64), Start(), setting), BlockedAscent)
+
+
+# ---- sums over rows and exact values -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("prior", [False, True])
+@pytest.mark.parametrize("filled", [0.0, 0.05, 1.0])
+def test_sums_of_gathered_rows(dtype, filled, prior):
+    """By a product, and column by column."""
+    generator = np.random.default_rng(0)
+    variance = generator.uniform(0.5, 2.0, D + 1) if prior else np.ones(D + 1)
+    gathered = Gathered(table_of(X, 0.7).rows, 45, dtype, variance if prior else None)
+    which = generator.permutation(N)[:43]
+    gathered.take(which)
+    full = np.hstack([X[which], np.full((43, 1), 0.7)])
+    np.testing.assert_allclose(gathered.rows[:, : D + 1], full, rtol=1e-6)
+    np.testing.assert_allclose(np.tril(gathered.products()), np.tril((full * variance) @ full.T), rtol=1e-5, atol=1e-5)
+    kept = np.arange(1, 43)
+    gathered.keep(kept)
+    rows = generator.normal(size=(42, 20)) * (generator.random((42, 20)) < filled)
+    table, W = vectors.table(vectors.pack(rows, dtype)), vectors.pack(generator.normal(size=(D + 1, 20)), dtype)
+    wanted = vectors.unpack(W, 20) + (full[kept] * variance).T @ rows
+    turned = by_class(W)
+    gathered.add(table, turned)
+    by_feature(turned, W)
+    np.testing.assert_allclose(vectors.unpack(W, 20), wanted, rtol=1e-5, atol=1e-5)
+    scores = vectors.zeros_table(45, 20, dtype)
+    gathered.scores(turned, scores)
+    np.testing.assert_allclose(scores.flat[:42, :20], full[kept] @ wanted, rtol=1e-4, atol=1e-4)
+
+
+class OneByOne(BlockProblem):
+    by_products = False
+
+
+class AtOnce(BlockProblem):
+    by_products = True
+
+
+@pytest.mark.parametrize("name", ["crammer_singer", "alpha", "multinomial"])
+def test_values_by_products(name):
+    """Primal and dual values are those of one row after another, on one thread and on two."""
+    n = 600
+    generator = np.random.default_rng(1)
+    data, label = generator.normal(size=(n, D)), generator.integers(K, size=n)
+    parts = table_of(data.astype(np.float32), 0.7), label, generator.uniform(0, 2, n), 1.0 - np.eye(K), LOSSES[name]
+    one, many = OneByOne(*parts).at(0.1), AtOnce(*parts).at(0.1)
+    run = run_of(one, 0)
+    after(run, 2)
+    duals = run.left()
+    first, second = one.reevaluated(duals), many.reevaluated(duals)
+    assert second.dual == pytest.approx(first.dual, rel=1e-12)
+    np.testing.assert_allclose(second.v, first.v, rtol=1e-10, atol=1e-12)
+    assert many.primal(first.v) == pytest.approx(one.primal(first.v), rel=1e-12)
+    assert many.primal(first.v, 2) == many.primal(first.v, 1)
+
+
+def test_many_classes_through_an_estimator():
+    generator = np.random.default_rng(0)
+    label = np.concatenate([np.arange(300), generator.integers(300, size=400)])
+    data = (generator.normal(size=(300, 96))[label] + generator.normal(size=(700, 96))).astype(np.float32)
+    problem = BlockProblem(table_of(data, 1.0), label, np.ones(700), 1.0 - np.eye(300))
+    assert block_size(problem, np.float32, BlockTuning()) > 0
+    model = mm.SVMClassifier(C=0.01, tol=1e-3, random_state=0).fit(data, label)
+    W = np.hstack([model.coef_, model.intercept_[:, None]])
+    scores = data @ W[:, :-1].T + W[:, -1]
+    truth = scores[np.arange(700), label].copy()
+    scores += 1.0
+    scores[np.arange(700), label] -= 1.0
+    primal = 0.5 * np.sum(W**2) + 0.01 * np.sum(scores.max(axis=1) - truth)
+    assert model.certificate_.converged and model.certificate_.primal == pytest.approx(primal, rel=1e-6)
