@@ -329,6 +329,40 @@ class RelayTuning(NamedTuple):
     small: float = 1e9
 
 
+class PolishTuning(NamedTuple):
+    """When coordinate ascent is finished by Newton steps on its free duals, and how far these go: costs are in seconds of one core.
+    Made problems of each family, 60 to 2,000 rows, 2026-11-16."""
+
+    # Gaps below this are tight: steps are thought of after so many passes, and after more of them where the target is larger.
+    tight: float = 1e-4
+    first: int = 8
+    later: int = 100
+    # How much more is spent from one mark of the gap to the next, and how many marks make a rate.
+    mark: float = 1.05
+    marks: int = 4
+    # Of a look at the free duals, with a dual value from scratch.
+    look: float = 1e-3
+    # Part of the free duals that may have changed since the last look.
+    moved: float = 0.25
+    # Free duals of a face at the most, and numbers of their vectors where a matrix of features x features does.
+    most: int = 2000
+    entries: int = 1 << 24
+    # Bounds that one factor serves, how many are met where nothing says that there are more, and factors at the most, if duals
+    # are few.
+    walls: int = 64
+    few_hits: int = 16
+    factors: int = 8
+    # Prices after which there is another look where the dual value did not rise.
+    patience: float = 4.0
+    # Of a multiplication and addition of matrix products; of an entry of a row that is visited, for each of its scores; of the
+    # rest of a visit, and of that of a pass; of a visit to a structured sample.
+    product: float = 2e-10
+    entry: float = 1e-9
+    visit: float = 5e-8
+    sweep: float = 1e-4
+    sample: float = 2e-5
+
+
 class PredictionTuning(NamedTuple):
     """Samples that are predicted at a time, which bounds the memory for their scores. Sets not recorded, 2026-11-15."""
 
@@ -343,3 +377,4 @@ KERNEL_BLOCKS = KernelBlockTuning()
 KERNEL_PAIRS = KernelPairTuning()
 KERNEL_NEWTON = KernelNewtonTuning()
 BUNDLE, CONVEX_CONCAVE, PREDICTION, RELAY = BundleTuning(), ConvexConcaveTuning(), PredictionTuning(), RelayTuning()
+POLISH = PolishTuning()

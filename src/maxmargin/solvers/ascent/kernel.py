@@ -22,6 +22,7 @@ from ...problems.kernel import KernelProblem, KernelScalarProblem, Point
 from ...result import TINY
 from ...utils.threads import in_threads
 from ..base import Run
+from ..polish.tables import KernelFinishing
 from ..tuning import KERNEL, KernelTuning
 from .smo import AWAY, NEAR, SOON, RowsSource, ScaledSource, State, View, Workspace, climb, look_at, put_at_bounds
 
@@ -79,10 +80,10 @@ class KernelRun(Run):
         return Point(duals, self.scored(duals))
 
 
-class KernelAscent(KernelRun):
+class KernelAscent(KernelRun, KernelFinishing):
     """A run on one kernel problem: its duals, its scores and the rows in memory."""
 
-    held = (*Run.held, "steps", "state", "view", "allowed")
+    held = (*KernelFinishing.held, "steps", "state", "view", "allowed")
     problem: KernelScalarProblem
     n_jobs = 1
 
@@ -148,7 +149,9 @@ class KernelAscent(KernelRun):
         self.visits += self.problem.n_examples
         self.look(np.arange(self.problem.n_labels))
         self.dual = self.problem.dual(Point(self.duals, self.scores))
-        return float(self.view.gaps.sum())
+        gap = float(self.view.gaps.sum())
+        self.note(gap)
+        return gap
 
     def improve(self, batch: np.ndarray, stop: Callable[[], bool]) -> None:
         """Better duals for these labels, as many of them as there is time for, then scores to match."""
@@ -225,7 +228,12 @@ class KernelAscent(KernelRun):
             self.scores += R @ total
 
     def accelerate(self) -> None:
-        """Nothing to do between rounds."""
+        self.polished()
+
+    def settle(self, point: Point) -> None:
+        self.duals[:], self.scores[:] = point
+        self.look(np.arange(self.problem.n_labels))
+        self.synchronise()
 
     def wake(self) -> None:
         """Nobody rests."""

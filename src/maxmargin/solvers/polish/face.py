@@ -1,0 +1,193 @@
+"""A face of the feasible duals, and the way to the highest point on it.
+
+Duals that are neither at a bound nor alone in their sum are free. With all others fixed, the dual value is a quadratic of steps u
+
+    <slope, u> - 1/2 u' H u        walls u + heights >= 0
+
+whose optimum Newton's step finds at once, were it not for the walls: the bounds of the free duals. The way leads along the step to
+the first wall; from there on the wall is held, so that the next step slides along it, and let go where the slope leads away
+from it. To hold a wall costs one solution with the factor that is there: H^-1 times its normal. After some walls the face is
+smaller, and its matrix is factored anew. Each step raises the dual value, by its exact amount.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..tuning import POLISH, PolishTuning
+from .curvature import Between, DenseCurvature, ThinCurvature
+
+UNBOUNDED = 1e29  # a bound beyond this is none
+TOP = 1e-13  # part of all that was gained, below which a step is the last
+ROUNDED_RISE = 1e-15  # part of the sizes of its terms below which a rise is rounding
+ROUNDED_PUSH = 1e-9  # part of the largest push of a wall below which it is rounding
+NULL = 1e-10  # part of the largest singular value below which one is zero
+FREE_STEPS = 6  # in a row without a wall: the rest is rounding
+
+
+class Tie(NamedTuple):
+    """Equations between some duals: matrix @ change = 0."""
+
+    entries: np.ndarray
+    matrix: np.ndarray
+
+
+class Face(NamedTuple):
+    """Free duals, one entry each. What stands in the table of duals is base + sign * value, for sign 0 nothing does.
+
+    group: entries of one group keep their sum; -1: each alone; -2: those of `ties`
+    slope: of the dual value; soft: by how much it falls with the value alone, scores aside
+    """
+
+    example: np.ndarray
+    label: np.ndarray
+    base: np.ndarray
+    sign: np.ndarray
+    value: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    slope: np.ndarray
+    soft: np.ndarray
+    group: np.ndarray
+    ties: tuple[Tie, ...] = ()
+
+    @property
+    def size(self) -> int:
+        return self.value.size
+
+    @property
+    def alone(self) -> bool:
+        """Whether no dual is bound to others."""
+        return bool(np.all(self.group == -1))
+
+
+def basis_of(face: Face, value: np.ndarray) -> sp.csr_array:
+    """(entries, steps): steps that entries strictly between their bounds can take together."""
+    room = np.minimum(value - face.low, face.high - value)
+    inside = room > 0.0
+    alone = np.flatnonzero(inside & (face.group == -1))
+    some = np.flatnonzero(inside & (face.group >= 0))
+    order = some[np.lexsort((-room[some], face.group[some]))]
+    first = np.diff(face.group[order], prepend=-1) > 0
+    rest = order[~first]
+    head = order[first][np.cumsum(first)[~first] - 1]  # the entry with the most room gives what the others take
+    count = alone.size + rest.size
+    steps = alone.size + np.arange(rest.size)
+    rows, columns = [alone, rest, head], [np.arange(alone.size), steps, steps]
+    numbers = [np.ones(count), -np.ones(rest.size)]
+    for tie in face.ties:
+        free = inside[tie.entries]
+        if not free.any():
+            continue
+        _, sizes, right = np.linalg.svd(tie.matrix[:, free])
+        vectors = right[np.count_nonzero(sizes > NULL * sizes[0]) :].T
+        rows.append(np.repeat(tie.entries[free], vectors.shape[1]))
+        columns.append(np.tile(count + np.arange(vectors.shape[1]), vectors.shape[0]))
+        numbers.append(vectors.ravel())
+        count += vectors.shape[1]
+    triples = np.concatenate(numbers), (np.concatenate(rows), np.concatenate(columns))
+    return sp.csr_array(triples, shape=(face.size, count))
+
+
+def highest(face: Face, between: Between, tuning: PolishTuning = POLISH) -> tuple[np.ndarray, float]:
+    """Values of the entries at the top of the face, or on the way to it; and by how much the dual value rises."""
+    value, slope, gained = face.value.copy(), face.slope.copy(), 0.0
+    for _ in range(max(tuning.factors, face.size // tuning.walls)):
+        basis = basis_of(face, value)
+        if basis.shape[1] == 0:
+            break
+        bounds = np.concatenate([value - face.low, face.high - value])
+        walls = sp.vstack([basis, -basis], format="csr")
+        near = (np.diff(walls.indptr) > 0) & (np.concatenate([face.low > -UNBOUNDED, face.high < UNBOUNDED]))
+        kept = np.flatnonzero(near)
+        curvature = between.along(basis)
+        if not curvature.sound:
+            break
+        way = climbed(curvature, np.asarray(basis.T @ slope), walls[kept], bounds[kept], tuning)
+        reached = np.clip(value + basis @ way.step, face.low, face.high)
+        met = kept[way.held]
+        down, up = met[met < face.size], met[met >= face.size] - face.size
+        reached[down], reached[up] = face.low[down], face.high[up]
+        slope -= between.product(reached - value)
+        value, gained = reached, gained + way.gained
+        if way.held.size < tuning.walls:
+            break
+    return value, gained
+
+
+class Way(NamedTuple):
+    """The step that was taken, the walls that are held, and by how much the value rose."""
+
+    step: np.ndarray
+    held: np.ndarray
+    gained: float
+
+
+class Held:
+    """The walls that steps slide along, with H^-1 times their normals."""
+
+    def __init__(self, curvature: DenseCurvature | ThinCurvature, walls: Any, most: int):
+        self.curvature, self.walls = curvature, walls
+        self.which: list[int] = []
+        self.normals = np.empty((most, curvature.size))
+
+    def add(self, wall: int) -> None:
+        self.normals[len(self.which)] = self.curvature.solve(self.walls[[wall]].toarray()[0])
+        self.which.append(wall)
+
+    def drop(self, place: int) -> None:
+        self.normals[place:-1] = self.normals[place + 1 :]
+        del self.which[place]
+
+    def ahead(self, left: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Newton's step along all that are held, and how much each of them is pulled away from: those above zero had better not
+        be held."""
+        ahead = self.curvature.solve(left)
+        if not self.which:
+            return ahead, np.empty(0)
+        across, normals = self.walls[self.which], self.normals[: len(self.which)]
+        matrix, wanted = across @ normals.T, across @ ahead
+        try:
+            pulls = np.linalg.solve(matrix, wanted)
+        except np.linalg.LinAlgError:
+            pulls = np.linalg.lstsq(matrix, wanted, rcond=None)[0]
+        return ahead - pulls @ normals, pulls
+
+
+def climbed(
+    curvature: DenseCurvature | ThinCurvature, slope: np.ndarray, walls: Any, heights: np.ndarray, tuning: PolishTuning
+) -> Way:
+    """From u = 0 to the optimum between the walls, or until as many are held as one factor should serve."""
+    step, left, room = np.zeros_like(slope), slope.copy(), np.maximum(heights, 0.0)
+    held, gained, free, released = Held(curvature, walls, tuning.walls), 0.0, 0, 0
+    for _ in range(4 * tuning.walls):
+        ahead, pulls = held.ahead(left)
+        pushed = curvature.product(ahead)
+        rise, bend = float(left @ ahead), float(ahead @ pushed)
+        small = not rise > ROUNDED_RISE * float(np.abs(left) @ np.abs(ahead))
+        if small or not np.isfinite(rise) or free >= FREE_STEPS:
+            worst = int(np.argmax(pulls)) if pulls.size else 0
+            if not pulls.size or released >= tuning.walls or not pulls[worst] > ROUNDED_PUSH * np.abs(pulls).max():
+                break
+            held.drop(worst)
+            free, released = 0, released + 1
+            continue
+        along = walls @ ahead
+        along[held.which] = 0.0
+        near = np.flatnonzero(along < 0.0)
+        first = near[np.argmin(room[near] / -along[near])] if near.size else -1
+        far = rise / bend if bend > 0.0 else np.inf
+        t = min(far, room[first] / -along[first]) if near.size else far
+        if not np.isfinite(t):
+            break
+        gain = t * (rise - 0.5 * t * bend)
+        step, left, room, gained = step + t * ahead, left - t * pushed, np.maximum(room + t * along, 0.0), gained + gain
+        if t < far:
+            room[first], free = 0.0, 0
+            held.add(int(first))
+            if len(held.which) == tuning.walls:
+                break
+        else:
+            free = FREE_STEPS if gain <= TOP * gained else free + 1
+    return Way(step, np.array(held.which, dtype=np.int64), gained)

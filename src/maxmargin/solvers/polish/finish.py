@@ -1,0 +1,194 @@
+"""When coordinate ascent is finished by Newton steps on its free duals, and by whom.
+
+Passes find out which duals are at their bounds, and are slow to say where exactly the others lie. A run that is `Finishing` looks
+for free duals once `tol` is tight, or passes are many; where these are the same as at the last look, or nearly, and a way to the top of their
+face costs less than the passes that their rate predicts, it takes it (`face`). The dual value, from scratch, must have risen,
+or everything goes back. Then passes go on: they free the duals that the new weights want to be free.
+
+Costs are counted, not timed: the same data and seed give the same model.
+"""
+
+import math
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+
+from ...result import TINY
+from ..base import Run
+from ..tuning import POLISH, PolishTuning
+from .curvature import Between, DenseBetween, ThinBetween
+from .face import Face, highest
+
+EMPTY = np.zeros(0, np.int64)
+LARGEST_ESTIMATE = 1.0 / TINY
+
+
+class Finishing(Run):
+    """A run that may take such steps. It calls `note` after each pass and `polished` between passes."""
+
+    own = ("marks", "since", "next_look", "were_free", "polishes")  # of the fields that make up the state
+    held = (*Run.held, *own)
+    marks = np.zeros((0, 2))  # what was spent, and the mean logarithm of the gap as passes estimated it since the mark before
+    since: tuple[float, ...] = (0.0, 0.0)  # the sum of logarithms since the last mark, and their number
+    next_look = 0.0
+    were_free = EMPTY
+    polishes = 0  # ways that were taken
+    polish_tuning: PolishTuning = POLISH
+
+    @property
+    @abstractmethod
+    def polish_tol(self) -> float:
+        """The relative gap that is asked for."""
+
+    @property
+    @abstractmethod
+    def spent(self) -> float:
+        """What the passes so far have cost, in seconds of one core."""
+
+    @property
+    @abstractmethod
+    def width(self) -> float:
+        """Numbers of a vector whose inner products the dual bends by; infinity where they are not asked for."""
+
+    @abstractmethod
+    def faces(self) -> list[Face]:
+        """Where the free duals stand, of the weights from scratch; none where the loss or the regulariser is not of the kind."""
+
+    @abstractmethod
+    def curved(self, face: Face) -> Between:
+        """What the duals of a face do to each other."""
+
+    @abstractmethod
+    def put(self, faces: list[Face], values: list[np.ndarray]) -> Any:
+        """Put these values in place, and weights to match; returns what `put_back` needs."""
+
+    @abstractmethod
+    def put_back(self, before: Any) -> None:
+        """As it was."""
+
+    def ids(self, faces: list[Face]) -> np.ndarray:
+        """A number of each free dual, in rising order."""
+        labels = 1 + max((int(face.label.max(initial=0)) for face in faces), default=0)
+        return np.sort(np.concatenate([EMPTY, *((face.example * labels + face.label)[face.sign != 0.0] for face in faces)]))
+
+    def note(self, gap: float) -> None:
+        """A pass has ended with this estimate of the gap."""
+        total, count = self.since
+        total, count = total + math.log(min(max(gap, TINY), LARGEST_ESTIMATE)), count + 1.0
+        spent = self.spent
+        if len(self.marks) == 0 or spent >= self.polish_tuning.mark * self.marks[-1, 0]:
+            self.marks = np.vstack([self.marks, [spent, total / count]])
+            total, count = 0.0, 0.0
+        self.since = total, count
+
+    def to_come(self) -> float:
+        """What passes will cost from here to the target, by the rate of the later half of them."""
+        marks, target = self.marks, math.log(max(self.polish_tol * abs(self.dual), TINY))
+        spent, gap = marks[-1]
+        before, above = marks[np.searchsorted(marks[:, 0], 0.5 * (spent + marks[0, 0]))]
+        ahead, fallen = gap - target, max(above - gap, TINY)
+        return (spent - before) * ahead / fallen if spent > before and ahead > 0.0 else 0.0
+
+    def price(self, face: Face) -> float:
+        """Of the way to the top of a face."""
+        count, tuning, most = float(face.size), self.polish_tuning, float(np.unique(face.label).size) * self.width
+        hits = tuning.few_hits + (max(count - most, 0.0) if face.alone and not np.any(face.soft) else 0.0)
+        if self.thin(face):
+            return tuning.product * count * self.width * (self.width + 4.0 * hits)
+        factors = 1.0 + hits / tuning.walls
+        products = count * count * (min(self.width, count) + factors * count / 3.0 + 3.0 * hits)
+        return tuning.product * products
+
+    def thin(self, face: Face) -> bool:
+        """Whether a matrix of columns x columns does."""
+        return face.alone and face.size > self.width and bool(np.all(face.label == face.label[0]))
+
+    def small_enough(self, face: Face) -> bool:
+        tuning = self.polish_tuning
+        return face.size * self.width <= tuning.entries if self.thin(face) else face.size <= tuning.most
+
+    def polished(self) -> bool:
+        """Take the way where it pays; whether duals have moved."""
+        tuning, spent = self.polish_tuning, self.spent
+        early = self.polish_tol < tuning.tight
+        if self.passes < (tuning.first if early else tuning.later) or spent < self.next_look or len(self.marks) < tuning.marks:
+            return False
+        if self.to_come() < tuning.look:
+            return False
+        faces, ahead = self.faces(), self.to_come()
+        were, self.were_free = self.were_free, self.ids(faces)
+        free = self.were_free
+        self.next_look = spent + tuning.look
+        moved = np.setxor1d(free, were, assume_unique=True).size
+        if free.size == 0 or moved > tuning.moved * free.size + 1 or not all(self.small_enough(face) for face in faces):
+            return False
+        price = tuning.look + sum(self.price(face) for face in faces)
+        self.next_look = spent + price
+        return price < ahead and self.take_the_way(faces, spent + tuning.patience * price)
+
+    def take_the_way(self, faces: list[Face], later: float) -> bool:
+        dual, found = self.dual, [highest(face, self.curved(face), self.polish_tuning) for face in faces]
+        if not sum(gained for _, gained in found) > 0.0:
+            self.next_look = later
+            return False
+        before = self.put(faces, [value for value, _ in found])
+        if not self.dual > dual:
+            self.put_back(before)
+            self.next_look = later
+            return False
+        self.polishes += 1
+        self.marks, self.since = np.zeros((0, 2)), (0.0, 0.0)
+        self.wake()
+        return True
+
+
+class TableFinishing(Finishing):
+    """A run with a table of duals, (examples, labels)."""
+
+    @abstractmethod
+    def row_products(self, examples: np.ndarray) -> np.ndarray:
+        """Inner products of examples, in the metric of the prior."""
+
+    def row_vectors(self, examples: np.ndarray) -> np.ndarray:
+        """What these are inner products of, where they may be asked for."""
+        raise AssertionError("vectors without a width")
+
+    @property
+    def coupling(self) -> np.ndarray | None:
+        """R, where labels move each other's scores."""
+        return None
+
+    @abstractmethod
+    def table(self) -> np.ndarray:
+        """A copy of the duals."""
+
+    @abstractmethod
+    def put_table(self, duals: np.ndarray) -> None:
+        """Put these in place, and weights and the exact dual value to match."""
+
+    def curved(self, face):
+        if self.thin(face):
+            scale = 1.0 if self.coupling is None else math.sqrt(self.coupling[face.label[0], face.label[0]])
+            return ThinBetween(scale * self.row_vectors(face.example), face.soft)
+        examples, at = np.unique(face.example, return_inverse=True)
+        G = self.row_products(examples)[np.ix_(at, at)]
+        if self.coupling is not None:
+            G *= self.coupling[np.ix_(face.label, face.label)]
+        elif not np.all(face.label == face.label[0]):
+            G *= face.label == face.label[:, None]
+        G *= face.sign
+        G *= face.sign[:, None]
+        return DenseBetween(G, face.soft)
+
+    def put(self, faces, values):
+        before = self.table()
+        duals = before.copy()
+        for face, value in zip(faces, values, strict=True):
+            some = face.sign != 0.0
+            duals[face.example[some], face.label[some]] = (face.base + face.sign * value)[some]
+        self.put_table(duals)
+        return before
+
+    def put_back(self, before):
+        self.put_table(before)
