@@ -340,18 +340,18 @@ class PolishTuning(NamedTuple):
     # How much more is spent from one mark of the gap to the next, and how many marks make a rate.
     mark: float = 1.05
     marks: int = 4
-    # Of a look at the free duals, with a dual value from scratch.
+    # Of a look at the free duals, with a dual value from scratch, and how much more is spent at the next look.
     look: float = 1e-3
-    # Part of the free duals that may have changed since the last look.
-    moved: float = 0.25
+    seldom: float = 1.25
     # Free duals of a face at the most, and numbers of their vectors where a matrix of features x features does.
     most: int = 2000
     entries: int = 1 << 24
-    # Bounds that one factor serves, how many are met where nothing says that there are more, and factors at the most, if duals
-    # are few.
+    # Bounds that one factor serves, and factors at the most, if duals are few.
     walls: int = 64
-    few_hits: int = 16
     factors: int = 8
+    # Bounds that are met: so many in any case, and so many for each dual that the last pass freed or brought to a bound.
+    few_hits: int = 4
+    again: float = 10.0
     # Prices after which there is another look where the dual value did not rise.
     patience: float = 4.0
     # Of a multiplication and addition of matrix products; of an entry of a row that is visited, for each of its scores; of the
@@ -361,6 +361,9 @@ class PolishTuning(NamedTuple):
     visit: float = 5e-8
     sweep: float = 1e-4
     sample: float = 2e-5
+    # Of the rest of a bound that is met, and of a round on a kernel problem.
+    hit: float = 2e-4
+    round: float = 1e-3
 
 
 class PredictionTuning(NamedTuple):

@@ -9,7 +9,8 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cholesky
+from scipy.linalg.lapack import dpotrs
 
 PROXIMAL = (1e-12, 1e-10, 1e-8, 1e-6)  # ridges on a unit diagonal, the next where one does not make the matrix definite
 THIN_PROXIMAL = 1e-10  # the same where it is divided by
@@ -40,17 +41,17 @@ class DenseCurvature(Curvature):
         for ridge in PROXIMAL:
             scaled[np.diag_indices_from(scaled)] = 1.0 + ridge
             try:
-                self.factor = cho_factor(scaled, lower=True, check_finite=False)
+                self.factor = cholesky(scaled, lower=True, check_finite=False)
             except LinAlgError:
                 continue
-            self.sound = bool(np.all(np.isfinite(self.factor[0].diagonal())))
+            self.sound = bool(np.all(np.isfinite(self.factor.diagonal())))
             return
 
     def product(self, u):
         return self.H @ u
 
     def solve(self, g):
-        return self.scale * cho_solve(self.factor, self.scale * g, check_finite=False)
+        return self.scale * dpotrs(self.factor, self.scale * g, lower=1)[0]
 
 
 class ThinCurvature(Curvature):

@@ -97,23 +97,31 @@ def highest(face: Face, between: Between, tuning: PolishTuning = POLISH) -> tupl
         basis = basis_of(face, value)
         if basis.shape[1] == 0:
             break
-        bounds = np.concatenate([value - face.low, face.high - value])
-        walls = sp.vstack([basis, -basis], format="csr")
-        near = (np.diff(walls.indptr) > 0) & (np.concatenate([face.low > -UNBOUNDED, face.high < UNBOUNDED]))
-        kept = np.flatnonzero(near)
         curvature = between.along(basis)
         if not curvature.sound:
             break
-        way = climbed(curvature, np.asarray(basis.T @ slope), walls[kept], bounds[kept], tuning)
-        reached = np.clip(value + basis @ way.step, face.low, face.high)
-        met = kept[way.held]
-        down, up = met[met < face.size], met[met >= face.size] - face.size
-        reached[down], reached[up] = face.low[down], face.high[up]
+        reached, gain, more = by_walls(face, value, basis, np.asarray(basis.T @ slope), curvature, tuning)
         slope -= between.product(reached - value)
-        value, gained = reached, gained + way.gained
-        if way.held.size < tuning.walls:
+        value, gained = reached, gained + gain
+        if not more:
             break
     return value, gained
+
+
+def by_walls(
+    face: Face, value: np.ndarray, basis: Any, slope: np.ndarray, curvature: DenseCurvature | ThinCurvature, tuning: PolishTuning
+) -> tuple[np.ndarray, float, bool]:
+    """Values after steps to one bound after the other, the rise, and whether there is more to do than one factor should."""
+    bounds = np.concatenate([value - face.low, face.high - value])
+    walls = sp.vstack([basis, -basis], format="csr")
+    near = (np.diff(walls.indptr) > 0) & (np.concatenate([face.low > -UNBOUNDED, face.high < UNBOUNDED]))
+    kept = np.flatnonzero(near)
+    way = climbed(curvature, slope, walls[kept], bounds[kept], tuning)
+    reached = np.clip(value + basis @ way.step, face.low, face.high)
+    met = kept[way.held]
+    down, up = met[met < face.size], met[met >= face.size] - face.size
+    reached[down], reached[up] = face.low[down], face.high[up]
+    return reached, way.gained, way.held.size == tuning.walls
 
 
 class Way(NamedTuple):
@@ -130,29 +138,37 @@ class Held:
     def __init__(self, curvature: DenseCurvature | ThinCurvature, walls: Any, most: int):
         self.curvature, self.walls = curvature, walls
         self.which: list[int] = []
-        self.normals = np.empty((most, curvature.size))
+        self.normals, self.solved = np.zeros((most, curvature.size)), np.empty((most, curvature.size))
+        self.matrix = np.empty((most, most))  # normals times H^-1 times normals
 
     def add(self, wall: int) -> None:
-        self.normals[len(self.which)] = self.curvature.solve(self.walls[[wall]].toarray()[0])
+        k, walls = len(self.which), self.walls
+        some = slice(walls.indptr[wall], walls.indptr[wall + 1])
+        self.normals[k] = 0.0
+        self.normals[k, walls.indices[some]] = walls.data[some]
+        self.solved[k] = self.curvature.solve(self.normals[k])
+        self.matrix[k, : k + 1] = self.matrix[: k + 1, k] = self.normals[: k + 1] @ self.solved[k]
         self.which.append(wall)
 
     def drop(self, place: int) -> None:
-        self.normals[place:-1] = self.normals[place + 1 :]
+        kept = np.delete(np.arange(len(self.which)), place)
+        for array in (self.normals, self.solved):
+            array[: kept.size] = array[kept]
+        self.matrix[: kept.size, : kept.size] = self.matrix[np.ix_(kept, kept)]
         del self.which[place]
 
     def ahead(self, left: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Newton's step along all that are held, and how much each of them is pulled away from: those above zero had better not
         be held."""
-        ahead = self.curvature.solve(left)
-        if not self.which:
+        ahead, k = self.curvature.solve(left), len(self.which)
+        if k == 0:
             return ahead, np.empty(0)
-        across, normals = self.walls[self.which], self.normals[: len(self.which)]
-        matrix, wanted = across @ normals.T, across @ ahead
+        matrix, wanted = self.matrix[:k, :k], self.normals[:k] @ ahead
         try:
             pulls = np.linalg.solve(matrix, wanted)
         except np.linalg.LinAlgError:
             pulls = np.linalg.lstsq(matrix, wanted, rcond=None)[0]
-        return ahead - pulls @ normals, pulls
+        return ahead - pulls @ self.solved[:k], pulls
 
 
 def climbed(

@@ -90,15 +90,22 @@ class Finishing(Run):
         ahead, fallen = gap - target, max(above - gap, TINY)
         return (spent - before) * ahead / fallen if spent > before and ahead > 0.0 else 0.0
 
-    def price(self, face: Face) -> float:
-        """Of the way to the top of a face."""
-        count, tuning, most = float(face.size), self.polish_tuning, float(np.unique(face.label).size) * self.width
-        hits = tuning.few_hits + (max(count - most, 0.0) if face.alone and not np.any(face.soft) else 0.0)
+    def rank(self, face: Face) -> float:
+        """Free duals beyond this number, of losses that are linear in pieces, must meet bounds."""
+        return float(np.unique(face.label).size) * self.width
+
+    def price(self, face: Face, changed: float) -> float:
+        """Of the way to the top of a face, of whose duals this part was not free before the last pass, or is not any more."""
+        tuning, steps = self.polish_tuning, float(np.count_nonzero(face.sign) - np.unique(face.group[face.group >= 0]).size)
+        hits = tuning.few_hits + tuning.again * changed * steps
+        if not np.any(face.soft):
+            hits = max(hits, steps - self.rank(face))
+        wide, factors = min(self.width, steps), 1.0 + hits / tuning.walls
         if self.thin(face):
-            return tuning.product * count * self.width * (self.width + 4.0 * hits)
-        factors = 1.0 + hits / tuning.walls
-        products = count * count * (min(self.width, count) + factors * count / 3.0 + 3.0 * hits)
-        return tuning.product * products
+            products = steps * wide * (factors * wide + 4.0 * hits)
+        else:
+            products = steps * steps * (wide + factors * steps / 3.0 + 3.0 * hits)
+        return tuning.product * products + tuning.hit * hits
 
     def thin(self, face: Face) -> bool:
         """Whether a matrix of columns x columns does."""
@@ -111,21 +118,24 @@ class Finishing(Run):
     def polished(self) -> bool:
         """Take the way where it pays; whether duals have moved."""
         tuning, spent = self.polish_tuning, self.spent
-        early = self.polish_tol < tuning.tight
-        if self.passes < (tuning.first if early else tuning.later) or spent < self.next_look or len(self.marks) < tuning.marks:
+        soon = tuning.first if self.polish_tol < tuning.tight else tuning.later
+        if self.passes < soon or spent < self.next_look or len(self.marks) < tuning.marks:
             return False
-        if self.to_come() < tuning.look:
+        ahead = self.to_come()
+        if ahead < tuning.look:
             return False
-        faces, ahead = self.faces(), self.to_come()
-        were, self.were_free = self.were_free, self.ids(faces)
-        free = self.were_free
-        self.next_look = spent + tuning.look
-        moved = np.setxor1d(free, were, assume_unique=True).size
-        if free.size == 0 or moved > tuning.moved * free.size + 1 or not all(self.small_enough(face) for face in faces):
+        faces, were = self.faces(), self.were_free
+        free, self.were_free = self.ids(faces), EMPTY
+        changed = np.setxor1d(free, were, assume_unique=True).size / max(free.size, 1) if were.size else 0.0
+        price = tuning.look + sum(self.price(face, changed) for face in faces)
+        self.next_look = max(spent + tuning.look, tuning.seldom * spent) if faces else np.inf
+        if free.size == 0 or price >= ahead or not all(self.small_enough(face) for face in faces):
             return False
-        price = tuning.look + sum(self.price(face) for face in faces)
+        if were.size == 0:  # whether they stay the same, the next pass will show
+            self.were_free, self.next_look = free, spent
+            return False
         self.next_look = spent + price
-        return price < ahead and self.take_the_way(faces, spent + tuning.patience * price)
+        return self.take_the_way(faces, spent + tuning.patience * price)
 
     def take_the_way(self, faces: list[Face], later: float) -> bool:
         dual, found = self.dual, [highest(face, self.curved(face), self.polish_tuning) for face in faces]

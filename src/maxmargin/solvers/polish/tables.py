@@ -175,7 +175,7 @@ class KernelFinishing(TableFinishing):
     @property
     def spent(self):
         tuning, n = self.polish_tuning, float(self.problem.n_examples)
-        return self.passes * (tuning.sweep + tuning.product * n * n * self.problem.n_labels)
+        return self.passes * (tuning.round + tuning.product * n * n * self.problem.n_labels)
 
     @property
     def coupling(self):

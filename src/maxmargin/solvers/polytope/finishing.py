@@ -56,6 +56,9 @@ class SetFinishing(Finishing):
     def width(self):
         return float(np.prod(self.problem.weight_shape))
 
+    def rank(self, face):
+        return self.width
+
     def small_enough(self, face):
         return super().small_enough(face) and face.size * self.width <= self.polish_tuning.entries
 
