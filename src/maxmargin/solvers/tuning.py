@@ -330,7 +330,7 @@ class RelayTuning(NamedTuple):
 
 
 class PolishTuning(NamedTuple):
-    """When coordinate ascent is finished by Newton steps on its free duals, and how far these go: costs are in seconds of one core.
+    """When coordinate ascent is finished by Newton steps on its free duals, and how far these go; costs in seconds of one core.
     Made problems of each family, 60 to 2,000 rows, 2026-11-16."""
 
     # Gaps below this are tight: steps are thought of after so many passes, and after more of them where the target is larger.
@@ -343,8 +343,10 @@ class PolishTuning(NamedTuple):
     # Of a look at the free duals, with a dual value from scratch, and how much more is spent at the next look.
     look: float = 1e-3
     seldom: float = 1.25
+    # How many times as much as was spent the passes to come may cost at the most.
+    horizon: float = 10.0
     # Free duals of a face at the most, and numbers of their vectors where a matrix of features x features does.
-    most: int = 2000
+    most: int = 3000
     entries: int = 1 << 24
     # Bounds that one factor serves, and factors at the most, if duals are few.
     walls: int = 64
@@ -355,13 +357,14 @@ class PolishTuning(NamedTuple):
     # Prices after which there is another look where the dual value did not rise.
     patience: float = 4.0
     # Of a multiplication and addition of matrix products; of an entry of a row that is visited, for each of its scores; of the
-    # rest of a visit, and of that of a pass; of a visit to a structured sample.
+    # rest of a visit, and of that of a pass; of the rest of a visit to a structured sample.
     product: float = 2e-10
     entry: float = 1e-9
     visit: float = 5e-8
     sweep: float = 1e-4
-    sample: float = 2e-5
-    # Of the rest of a bound that is met, and of a round on a kernel problem.
+    sample: float = 2e-6
+    # Of an entry of the matrix that a bound is met with, and of the rest of it; of the rest of a round on a kernel problem.
+    held: float = 3e-9
     hit: float = 2e-4
     round: float = 1e-3
 

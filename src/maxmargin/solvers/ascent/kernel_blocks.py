@@ -34,8 +34,6 @@ from .kernel import KernelAscent, KernelOptions, KernelRun
 from .kernel_newton import KernelNewtonOptions, KernelRowNewton, KernelScalarNewton
 from .kernel_pairs import KernelPairOptions, KernelPairs, round_size
 
-SINGLE = 1e-7  # the smallest tol for which samples exchange masses in float32
-
 
 @kernel
 def scalar_shares(loss, scores, duals, shares):
@@ -267,8 +265,7 @@ def _(problem: KernelScalarProblem, duals, tol, seed, dtype, momentum, average):
 
 @begin.register
 def _(problem: KernelRowProblem, duals, tol, seed, dtype, momentum, average):
-    fine = tol < SINGLE  # rounds of pairs propose in float32, and may not get there
-    if problem.loss.exchanges and not fine and 2 * round_size(problem) >= problem.n_examples:
+    if problem.loss.exchanges and 2 * round_size(problem) >= problem.n_examples:
         return KernelPairs(problem, duals, KernelPairOptions(tol, seed))
     if problem.loss.smooth:
         return KernelRowNewton(problem, duals, KernelNewtonOptions(seed))

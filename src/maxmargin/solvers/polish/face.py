@@ -4,8 +4,8 @@ Duals that are neither at a bound nor alone in their sum are free. With all othe
 
     <slope, u> - 1/2 u' H u        walls u + heights >= 0
 
-whose optimum Newton's step finds at once, were it not for the walls: the bounds of the free duals. The way leads along the step to
-the first wall; from there on the wall is held, so that the next step slides along it, and let go where the slope leads away
+whose optimum Newton's step finds at once, were it not for the walls: the bounds of the free duals. The way leads along the step
+to the first wall; from there on the wall is held, so that the next step slides along it, and let go where the slope leads away
 from it. To hold a wall costs one solution with the factor that is there: H^-1 times its normal. After some walls the face is
 smaller, and its matrix is factored anew. Each step raises the dual value, by its exact amount.
 """
@@ -60,6 +60,10 @@ class Face(NamedTuple):
     def alone(self) -> bool:
         """Whether no dual is bound to others."""
         return bool(np.all(self.group == -1))
+
+    def taken(self, some: np.ndarray) -> "Face":
+        """Some of its entries, where these have no ties."""
+        return self._replace(**{name: array[some] for name, array in self._asdict().items() if name != "ties"})
 
 
 def basis_of(face: Face, value: np.ndarray) -> sp.csr_array:

@@ -1,9 +1,10 @@
 """When coordinate ascent is finished by Newton steps on its free duals, and by whom.
 
-Passes find out which duals are at their bounds, and are slow to say where exactly the others lie. A run that is `Finishing` looks
-for free duals once `tol` is tight, or passes are many; where these are the same as at the last look, or nearly, and a way to the top of their
-face costs less than the passes that their rate predicts, it takes it (`face`). The dual value, from scratch, must have risen,
-or everything goes back. Then passes go on: they free the duals that the new weights want to be free.
+Passes find out which duals are at their bounds, and are slow to say where exactly the others lie. A run that is `Finishing`
+looks for free duals once `tol` is tight, or passes are many. Where a way to the top of their face (`face`) costs less than the
+passes that their rate predicts, it takes it; the more of them the last pass freed or brought to a bound, the more it costs. The
+dual value, from scratch, must have risen, but for rounding, or everything goes back. Then passes go on: they free the duals that
+the new weights want to be free.
 
 Costs are counted, not timed: the same data and seed give the same model.
 """
@@ -22,13 +23,14 @@ from .face import Face, highest
 
 EMPTY = np.zeros(0, np.int64)
 LARGEST_ESTIMATE = 1.0 / TINY
+ROUNDED_DUAL = 1e-13  # part of a dual value by which rounding may hide that it has risen: the weights are better all the same
 
 
 class Finishing(Run):
     """A run that may take such steps. It calls `note` after each pass and `polished` between passes."""
 
-    own = ("marks", "since", "next_look", "were_free", "polishes")  # of the fields that make up the state
-    held = (*Run.held, *own)
+    looked = ("marks", "since", "next_look", "were_free", "polishes")  # of the fields that make up the state
+    held = (*Run.held, *looked)
     marks = np.zeros((0, 2))  # what was spent, and the mean logarithm of the gap as passes estimated it since the mark before
     since: tuple[float, ...] = (0.0, 0.0)  # the sum of logarithms since the last mark, and their number
     next_look = 0.0
@@ -100,12 +102,11 @@ class Finishing(Run):
         hits = tuning.few_hits + tuning.again * changed * steps
         if not np.any(face.soft):
             hits = max(hits, steps - self.rank(face))
-        wide, factors = min(self.width, steps), 1.0 + hits / tuning.walls
-        if self.thin(face):
-            products = steps * wide * (factors * wide + 4.0 * hits)
-        else:
-            products = steps * steps * (wide + factors * steps / 3.0 + 3.0 * hits)
-        return tuning.product * products + tuning.hit * hits
+        thin = self.thin(face)
+        wide, factors, across = min(self.width, steps), 1.0 + hits / tuning.walls, self.width if thin else steps
+        products = across * across * (steps if thin else wide) + factors * across**3 / 3.0
+        rest = tuning.hit * (hits + factors * len(face.ties))
+        return tuning.product * products + tuning.held * hits * steps * across + rest
 
     def thin(self, face: Face) -> bool:
         """Whether a matrix of columns x columns does."""
@@ -121,7 +122,7 @@ class Finishing(Run):
         soon = tuning.first if self.polish_tol < tuning.tight else tuning.later
         if self.passes < soon or spent < self.next_look or len(self.marks) < tuning.marks:
             return False
-        ahead = self.to_come()
+        ahead = min(self.to_come(), tuning.horizon * spent)  # the first passes say little about those to come
         if ahead < tuning.look:
             return False
         faces, were = self.faces(), self.were_free
@@ -143,7 +144,7 @@ class Finishing(Run):
             self.next_look = later
             return False
         before = self.put(faces, [value for value, _ in found])
-        if not self.dual > dual:
+        if not self.dual >= dual - ROUNDED_DUAL * abs(dual):
             self.put_back(before)
             self.next_look = later
             return False

@@ -1,9 +1,9 @@
 """Which duals of a loss are free: the face that they stand on.
 
 A loss of one score has a box for each dual, and in it pieces on which its reward is quadratic (`losses.base.piece`). Rows of
-classes are masses p >= 0 whose sum is the cap, the room that others leave being that of the class itself: b = cap e_y - p. Top-k losses
-bound the masses of others from above, by cap / k (beta) or by their own sum over k (alpha): those rooms are entries of the face too,
-tied to the masses by equations.
+classes are masses p >= 0 whose sum is the cap, the room that others leave being that of the class itself: b = cap e_y - p. Top-k
+losses bound the masses of others from above, by cap / k (beta) or by their own sum over k (alpha): those rooms are entries of the
+face too, tied to the masses by equations.
 """
 
 from collections.abc import Callable
@@ -44,8 +44,7 @@ def box_faces(loss: Any, duals: np.ndarray, scores: Scores, coupled: bool) -> li
     face = Face(example, label, zeros, zeros + 1.0, value, low[free], high[free], slope, soft[free], alone)
     if coupled:
         return [face]
-    parts = [np.flatnonzero(label == k) for k in np.unique(label)]
-    return [Face(*(array[part] for array in face[:-1])) for part in parts]
+    return [face.taken(np.flatnonzero(label == k)) for k in np.unique(label)]
 
 
 def group_face(duals: np.ndarray, margin: np.ndarray, group: np.ndarray, cap: np.ndarray, scores: Scores) -> Face:

@@ -87,8 +87,8 @@ class LinearFinishing(TableFinishing):
     def take(self, duals: np.ndarray | None) -> None:
         """Set the duals, in the layout of the problem."""
 
-    def begin_again(self) -> None:  # noqa: B027 - whoever extrapolates forgets what the last pass changed
-        """Duals have moved, not by a pass."""
+    def begin_again(self) -> None:
+        """Duals have moved, not by a pass: whoever extrapolates forgets what the last one changed."""
 
     @property
     def polish_tol(self):
@@ -182,6 +182,7 @@ class KernelFinishing(TableFinishing):
         return self.problem.correlation
 
     def faces(self):
+        self.synchronise()
         point = self.candidates()[0]
         return faces_of(self.problem, point.duals.T, lambda examples: point.scores[:, examples].T)
 

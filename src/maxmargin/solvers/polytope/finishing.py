@@ -1,7 +1,7 @@
 """The free masses of collected outputs, as `polish` wants them.
 
-The masses of a sample sum up to one. Those above zero are entries of a face, whose vectors are the joint features of their outputs: they are
-written out for all of them at once.
+The masses of a sample sum up to one. Those above zero are entries of a face, whose vectors are the joint features of their
+outputs: these are written out for all of them at once.
 """
 
 from functools import cached_property
@@ -17,6 +17,7 @@ from ..polish.curvature import DenseBetween
 from ..polish.face import Face
 from ..polish.finish import EMPTY, Finishing
 from .sets import LOSS, MASS, SIZE, SLOT, Sets, code_at, within
+from .signed import weights_of
 
 
 @kernel
@@ -36,9 +37,10 @@ class SetFinishing(Finishing):
     options: Any
     points: Any
     scratch: Any
+    space: Any
+    sizes: np.ndarray  # of the codes of samples
     mean: np.ndarray
     mean_count: int
-    W: np.ndarray
 
     def begin_again(self) -> None:
         """Masses have moved, not by a pass."""
@@ -50,7 +52,8 @@ class SetFinishing(Finishing):
 
     @property
     def spent(self):
-        return self.visits * self.polish_tuning.sample + self.passes * self.polish_tuning.sweep
+        tuning = self.polish_tuning
+        return self.visits * (float(np.mean(self.sizes)) * self.width * tuning.entry + tuning.sample) + self.passes * tuning.sweep
 
     @cached_property
     def width(self):
@@ -77,7 +80,7 @@ class SetFinishing(Finishing):
         example, slot = owner[some], slots[some]
         place, zeros = slot - sets.sample[example, SLOT], np.zeros(some.size)
         self.features = self.written(example, place)
-        slope = problem.cap[example] * (sets.slots[slot, LOSS] + self.features @ self.W.reshape(-1))
+        slope = problem.cap[example] * (sets.slots[slot, LOSS] + self.features @ weights_of(self.space).reshape(-1))
         bounds = zeros, zeros + BOUNDLESS
         return [Face(example, place, zeros, zeros + 1.0, mass[some], *bounds, slope, zeros, example)]
 
@@ -109,6 +112,10 @@ class SetFinishing(Finishing):
         self.begin_again()
 
     def ids(self, faces):
-        """Outputs may change their places, so that samples and masses are compared: those of a sample that has as many as before."""
-        counted = [np.unique(face.example, return_counts=True) for face in faces]
-        return np.concatenate([EMPTY, *(np.repeat(i, k) + len(self.points.sample) * (np.arange(k.sum()) - np.repeat(np.cumsum(k) - k, k)) for i, k in counted)])
+        """Outputs may change their places, so that those of a sample are counted: the first, the second, ..."""
+        found = []
+        for face in faces:
+            samples, count = np.unique(face.example, return_counts=True)
+            number = np.arange(face.size) - np.repeat(np.cumsum(count) - count, count)
+            found.append(np.repeat(samples, count) + len(self.points.sample) * number)
+        return np.concatenate([EMPTY, *found])

@@ -149,11 +149,9 @@ def commit(sets, reached, accept):
 class WorkingSets(StructuredRun, SetFinishing):
     """Ascent over collected outputs by one of the methods above."""
 
-    held = (*StructuredRun.held, *SetFinishing.own, "memory", "floor", "asked", "before_pass")
+    held = (*StructuredRun.held, *SetFinishing.looked, "memory", "floor", "asked", "before_pass")
 
-    def __init__(
-        self, problem, points, options: StructuredOptions, method, *, trust: float = 0.0, momentum=False, finish=False
-    ):
+    def __init__(self, problem, points, options: StructuredOptions, method, *, trust: float = 0.0, momentum=False, finish=False):
         self.method, self.trust, self.momentum, self.finish = method, trust, momentum, finish
         self.memory, self.floor = 0, 0.0
         self.before_pass: np.ndarray | None = None
