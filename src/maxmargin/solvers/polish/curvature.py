@@ -17,9 +17,10 @@ THIN_PROXIMAL = 1e-10  # the same where it is divided by
 
 
 class Curvature(ABC):
-    """H, positive semidefinite, of so many steps."""
+    """H, positive semidefinite, of so many steps; `scale` is what brings its diagonal to one."""
 
     size: int
+    scale: np.ndarray
 
     @abstractmethod
     def product(self, u: np.ndarray) -> np.ndarray:

@@ -23,6 +23,8 @@ TOP = 1e-13  # part of all that was gained, below which a step is the last
 ROUNDED_RISE = 1e-15  # part of the sizes of its terms below which a rise is rounding
 ROUNDED_PUSH = 1e-9  # part of the largest push of a wall below which it is rounding
 NULL = 1e-10  # part of the largest singular value below which one is zero
+PROJECTIONS = 5  # of a step onto the walls that are held, at the most
+ALONG_WALLS = 1e-12  # part of its size by which a step may lead across a wall that is held
 FREE_STEPS = 6  # in a row without a wall: the rest is rounding
 
 
@@ -125,15 +127,16 @@ def by_walls(
     met = kept[way.held]
     down, up = met[met < face.size], met[met >= face.size] - face.size
     reached[down], reached[up] = face.low[down], face.high[up]
-    return reached, way.gained, way.held.size == tuning.walls
+    return reached, way.gained, way.more
 
 
 class Way(NamedTuple):
-    """The step that was taken, the walls that are held, and by how much the value rose."""
+    """The step that was taken, the walls that are held, by how much the value rose, and whether a smaller face has more to give."""
 
     step: np.ndarray
     held: np.ndarray
     gained: float
+    more: bool
 
 
 class Held:
@@ -161,18 +164,28 @@ class Held:
         self.matrix[: kept.size, : kept.size] = self.matrix[np.ix_(kept, kept)]
         del self.which[place]
 
-    def ahead(self, left: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Newton's step along all that are held, and how much each of them is pulled away from: those above zero had better not
-        be held."""
+    def ahead(self, left: np.ndarray) -> tuple[np.ndarray, np.ndarray, bool]:
+        """Newton's step along all that are held; how much each of them is pulled away from, where those above zero had better not
+        be held; and whether the step is more than rounding."""
         ahead, k = self.curvature.solve(left), len(self.which)
-        if k == 0:
-            return ahead, np.empty(0)
-        matrix, wanted = self.matrix[:k, :k], self.normals[:k] @ ahead
-        try:
-            pulls = np.linalg.solve(matrix, wanted)
-        except np.linalg.LinAlgError:
-            pulls = np.linalg.lstsq(matrix, wanted, rcond=None)[0]
-        return ahead - pulls @ self.solved[:k], pulls
+        pulls, normals, scale = np.zeros(k), self.normals[:k], self.curvature.scale
+        allowed, sound = ALONG_WALLS * (np.abs(normals) @ scale), k == 0
+        for _ in range(PROJECTIONS if k else 0):  # what the first leaves of a large step may be large
+            off = normals @ ahead
+            longest = np.max(np.divide(np.abs(ahead), scale, out=np.zeros_like(ahead), where=scale > 0.0))
+            sound = bool(np.all(np.abs(off) <= allowed * longest))
+            if sound:
+                break
+            more = solved(self.matrix[:k, :k], off)
+            pulls, ahead = pulls + more, ahead - more @ self.solved[:k]
+        return ahead, pulls, sound
+
+
+def solved(matrix: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    try:
+        return np.linalg.solve(matrix, wanted)
+    except np.linalg.LinAlgError:
+        return np.linalg.lstsq(matrix, wanted, rcond=None)[0]
 
 
 def climbed(
@@ -180,13 +193,16 @@ def climbed(
 ) -> Way:
     """From u = 0 to the optimum between the walls, or until as many are held as one factor should serve."""
     step, left, room = np.zeros_like(slope), slope.copy(), np.maximum(heights, 0.0)
-    held, gained, free, released = Held(curvature, walls, tuning.walls), 0.0, 0, 0
+    held, gained, free, released, more = Held(curvature, walls, tuning.walls), 0.0, 0, 0, False
     for _ in range(4 * tuning.walls):
-        ahead, pulls = held.ahead(left)
+        ahead, pulls, sound = held.ahead(left)
         pushed = curvature.product(ahead)
         rise, bend = float(left @ ahead), float(ahead @ pushed)
         small = not rise > ROUNDED_RISE * float(np.abs(left) @ np.abs(ahead))
-        if small or not np.isfinite(rise) or free >= FREE_STEPS:
+        more = not sound or len(held.which) == tuning.walls
+        if more or not np.isfinite(rise):
+            break
+        if small or free >= FREE_STEPS:
             worst = int(np.argmax(pulls)) if pulls.size else 0
             if not pulls.size or released >= tuning.walls or not pulls[worst] > ROUNDED_PUSH * np.abs(pulls).max():
                 break
@@ -206,8 +222,6 @@ def climbed(
         if t < far:
             room[first], free = 0.0, 0
             held.add(int(first))
-            if len(held.which) == tuning.walls:
-                break
         else:
             free = FREE_STEPS if gain <= TOP * gained else free + 1
-    return Way(step, np.array(held.which, dtype=np.int64), gained)
+    return Way(step, np.array(held.which, dtype=np.int64), gained, more and bool(held.which))
