@@ -24,7 +24,7 @@ from maxmargin.solvers.dual_coordinate import DualCoordinate
 from maxmargin.solvers.loop import Budget, drive
 from maxmargin.solvers.newton import Newton
 from maxmargin.solvers.polish.curvature import DenseBetween, ThinBetween
-from maxmargin.solvers.polish.face import Face, Tie, basis_of, highest
+from maxmargin.solvers.polish.face import Face, Ties, basis_of, highest
 from maxmargin.solvers.polish.finish import Finishing
 from maxmargin.solvers.tuning import POLISH
 
@@ -191,7 +191,7 @@ def test_a_snapshot_in_the_middle(name):
         for run in (first, second):
             run.advance(lambda: False)
             run.accelerate()
-    assert first.polishes == second.polishes > 0 and first.next_look == second.next_look
+    assert first.polishes == second.polishes > 0 and first.next_polish == second.next_polish
     assert first.synchronise() == pytest.approx(second.synchronise(), rel=1e-14)  # kernel rows lie in another order
     if name != "chains":
         np.testing.assert_array_equal(first.left(), second.left())
@@ -230,7 +230,7 @@ def test_priors_and_what_is_not_served():
     for _ in range(6):
         logistic.advance(lambda: False)
         logistic.accelerate()
-    assert logistic.polishes == 0 and logistic.next_look == np.inf
+    assert logistic.polishes == 0 and logistic.next_polish == np.inf
 
 
 # ---- the way to the top of a face ----------------------------------------------------------------------------
@@ -278,14 +278,14 @@ def test_more_duals_than_features(seed, groups, wide):
 
 
 def test_ties():
-    """Steps along equations, and none where all that they bind is at a bound."""
-    zeros = np.zeros(3)
-    tie = Tie(np.arange(3), np.array([[1.0, 1.0, 2.0]]))
-    face = Face(
-        *(np.arange(3), zeros.astype(int), zeros, zeros, zeros + 0.5, zeros, zeros + 1.0, zeros, zeros, np.full(3, -2)), (tie,)
-    )
+    """Steps along the equations of a top-k row, and none where all that they bind is at a bound."""
+    zeros, ties = np.zeros(5), Ties(np.array([0, 5]), 2)
+    value = np.array([0.2, 0.3, 0.5, 0.05, -0.05])  # the second is above s / k: values do not matter here
+    fields = np.zeros(5, int), np.arange(5), zeros, zeros, value, zeros - 1.0, zeros + 1.0, zeros, zeros, np.full(5, -2), ties
+    face = Face(*fields)
     basis = basis_of(face, face.value).toarray()
-    assert basis.shape == (3, 2)
-    np.testing.assert_allclose(tie.matrix @ basis, 0.0, atol=1e-12)
-    assert basis_of(face, np.array([0.0, 1.0, 0.5])).shape[1] == 0
-    assert basis_of(face, zeros).shape[1] == 0
+    assert basis.shape == (5, 2)
+    np.testing.assert_allclose(ties.matrix(0) @ basis, 0.0, atol=1e-12)
+    held = basis_of(face, np.array([0.2, 0.3, 1.0, 0.05, -0.05])).toarray()
+    assert held.shape == (5, 1) and held[2] == 0.0
+    assert basis_of(face, zeros + 1.0).shape[1] == 0

@@ -342,7 +342,7 @@ class PolishTuning(NamedTuple):
     marks: int = 4
     # Of a look at the free duals, with a dual value from scratch, and how much more is spent at the next look.
     look: float = 1e-3
-    seldom: float = 1.25
+    seldom: float = 1.5
     # How many times as much as was spent the passes to come may cost at the most.
     horizon: float = 10.0
     # Free duals of a face at the most, and numbers of their vectors where a matrix of features x features does.

@@ -28,11 +28,25 @@ ALONG_WALLS = 1e-12  # part of its size by which a step may lead across a wall t
 FREE_STEPS = 6  # in a row without a wall: the rest is rounding
 
 
-class Tie(NamedTuple):
-    """Equations between some duals: matrix @ change = 0."""
+class Ties(NamedTuple):
+    """Top-k rows, alpha form: masses, what they leave of the cap, and the room of each below s / k, one row after another.
 
-    entries: np.ndarray
-    matrix: np.ndarray
+    sum of masses + rest = cap,      mass_j + room_j + rest / k = cap / k
+    """
+
+    starts: np.ndarray
+    k: int
+
+    def matrix(self, row: int) -> np.ndarray:
+        """The equations of a row, times the changes of its entries: zero."""
+        count = (int(self.starts[row + 1] - self.starts[row]) - 1) // 2
+        matrix = np.zeros((count + 1, 2 * count + 1))
+        matrix[0, : count + 1] = 1.0
+        matrix[1:, :count], matrix[1:, count], matrix[1:, count + 1 :] = np.eye(count), 1.0 / self.k, np.eye(count)
+        return matrix
+
+
+NO_TIES = Ties(np.zeros(1, np.int64), 1)
 
 
 class Face(NamedTuple):
@@ -52,7 +66,7 @@ class Face(NamedTuple):
     slope: np.ndarray
     soft: np.ndarray
     group: np.ndarray
-    ties: tuple[Tie, ...] = ()
+    ties: Ties = NO_TIES
 
     @property
     def size(self) -> int:
@@ -82,16 +96,15 @@ def basis_of(face: Face, value: np.ndarray) -> sp.csr_array:
     steps = alone.size + np.arange(rest.size)
     rows, columns = [alone, rest, head], [np.arange(alone.size), steps, steps]
     numbers = [np.ones(count), -np.ones(rest.size)]
-    for tie in face.ties:
-        free = inside[tie.entries]
-        if not free.any():
-            continue
-        _, sizes, right = np.linalg.svd(tie.matrix[:, free])
-        vectors = right[np.count_nonzero(sizes > NULL * sizes[0]) :].T
-        rows.append(np.repeat(tie.entries[free], vectors.shape[1]))
-        columns.append(np.tile(count + np.arange(vectors.shape[1]), vectors.shape[0]))
-        numbers.append(vectors.ravel())
-        count += vectors.shape[1]
+    for row, start in enumerate(face.ties.starts[:-1]):
+        free = inside[start : face.ties.starts[row + 1]]
+        if free.any():
+            _, sizes, right = np.linalg.svd(face.ties.matrix(row)[:, free])
+            vectors = right[np.count_nonzero(sizes > NULL * sizes[0]) :].T
+            rows.append(np.repeat(start + np.flatnonzero(free), vectors.shape[1]))
+            columns.append(np.tile(count + np.arange(vectors.shape[1]), vectors.shape[0]))
+            numbers.append(vectors.ravel())
+            count += vectors.shape[1]
     triples = np.concatenate(numbers), (np.concatenate(rows), np.concatenate(columns))
     return sp.csr_array(triples, shape=(face.size, count))
 
@@ -131,7 +144,7 @@ def by_walls(
 
 
 class Way(NamedTuple):
-    """The step that was taken, the walls that are held, by how much the value rose, and whether a smaller face has more to give."""
+    """The step that was taken, the walls that are held, by how much the value rose; whether a smaller face has more to give."""
 
     step: np.ndarray
     held: np.ndarray
@@ -176,12 +189,13 @@ class Held:
             sound = bool(np.all(np.abs(off) <= allowed * longest))
             if sound:
                 break
-            more = solved(self.matrix[:k, :k], off)
+            more = pulls_of(self.matrix[:k, :k], off)
             pulls, ahead = pulls + more, ahead - more @ self.solved[:k]
         return ahead, pulls, sound
 
 
-def solved(matrix: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def pulls_of(matrix: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Where walls say the same twice, the smallest."""
     try:
         return np.linalg.solve(matrix, wanted)
     except np.linalg.LinAlgError:

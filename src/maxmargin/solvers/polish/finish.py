@@ -29,11 +29,11 @@ ROUNDED_DUAL = 1e-13  # part of a dual value by which rounding may hide that it 
 class Finishing(Run):
     """A run that may take such steps. It calls `note` after each pass and `polished` between passes."""
 
-    looked = ("marks", "since", "next_look", "were_free", "polishes")  # of the fields that make up the state
+    looked = ("marks", "since", "next_polish", "were_free", "polishes")  # of the fields that make up the state
     held = (*Run.held, *looked)
     marks = np.zeros((0, 2))  # what was spent, and the mean logarithm of the gap as passes estimated it since the mark before
     since: tuple[float, ...] = (0.0, 0.0)  # the sum of logarithms since the last mark, and their number
-    next_look = 0.0
+    next_polish = 0.0
     were_free = EMPTY
     polishes = 0  # ways that were taken
     polish_tuning: PolishTuning = POLISH
@@ -105,7 +105,7 @@ class Finishing(Run):
         thin = self.thin(face)
         wide, factors, across = min(self.width, steps), 1.0 + hits / tuning.walls, self.width if thin else steps
         products = across * across * (steps if thin else wide) + factors * across**3 / 3.0
-        rest = tuning.hit * (hits + factors * len(face.ties))
+        rest = tuning.hit * (hits + factors * (face.ties.starts.size - 1))
         return tuning.product * products + tuning.held * hits * steps * across + rest
 
     def thin(self, face: Face) -> bool:
@@ -120,7 +120,7 @@ class Finishing(Run):
         """Take the way where it pays; whether duals have moved."""
         tuning, spent = self.polish_tuning, self.spent
         soon = tuning.first if self.polish_tol < tuning.tight else tuning.later
-        if self.passes < soon or spent < self.next_look or len(self.marks) < tuning.marks:
+        if self.passes < soon or spent < self.next_polish or len(self.marks) < tuning.marks:
             return False
         ahead = min(self.to_come(), tuning.horizon * spent)  # the first passes say little about those to come
         if ahead < tuning.look:
@@ -129,24 +129,24 @@ class Finishing(Run):
         free, self.were_free = self.ids(faces), EMPTY
         changed = np.setxor1d(free, were, assume_unique=True).size / max(free.size, 1) if were.size else 0.0
         price = tuning.look + sum(self.price(face, changed) for face in faces)
-        self.next_look = max(spent + tuning.look, tuning.seldom * spent) if faces else np.inf
+        self.next_polish = max(spent + tuning.look, tuning.seldom * spent) if faces else np.inf
         if free.size == 0 or price >= ahead or not all(self.small_enough(face) for face in faces):
             return False
         if were.size == 0:  # whether they stay the same, the next pass will show
-            self.were_free, self.next_look = free, spent
+            self.were_free, self.next_polish = free, spent
             return False
-        self.next_look = spent + price
+        self.next_polish = spent + price
         return self.take_the_way(faces, spent + tuning.patience * price)
 
     def take_the_way(self, faces: list[Face], later: float) -> bool:
         dual, found = self.dual, [highest(face, self.curved(face), self.polish_tuning) for face in faces]
         if not sum(gained for _, gained in found) > 0.0:
-            self.next_look = later
+            self.next_polish = later
             return False
         before = self.put(faces, [value for value, _ in found])
         if not self.dual >= dual - ROUNDED_DUAL * abs(dual):
             self.put_back(before)
-            self.next_look = later
+            self.next_polish = later
             return False
         self.polishes += 1
         self.marks, self.since = np.zeros((0, 2)), (0.0, 0.0)

@@ -17,7 +17,7 @@ from ...losses.base import BOUNDLESS, piece
 from ...losses.crammer_singer import CrammerSinger
 from ...losses.topk_alpha import TopKAlpha
 from ...losses.topk_beta import TopKBeta
-from .face import Face, Tie
+from .face import Face, Ties
 
 ROUNDED_MASS = 1e-12  # part of a cap that is nothing
 Scores = Callable[[np.ndarray], np.ndarray]  # of some examples: (examples, classes)
@@ -114,31 +114,36 @@ def _(loss: TopKBeta, duals, scores):
 @row_face.register
 def _(loss: TopKAlpha, duals, scores):
     masses, own = masses_of(loss, duals), np.arange(len(duals))
-    rest = masses[own, loss.label].copy()
+    rest = masses[own, loss.label]
     masses[own, loss.label] = 0.0
     most = masses.sum(axis=1) / loss.k
     room = most[:, None] - masses
     room[room <= ROUNDED_MASS * loss.cap[:, None]] = 0.0
     between = np.count_nonzero((masses > 0.0) & (room > 0.0), axis=1)
     rows = np.flatnonzero((between > (rest <= 0.0)) | ((rest > 0.0) & (most > 0.0)))
-    found, entries, ties, at = scores(rows), [], [], 0
-    for z, i in zip(found, rows, strict=True):
-        some, y, cap = np.flatnonzero(masses[i] > 0.0), loss.label[i], loss.cap[i]
-        count, soft = some.size, loss.smoothing / cap
-        # The masses, what they leave of the cap, and the room of each.
-        block = np.zeros((7, 2 * count + 1))
-        block[0], block[1, :count], block[1, count], block[2, count] = i, some, y, cap
-        block[3, : count + 1] = -1.0
-        block[4] = np.concatenate([masses[i, some], [rest[i]], room[i, some]])
-        block[6, :count] = soft
-        block[5, : count + 1] = np.append(1.0 + z[some] - soft * masses[i, some], z[y])
-        matrix = np.zeros((count + 1, 2 * count + 1))
-        matrix[0, : count + 1] = 1.0
-        matrix[1:, :count], matrix[1:, count], matrix[1:, count + 1 :] = np.eye(count), 1.0 / loss.k, np.eye(count)
-        entries.append(block)
-        ties.append(Tie(at + np.arange(2 * count + 1), matrix))
-        at += 2 * count + 1
-    example, label, base, sign, value, slope, soft = np.concatenate([np.zeros((7, 0)), *entries], axis=1)
-    zeros = np.zeros(at)
-    places = example.astype(np.int64), label.astype(np.int64)
-    return Face(*places, base, sign, value, zeros, zeros + BOUNDLESS, slope, soft, np.full(at, -2), tuple(ties))
+    which, label = np.nonzero(masses[rows] > 0.0)
+    count = np.bincount(which, minlength=rows.size)
+    starts = np.concatenate([[0], np.cumsum(2 * count + 1)])
+    place = starts[which] + np.arange(which.size) - (np.cumsum(count) - count)[which]
+    left, above = starts[:-1] + count, place + count[which] + 1
+    found, i, size = scores(rows), rows[which], int(starts[-1])
+    face = Face(
+        example=np.repeat(rows, 2 * count + 1),
+        label=np.repeat(loss.label[rows].astype(np.int64), 2 * count + 1),
+        base=np.zeros(size),
+        sign=np.zeros(size),
+        value=np.zeros(size),
+        low=np.zeros(size),
+        high=np.full(size, BOUNDLESS),
+        slope=np.zeros(size),
+        soft=np.zeros(size),
+        group=np.full(size, -2),
+        ties=Ties(starts, loss.k),
+    )
+    face.label[place], face.base[left] = label, loss.cap[rows]
+    face.sign[place] = face.sign[left] = -1.0
+    face.value[place], face.value[left], face.value[above] = masses[i, label], rest[rows], room[i, label]
+    face.soft[place] = loss.smoothing / loss.cap[i]
+    face.slope[place] = 1.0 + found[which, label] - face.soft[place] * masses[i, label]
+    face.slope[left] = found[np.arange(rows.size), loss.label[rows]]
+    return face
