@@ -117,7 +117,7 @@ class Finishing(Run):
         return face.size * self.width <= tuning.entries if self.thin(face) else face.size <= tuning.most
 
     def polished(self) -> bool:
-        """Take the way where it pays; whether duals have moved."""
+        """Look for a way from time to time, and take it where it pays; whether duals have moved."""
         tuning, spent = self.polish_tuning, self.spent
         soon = tuning.first if self.polish_tol < tuning.tight else tuning.later
         if self.passes < soon or spent < self.next_polish or len(self.marks) < tuning.marks:
@@ -125,6 +125,12 @@ class Finishing(Run):
         ahead = min(self.to_come(), tuning.horizon * spent)  # the first passes say little about those to come
         if ahead < tuning.look:
             return False
+        with np.errstate(all="ignore"):  # what overflows is not taken
+            return self.pays(spent, ahead)
+
+    def pays(self, spent: float, ahead: float) -> bool:
+        """Take the way where it costs less than what is ahead."""
+        tuning = self.polish_tuning
         faces, were = self.faces(), self.were_free
         free, self.were_free = self.ids(faces), EMPTY
         changed = np.setxor1d(free, were, assume_unique=True).size / max(free.size, 1) if were.size else 0.0
