@@ -55,8 +55,18 @@ def batches(correlation: np.ndarray) -> list[np.ndarray]:
 class KernelRun(Run):
     """A run on a kernel problem: what it has in memory of the kernel matrix."""
 
+    held = (*Run.held, "kept_rows")
     problem: KernelProblem
     rows: KernelRows
+
+    @property
+    def kept_rows(self) -> np.ndarray:
+        """Which rows are in memory, place by place."""
+        return self.rows.owner
+
+    @kept_rows.setter
+    def kept_rows(self, owner: np.ndarray) -> None:
+        self.rows.restore(owner)
 
     def doubt(self) -> str | None:
         """Why the dual value may be no lower bound: the kernel is not positive semidefinite."""
@@ -83,7 +93,7 @@ class KernelRun(Run):
 class KernelAscent(KernelRun, KernelFinishing):
     """A run on one kernel problem: its duals, its scores and the rows in memory."""
 
-    held = (*KernelFinishing.held, "steps", "state", "view", "allowed")
+    held = (*KernelRun.held, *KernelFinishing.looked, "steps", "state", "view", "allowed")
     problem: KernelScalarProblem
     n_jobs = 1
 

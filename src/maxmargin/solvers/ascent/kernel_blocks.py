@@ -62,7 +62,7 @@ class KernelBlockOptions:
 class KernelBlocks(KernelRun, KernelFinishing):
     """A run on one kernel problem, a block of samples at a time."""
 
-    held = (*KernelFinishing.held, "shares", "before", "reach")
+    held = (*KernelRun.held, *KernelFinishing.looked, "shares", "before", "reach")
     average = False
     n_jobs = 1
     shares: np.ndarray  # of each sample

@@ -44,7 +44,7 @@ def round_size(problem: KernelProblem, tuning: KernelPairTuning = KERNEL_PAIRS) 
 class KernelPairs(KernelRun, KernelFinishing):
     """A run on one kernel problem; masses and scores are (classes, samples)."""
 
-    held = (*KernelFinishing.held, "masses", "scores", "shares", "spread", "lead", "allowed")
+    held = (*KernelRun.held, *KernelFinishing.looked, "masses", "scores", "shares", "spread", "lead", "allowed")
     problem: KernelRowProblem
     average = False
     n_jobs = 1

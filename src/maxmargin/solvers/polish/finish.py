@@ -135,7 +135,7 @@ class Finishing(Run):
         free, self.were_free = self.ids(faces), EMPTY
         changed = np.setxor1d(free, were, assume_unique=True).size / max(free.size, 1) if were.size else 0.0
         price = tuning.look + sum(self.price(face, changed) for face in faces)
-        self.next_polish = max(spent + tuning.look, tuning.seldom * spent) if faces else np.inf
+        self.next_polish = max(spent + tuning.look, tuning.seldom * spent)
         if free.size == 0 or price >= ahead or not all(self.small_enough(face) for face in faces):
             return False
         if were.size == 0:  # whether they stay the same, the next pass will show

@@ -107,9 +107,12 @@ class LinearFinishing(TableFinishing):
     def coupling(self):
         return self.problem.regularizer.coupling
 
+    def polished(self):
+        return self.dtype == np.float64 and super().polished()
+
     def faces(self):
         problem, term = self.problem, self.problem.regularizer
-        if self.dtype != np.float64 or term.lower is not None or problem.half_spaces is not None or not self.alike():
+        if term.lower is not None or problem.half_spaces is not None or not self.alike():
             return []
         self.synchronise()
         W = np.atleast_2d(problem.coefficients(term.weights(self.exact_v)))
