@@ -345,7 +345,9 @@ class PolishTuning(NamedTuple):
     seldom: float = 1.5
     # How many times as much as was spent the passes to come may cost at the most.
     horizon: float = 10.0
-    # Free duals of a face at the most, and numbers of their vectors where a matrix of features x features does.
+    # Duals of a table that is looked at, free ones of a face, and numbers of their vectors where a matrix of features x features
+    # does; at the most.
+    table: int = 1 << 25
     most: int = 3000
     entries: int = 1 << 24
     # Bounds that one factor serves, and factors at the most, if duals are few.

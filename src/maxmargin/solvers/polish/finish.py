@@ -21,7 +21,7 @@ from ..tuning import POLISH, PolishTuning
 from .curvature import Between, DenseBetween, ThinBetween
 from .face import Face, highest
 
-EMPTY = np.zeros(0, np.int64)
+EMPTY, MOST_LABELS = np.zeros(0, np.int64), 1 << 24
 LARGEST_ESTIMATE = 1.0 / TINY
 ROUNDED_DUAL = 1e-13  # part of a dual value by which rounding may hide that it has risen: the weights are better all the same
 
@@ -71,8 +71,7 @@ class Finishing(Run):
 
     def ids(self, faces: list[Face]) -> np.ndarray:
         """A number of each free dual, in rising order."""
-        labels = 1 + max((int(face.label.max(initial=0)) for face in faces), default=0)
-        return np.sort(np.concatenate([EMPTY, *((face.example * labels + face.label)[face.sign != 0.0] for face in faces)]))
+        return np.sort(np.concatenate([EMPTY, *((face.example * MOST_LABELS + face.label)[face.sign != 0.0] for face in faces)]))
 
     def note(self, gap: float) -> None:
         """A pass has ended with this estimate of the gap."""

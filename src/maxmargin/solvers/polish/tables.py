@@ -112,7 +112,8 @@ class LinearFinishing(TableFinishing):
 
     def faces(self):
         problem, term = self.problem, self.problem.regularizer
-        if term.lower is not None or problem.half_spaces is not None or not self.alike():
+        large = math.prod(problem.dual_shape) > self.polish_tuning.table
+        if large or term.lower is not None or problem.half_spaces is not None or not self.alike():
             return []
         self.synchronise()
         W = np.atleast_2d(problem.coefficients(term.weights(self.exact_v)))
