@@ -230,7 +230,7 @@ def test_integer_weights_are_repetitions(name):
         assert other.certificate_.primal == pytest.approx(weighted.certificate_.primal, rel=2e-9)
         difference = [a - b for a, b in zip(shaped(weighted), shaped(other))]
         apart = sum(np.sqrt(max(model.certificate_.gap, 0.0)) for model in (weighted, other))  # both are this near to the optimum
-        assert np.sqrt(problem.quadratic.half_square(*difference)) <= apart
+        assert np.sqrt(problem.quadratic.half_square(*difference)) <= apart + 1e-14  # gaps may be zero
     assert np.any(count == 0) and np.any(count > 1)
 
 

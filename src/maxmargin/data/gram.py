@@ -309,6 +309,15 @@ class KernelRows:
         """Whether each row is here."""
         return self.slot >= 0
 
+    def restore(self, owner: np.ndarray) -> None:
+        """Hold these rows, each at its place: products add them up in that order, and are the same to the last digit then."""
+        if not self.whole:
+            self.slot[:], self.owner[:] = -1, -1
+            places = np.flatnonzero(owner >= 0)
+            for start in range(0, places.size, self.step):
+                part = places[start : start + self.step]
+                self._compute(owner[part], part)
+
 
 @kernel
 def fill_rows(found, table, others, held, owners, block, places, strip):

@@ -176,6 +176,9 @@ class GroupedProblem(Problem):
         shrink = np.divide(self.cap, mass, out=np.ones_like(mass), where=mass > self.cap)
         return duals * shrink[self.group]
 
+    def clipped(self, duals: np.ndarray) -> np.ndarray:
+        return self.repaired(duals)
+
     def evaluate(self, duals: np.ndarray, side_duals: np.ndarray | None = None) -> Evaluated:
         space = Free(np.zeros(self.weight_shape))
         total = grouped_combine(self.X, self.margin, self.repaired(duals), space)

@@ -25,6 +25,11 @@ class Regularizer(ABC):
         """Whether it is 1/2 ||w||^2, over all w, in coordinates of the examples."""
         return self.moves == 1 and self.mean is self.variance is self.lower is None
 
+    @property
+    def coupling(self) -> np.ndarray | None:
+        """R, where the duals of a label move the scores of others."""
+        return None
+
     @abstractmethod
     def start(self, shape: tuple[int, ...]) -> np.ndarray:
         """v with all duals at zero."""

@@ -37,6 +37,10 @@ class Coupling(Regularizer):
 
     moves = 2  # the change of the duals, and that times R: whoever makes a step has computed both
 
+    @property
+    def coupling(self) -> np.ndarray:
+        return self.R
+
     def start(self, shape) -> np.ndarray:
         return np.zeros(shape)
 

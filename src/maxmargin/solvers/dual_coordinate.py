@@ -18,6 +18,8 @@ COARSE = 1e-4  # and the smallest tol
 class DualCoordinate(Solver):
     """Exact block-coordinate ascent on the dual, with settled examples left alone and extrapolation between passes.
 
+    Where `tol` is tight, Newton steps on the duals that are free finish it.
+
     Serves binary, regression, multiclass, top-k, multi-label, explicit and structured problems; of the last, each sample keeps
     the outputs met so far that matter.
 

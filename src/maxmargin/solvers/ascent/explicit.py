@@ -116,6 +116,9 @@ class ExplicitAscent(Ascent):
         self.mass = np.bincount(self.problem.group, self.duals, minlength=self.problem.cap.size)
         return super().advance(stop)
 
+    def accelerate(self):
+        self.polished()
+
     def put_walls(self, count):
         return np.zeros(count)
 

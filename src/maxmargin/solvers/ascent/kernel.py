@@ -22,6 +22,7 @@ from ...problems.kernel import KernelProblem, KernelScalarProblem, Point
 from ...result import TINY
 from ...utils.threads import in_threads
 from ..base import Run
+from ..polish.tables import KernelFinishing
 from ..tuning import KERNEL, KernelTuning
 from .smo import AWAY, NEAR, SOON, RowsSource, ScaledSource, State, View, Workspace, climb, look_at, put_at_bounds
 
@@ -54,8 +55,18 @@ def batches(correlation: np.ndarray) -> list[np.ndarray]:
 class KernelRun(Run):
     """A run on a kernel problem: what it has in memory of the kernel matrix."""
 
+    held = (*Run.held, "kept_rows")
     problem: KernelProblem
     rows: KernelRows
+
+    @property
+    def kept_rows(self) -> np.ndarray:
+        """Which rows are in memory, place by place."""
+        return self.rows.owner
+
+    @kept_rows.setter
+    def kept_rows(self, owner: np.ndarray) -> None:
+        self.rows.restore(owner)
 
     def doubt(self) -> str | None:
         """Why the dual value may be no lower bound: the kernel is not positive semidefinite."""
@@ -79,10 +90,10 @@ class KernelRun(Run):
         return Point(duals, self.scored(duals))
 
 
-class KernelAscent(KernelRun):
+class KernelAscent(KernelRun, KernelFinishing):
     """A run on one kernel problem: its duals, its scores and the rows in memory."""
 
-    held = (*Run.held, "steps", "state", "view", "allowed")
+    held = (*KernelRun.held, *KernelFinishing.looked, "steps", "state", "view", "allowed")
     problem: KernelScalarProblem
     n_jobs = 1
 
@@ -148,7 +159,9 @@ class KernelAscent(KernelRun):
         self.visits += self.problem.n_examples
         self.look(np.arange(self.problem.n_labels))
         self.dual = self.problem.dual(Point(self.duals, self.scores))
-        return float(self.view.gaps.sum())
+        gap = float(self.view.gaps.sum())
+        self.note(gap)
+        return gap
 
     def improve(self, batch: np.ndarray, stop: Callable[[], bool]) -> None:
         """Better duals for these labels, as many of them as there is time for, then scores to match."""
@@ -225,7 +238,12 @@ class KernelAscent(KernelRun):
             self.scores += R @ total
 
     def accelerate(self) -> None:
-        """Nothing to do between rounds."""
+        self.polished()
+
+    def settle(self, point: Point) -> None:
+        self.duals[:], self.scores[:] = point
+        self.look(np.arange(self.problem.n_labels))
+        self.synchronise()
 
     def wake(self) -> None:
         """Nobody rests."""

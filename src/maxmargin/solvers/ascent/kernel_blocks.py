@@ -28,12 +28,11 @@ from ...losses.base import reward, row_step, value
 from ...losses.blocks import block_step, row_block_step, row_moves, take_row
 from ...problems.kernel import KernelProblem, KernelRowProblem, KernelScalarProblem, Point
 from ..dual_coordinate import begin
+from ..polish.tables import KernelFinishing
 from ..tuning import KERNEL_BLOCKS, KernelBlockTuning
 from .kernel import KernelAscent, KernelOptions, KernelRun
 from .kernel_newton import KernelNewtonOptions, KernelRowNewton, KernelScalarNewton
 from .kernel_pairs import KernelPairOptions, KernelPairs, round_size
-
-SINGLE = 1e-7  # the smallest tol for which samples exchange masses in float32
 
 
 @kernel
@@ -60,10 +59,10 @@ class KernelBlockOptions:
     tuning: KernelBlockTuning = KERNEL_BLOCKS
 
 
-class KernelBlocks(KernelRun):
+class KernelBlocks(KernelRun, KernelFinishing):
     """A run on one kernel problem, a block of samples at a time."""
 
-    held = (*KernelRun.held, "shares", "before", "reach")
+    held = (*KernelRun.held, *KernelFinishing.looked, "shares", "before", "reach")
     average = False
     n_jobs = 1
     shares: np.ndarray  # of each sample
@@ -122,6 +121,7 @@ class KernelBlocks(KernelRun):
         self.passes += 1
         self.visits += n
         self.look()
+        self.note(float(self.shares.sum()))
         return float(self.shares.sum())
 
     def improve(self, block: np.ndarray, calm: float) -> None:
@@ -140,7 +140,9 @@ class KernelBlocks(KernelRun):
         self.update_scores(rows, total)
 
     def accelerate(self) -> None:
-        """Go on in the direction of the last pass, where that is better."""
+        """Go to the optimum of the free duals, or on in the direction of the last pass, where that is better."""
+        if self.polished():
+            return
         tuning, duals = self.options.tuning, self.point().duals
         if self.before is not None:
             found = self.fresh(duals + self.reach * (duals - self.before))
@@ -151,6 +153,11 @@ class KernelBlocks(KernelRun):
             else:
                 self.reach = max(self.reach * tuning.shorter, tuning.nearest)
         self.before = duals
+
+    def settle(self, point: Point) -> None:
+        self.place(point)
+        self.before = None
+        self.look()
 
     def synchronise(self) -> float:
         self.place(self.fresh(self.point().duals))
@@ -259,8 +266,7 @@ def _(problem: KernelScalarProblem, duals, tol, seed, dtype, momentum, average):
 
 @begin.register
 def _(problem: KernelRowProblem, duals, tol, seed, dtype, momentum, average):
-    fine = tol < SINGLE  # rounds of pairs propose in float32, and may not get there
-    if problem.loss.exchanges and not fine and 2 * round_size(problem) >= problem.n_examples:
+    if problem.loss.exchanges and 2 * round_size(problem) >= problem.n_examples:
         return KernelPairs(problem, duals, KernelPairOptions(tol, seed))
     if problem.loss.smooth:
         return KernelRowNewton(problem, duals, KernelNewtonOptions(seed))

@@ -16,6 +16,7 @@ import numpy as np
 from ...data.gram import BLOCK, KernelRows
 from ...jit import vectors
 from ...problems.kernel import KernelProblem, KernelRowProblem, Point
+from ..polish.tables import KernelFinishing
 from ..tuning import KERNEL_PAIRS, KernelPairTuning
 from .class_pairs import Copy, Exchange, Mark, climb_pairs, go_on, pair_gaps, row_gaps
 from .kernel import MARGIN, KernelRun
@@ -40,10 +41,10 @@ def round_size(problem: KernelProblem, tuning: KernelPairTuning = KERNEL_PAIRS) 
     return max(1, min(problem.n_examples, int(np.sqrt(entries)) - MARGIN))
 
 
-class KernelPairs(KernelRun):
+class KernelPairs(KernelRun, KernelFinishing):
     """A run on one kernel problem; masses and scores are (classes, samples)."""
 
-    held = (*KernelRun.held, "masses", "scores", "shares", "spread", "lead", "allowed")
+    held = (*KernelRun.held, *KernelFinishing.looked, "masses", "scores", "shares", "spread", "lead", "allowed")
     problem: KernelRowProblem
     average = False
     n_jobs = 1
@@ -112,7 +113,15 @@ class KernelPairs(KernelRun):
         self.passes += 1
         self.visits += self.problem.n_examples
         self.look()
+        self.note(float(self.shares.sum()))
         return float(self.shares.sum())
+
+    def accelerate(self) -> None:
+        self.polished()
+
+    def settle(self, point: Point) -> None:
+        self.place(point)
+        self.look()
 
     def settle_flat(self) -> None:
         """Samples that move no score of their own have all their mass where it is worth most."""

@@ -29,8 +29,8 @@ from ...losses.nonnegative import NonNegative, NonNegativeRow
 from ...problems.explicit import GroupedProblem
 from ...problems.linear import RowProblem, ScalarProblem
 from ...regularizers.spaces import averaged, extrapolate, like, move, move_row, quadratic, unclipped
-from ..base import Run
 from ..pace import examples_between
+from ..polish.tables import LinearFinishing
 from ..tuning import ASCENT, AscentTuning
 from .momentum import move_listed, room_to_lack, row_reach, row_return
 from .schedule import gather, prefetch_plan, reschedule, resting, schedule, visited
@@ -160,11 +160,11 @@ class AscentOptions:
     block: int = 0
 
 
-class Ascent(Run, ABC):
+class Ascent(LinearFinishing, ABC):
     """A run of dual coordinate ascent on one problem: its duals, its weights and the order of visits."""
 
     held = (
-        *Run.held,
+        *LinearFinishing.held,
         "duals",
         "side_duals",
         "plan",
@@ -243,6 +243,7 @@ class Ascent(Run, ABC):
         self.dual = self.reward + dual_part(self.space)
         self.add_to_average()
         self.passes += 1
+        self.note(gap)
         return gap
 
     def snapshot(self):
@@ -297,10 +298,6 @@ class Ascent(Run, ABC):
         """Examples between two looks at the clock, at the most."""
 
     @abstractmethod
-    def take(self, duals: np.ndarray | None) -> None:
-        """Set self.duals, and room for the ones before."""
-
-    @abstractmethod
     def left(self) -> np.ndarray:
         """The duals in float64, exactly feasible, in the layout of the problem."""
 
@@ -348,8 +345,13 @@ class Accelerated(Ascent):
             self.take(duals)
             self.synchronise()
 
+    def begin_again(self):
+        self.before_v[...], self.memory = unclipped(self.space), 0
+
     def accelerate(self) -> None:
-        """Extrapolate from the state after the last pass."""
+        """Extrapolate from the state after the last pass, or go to the optimum of its free duals."""
+        if self.polished():
+            return
         # The duals of a half_spaces are not extrapolated, so with one nothing is.
         if not self.options.momentum or self.problem.half_spaces is not None or self.passes < self.begin_at:
             return

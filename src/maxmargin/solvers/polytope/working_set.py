@@ -13,6 +13,7 @@ from ...problems.structured import StructuredProblem
 from ...structures.encoded import contract
 from ..ascent.schedule import reschedule
 from ..dual_coordinate import begin as begin_run
+from .finishing import SetFinishing
 from .run import StructuredOptions, StructuredRun
 from .sets import (
     BEFORE,
@@ -145,13 +146,13 @@ def commit(sets, reached, accept):
             sets.slots[s, BEFORE] = mass
 
 
-class WorkingSets(StructuredRun):
+class WorkingSets(StructuredRun, SetFinishing):
     """Ascent over collected outputs by one of the methods above."""
 
-    held = (*StructuredRun.held, "memory", "floor", "asked", "before_pass")
+    held = (*StructuredRun.held, *SetFinishing.looked, "memory", "floor", "asked", "before_pass")
 
-    def __init__(self, problem, points, options: StructuredOptions, method, *, trust: float = 0.0, momentum: bool = False):
-        self.method, self.trust, self.momentum = method, trust, momentum
+    def __init__(self, problem, points, options: StructuredOptions, method, *, trust: float = 0.0, momentum=False, finish=False):
+        self.method, self.trust, self.momentum, self.finish = method, trust, momentum, finish
         self.memory, self.floor = 0, 0.0
         self.before_pass: np.ndarray | None = None
         self.reached, self.asked = np.empty(problem.n_examples), np.zeros(problem.n_examples, np.int64)
@@ -188,11 +189,20 @@ class WorkingSets(StructuredRun):
         if self.points.sample[:, CROWDED].any():
             self.points = grown(self.points, self.sizes)
             self.make_scratch()
+        self.note(estimate)
         return estimate
 
+    def begin_again(self) -> None:
+        """Masses have moved, not by a pass."""
+        self.points.slots[:, BEFORE] = self.points.slots[:, MASS]
+        self.before_pass, self.memory = unclipped_copy(self.space), 0
+
     def accelerate(self) -> None:
-        """Let all masses go on as they went in the last pass (Nesterov's momentum, restarted when the dual would fall)."""
+        """Let all masses go on as they went in the last pass (Nesterov's momentum, restarted when the dual would fall), or go to
+        the optimum of those that are free."""
         tuning = self.options.tuning
+        if self.finish and self.polished():
+            return
         if not self.momentum or self.passes < tuning.visits.start:
             return
         if self.passes == tuning.visits.start:
@@ -221,4 +231,4 @@ class WorkingSets(StructuredRun):
 def _(problem: StructuredProblem, duals, tol, seed, dtype, momentum, average):
     options = StructuredOptions(tol, seed, "rest", average)
     method = Corrective(options.tuning.part, options.tuning.steps)
-    return WorkingSets(problem, duals, options, method, trust=options.tuning.trust, momentum=momentum)
+    return WorkingSets(problem, duals, options, method, trust=options.tuning.trust, momentum=momentum, finish=True)
