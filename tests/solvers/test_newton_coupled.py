@@ -15,7 +15,7 @@ from maxmargin.losses import MultilabelHingeLoss, MultilabelLogisticLoss, Multil
 from maxmargin.problems.multilabel import MultilabelProblem
 from maxmargin.solvers.base import NOWHERE, Setting
 from maxmargin.solvers.newton import work
-from maxmargin.solvers.second_order.coupled import CoupledColumns, basis_of
+from maxmargin.solvers.second_order.coupled import CoupledColumns, basis_of_labels
 
 TOL, L = 1e-8, 5
 ROOT = np.random.default_rng(1).normal(size=(L, 2))
@@ -146,7 +146,7 @@ def test_coupled_and_other_labels_together():
 @pytest.mark.parametrize("name", PRIORS)
 def test_labels_with_weights_of_their_own(name):
     R = PRIORS[name]
-    basis = basis_of(R)
+    basis = basis_of_labels(R)
     own = R[np.ix_(basis.labels, basis.labels)]
     assert len(basis.labels) == np.linalg.matrix_rank(R, tol=1e-10)
     np.testing.assert_allclose(basis.C @ own @ basis.C.T, R, atol=1e-12)
@@ -161,7 +161,7 @@ def test_systems_are_solved(name):
     full, theta = np.column_stack([X, np.full(12, 2.0)]), 10.0 ** rng.uniform(-4, 2, (12, L))
     g, h = rng.normal(size=(L, 5)), rng.normal(size=(12, L))
     for given_as in (X, sp.csr_array(X)):
-        system = CoupledColumns(table_of(given_as, 2.0), basis_of(PRIORS[name]))
+        system = CoupledColumns(table_of(given_as, 2.0), basis_of_labels(PRIORS[name]))
         assert system.prepare(theta, np.ones((L, 5)))
         dZ, db = system.solve(g, h)
         np.testing.assert_allclose(db, h - theta * (full @ dZ.T), atol=1e-7)

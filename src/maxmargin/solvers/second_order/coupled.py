@@ -36,7 +36,7 @@ class Basis(NamedTuple):
         return found
 
 
-def basis_of(R: np.ndarray) -> Basis:
+def basis_of_labels(R: np.ndarray) -> Basis:
     own, F = independent(R)
     C = solve_triangular(F[own], F.T, lower=True, trans="T").T
     C[own] = np.eye(len(own))  # exactly
@@ -58,7 +58,7 @@ class CoupledShape(RowShape, EntryShape):
 
     @cached_property
     def basis(self) -> Basis:
-        return basis_of(self.problem.coupling.R)
+        return basis_of_labels(self.problem.coupling.R)
 
     def system(self, steady):
         return CoupledColumns(self.problem.table, self.basis)
