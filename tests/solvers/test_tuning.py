@@ -29,7 +29,7 @@ def problem(n=300, d=5):
 
 def solved(group=tuning.ASCENT, budget=tuning.LOOP):
     run = ScalarAscent(problem(), None, AscentOptions(1e-6, 0, np.float64, tuning=group))
-    run.polish_tuning = tuning.POLISH._replace(first=10**9, later=10**9)  # passes alone
+    run.polish_tuning = tuning.POLISH._replace(first=10**9)  # passes only
     return run, loop.drive(run, loop.Budget(tol=1e-6, tuning=budget), History())
 
 
