@@ -16,6 +16,7 @@ mu does not fall below what `tol` needs: further down only the residual v(a) - w
 """
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from functools import singledispatch
 from typing import Any, NamedTuple
 
@@ -50,6 +51,8 @@ class InteriorPoint(SecondOrderRun):
     held = (*SecondOrderRun.held, "inside", "against")
     counted: np.ndarray  # the examples whose caps are not as good as nothing
     slack: np.ndarray  # X' b - B (W - mean)
+    looked = False  # whether that, and what else `look` finds, is that of the point as it stands
+    here: float  # its primal value
     inside: tuple[np.ndarray, ...]
     against: tuple[np.ndarray, ...]
 
@@ -64,6 +67,7 @@ class InteriorPoint(SecondOrderRun):
         walls = () if self.walls is None else (self.heights,)
         self.inside = (*inside, *walls)
         self.against = tuple(mu / x for x in self.inside)
+        self.looked = False
 
     def pull(self, risk: float) -> float:
         """How far duals of another run are pulled to the centre: further where they are not good. `risk` is that of W."""
@@ -74,6 +78,26 @@ class InteriorPoint(SecondOrderRun):
     @abstractmethod
     def look(self) -> float:
         """What the point leaves of the conditions, for `direction`; returns its primal value."""
+
+    def left_by_losses(self) -> float:
+        """What the losses leave of the gap of the point, after `look`; at most the sum of the products, but for what it leaves."""
+        own = len(self.inside) - (self.walls is not None)
+        return products(self.inside[:own], self.against[:own])
+
+    def see(self) -> None:
+        """Look, where that has not been done."""
+        if not self.looked:
+            self.here, self.looked = self.look(), True
+
+    def arrive(self) -> None:
+        """See, and note it."""
+        self.see()
+        left = self.left_by_losses() + float(self.heights @ self.wall_duals)
+        self.note(self.here, self.pushed(self.slack), left, products(self.inside, self.against))
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        super().resume(state)
+        self.looked = False
 
     @abstractmethod
     def stored(self) -> np.ndarray:
@@ -91,10 +115,11 @@ class InteriorPoint(SecondOrderRun):
         """The step of W and of what is inside, to these products of each pair."""
 
     def step(self):
+        self.see()
+        if self.lowest == np.inf:
+            self.arrive()
         inside, against = self.inside, self.against
         count = sum(x.size for x in inside)
-        primal = self.look()
-        self.note(primal, self.pushed(self.slack), products(inside, against))
         B, matrix = self.B, None
         if self.walls is not None:
             B, matrix = self.walls.added(self.B, against[-1] / inside[-1])
@@ -126,6 +151,8 @@ class InteriorPoint(SecondOrderRun):
         self.inside, self.against = moved(inside, ahead, far), moved(against, back, far)
         if self.walls is not None:
             self.heights, self.wall_duals = self.inside[-1], self.against[-1]
+        self.looked = False
+        self.arrive()
         return True
 
     def corrected(self, targets: list[Any]) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray], float]:
@@ -262,10 +289,15 @@ class ScalarInterior(InteriorPoint):
         return float(self.cap @ (most * most if self.squared else most))
 
     def look(self):
-        excess = self.excess()
-        self.residual = excess - self.soft * self.inside[0]
+        excess, a = self.excess(), self.inside[0]
+        self.residual = excess - self.soft * a
         self.slack = self.gradient(self.stored())
-        return self.problem.regularizer.penalty(self.shape.packed(self.W)) + self.risk(excess)
+        risk = self.risk(excess)
+        self.lost = risk - float(np.vdot(a, excess)) + 0.5 * float(np.sum(self.soft * a * a))
+        return self.problem.regularizer.penalty(self.shape.packed(self.W)) + risk
+
+    def left_by_losses(self):
+        return self.lost
 
     def theta(self):
         bent = self.against[0] / self.inside[0] + self.soft

@@ -58,6 +58,9 @@ class RowInterior(InteriorPoint):
         violation = self.height.max(axis=1) - self.height[self.own] + self.cost[self.own]
         return self.problem.regularizer.penalty(self.shape.packed(self.W)) + float(self.cap[:, 0] @ violation)
 
+    def left_by_losses(self):
+        return float(np.vdot(self.inside[0], self.height.max(axis=1, keepdims=True) - self.height))
+
     def theta(self):
         return self.spread(self.inside[0] / self.against[0])
 

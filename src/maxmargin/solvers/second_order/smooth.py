@@ -17,6 +17,8 @@ interior point.
 """
 
 from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
@@ -56,6 +58,7 @@ class SmoothRun(SecondOrderRun):
         self.system = system
         self.scores, self.mu = scores_of(self.table, self.W) if np.any(self.W) else np.zeros_like(self.duals), 0.0
         self.followed, self.far, self.steps = self.duals, 0.0, 0
+        self.looked = False
 
     def settle(self) -> None:
         """Begin at zero where that is better than the mean of the prior, and above the walls."""
@@ -82,16 +85,34 @@ class SmoothRun(SecondOrderRun):
         return self.problem.regularizer.penalty(self.shape.packed(self.W)) + self.losses(self.scores)
 
     def proposed(self):
-        yield self.slopes(self.scores)[0]
+        self.see()
+        yield self.slope_duals
         late = self.idle > 0 or self.steps > FEW_STEPS
-        if late and self.lowest - self.dual > self.tol * abs(self.lowest):
+        if late and self.lowest - self.highest > self.tol * abs(self.lowest):
             yield self.followed
+
+    def see(self) -> None:
+        """The slopes and the gradient of the point as it stands."""
+        if not self.looked:
+            self.slope_duals, self.bends = self.slopes(self.scores)
+            self.slack, self.looked = self.gradient(self.slope_duals), True
+
+    def arrive(self) -> None:
+        """See, and note it."""
+        self.see()
+        left = float(self.heights @ self.wall_duals)
+        self.note(self.primal_here(), self.pushed(self.slack), left, left)
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        super().resume(state)
+        self.looked = False
 
     def step(self):
         self.steps += 1
-        duals, theta = self.slopes(self.scores)
-        slack = self.gradient(duals)
-        self.note(self.primal_here(), self.pushed(slack), float(self.heights @ self.wall_duals))
+        self.see()
+        if self.lowest == np.inf:
+            self.arrive()
+        duals, theta, slack = self.slope_duals, self.bends, self.slack
         B, matrix, off = self.B, None, None
         if self.walls is not None:
             self.mu = max(self.mu, ENOUGH_MU * self.tol * abs(self.lowest) / self.heights.size)
@@ -115,6 +136,8 @@ class SmoothRun(SecondOrderRun):
         self.scores = scores_of(self.table, self.W)
         if rise.size:
             self.climb(far, rise)
+        self.looked = False
+        self.arrive()
         return True
 
     def how_far(self, dW: np.ndarray, along: np.ndarray, rise: np.ndarray, most: float) -> float:
