@@ -24,6 +24,7 @@ from .newton import Newton, work
 from .tuning import RELAY, RelayTuning
 
 LARGEST_GAP = 1.0 / TINY
+ENTRY_BYTES = 8
 STAGES = DualCoordinate.__name__, Newton.__name__, DualCoordinate.__name__  # who is at work, one after the other
 
 
@@ -60,9 +61,11 @@ class Prices:
     """What is known of costs before a run, in seconds of one core."""
 
     def __init__(self, problem: Any, cost: float, tuning: RelayTuning = RELAY):
-        self.newton, self.sweep = tuning.steps * (cost * tuning.product + tuning.step), tuning.sweep
-        entries = mean_length(problem.X) * math.prod(problem.dual_shape[1:])
-        self.visit = entries * tuning.entry + tuning.visit
+        self.newton = tuning.steps * (cost * tuning.product + tuning.step)
+        self.sweep = tuning.sweep + problem.n_examples * tuning.glance
+        entries = mean_length(problem.X)
+        far = entries * problem.n_examples * ENTRY_BYTES > tuning.cached
+        self.visit = entries * math.prod(problem.dual_shape[1:]) * tuning.entry + tuning.visit + far * tuning.fetch
 
     def of(self, run: Run) -> float:
         """What the passes of a run have cost."""

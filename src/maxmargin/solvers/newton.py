@@ -136,8 +136,9 @@ def _(problem: BlockProblem, start: Start, setting: Setting) -> Run:
 
 @work_served.register
 def _(problem: BlockProblem) -> float:
-    size = problem.n_classes * problem.table.shape[1]
-    return problem.n_examples * size**2 + size**3 / 3.0 + 40.0 * problem.n_examples * size
+    classes, columns, size = problem.n_classes, problem.table.shape[1], problem.n_classes * problem.table.shape[1]
+    pairs = classes * (classes + 1) * columns * (columns + 1) / 4.0
+    return problem.n_examples * (pairs + 100.0 * size) + size**3 / 3.0
 
 
 # ---- labels, one by one --------------------------------------------------------------------------------------

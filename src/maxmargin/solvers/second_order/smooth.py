@@ -36,6 +36,7 @@ from .systems import RowColumns, System, scores_of, system_of
 FLATTER = 0.1  # part of the slope at the beginning of a step that may be left at its end
 SEARCH_ROUNDS = 40  # of the search along a step, each of which halves what is unknown at least
 FEW_STEPS = 3  # in which slopes mostly do
+EXACTER, LEAST_REST, MOST_REST = 0.1, 1e-6, 0.03  # part of the target that a step aims at, and of the gradient that it may leave
 LESS_MU = 0.1  # part of mu that stays after a long step; after a short one the square root of it
 NEAR_PATH = 1e8  # factor by which a product of height and dual may differ from mu
 
@@ -119,6 +120,7 @@ class SmoothRun(SecondOrderRun):
             off = self.walls.across(self.W.ravel()) - self.walls.low - self.heights
             B, matrix = self.walls.added(self.B, self.wall_duals / self.heights)
             slack = slack + self.walls.combined((self.mu - self.wall_duals * off) / self.heights, self.size).reshape(slack.shape)
+        self.system.rest = self.rest()
         if not self.system.prepare(theta, B, matrix):
             return False
         dW, change = self.system.solve(slack, None)
@@ -133,12 +135,18 @@ class SmoothRun(SecondOrderRun):
         if far <= 0.0:
             return False
         self.W = self.W + far * dW
-        self.scores = scores_of(self.table, self.W)
+        self.scores = self.scores + far * along if self.system.rest > 0.0 else scores_of(self.table, self.W)
         if rise.size:
             self.climb(far, rise)
         self.looked = False
         self.arrive()
         return True
+
+    def rest(self) -> float:
+        """The part of the gradient that a step may leave; zero where steps take long, which may be for want of exactness."""
+        if self.idle > 0 or self.steps > FEW_STEPS or not self.estimate > 0.0:
+            return 0.0
+        return float(np.clip(np.sqrt(EXACTER * self.tol * abs(self.lowest) / self.estimate), LEAST_REST, MOST_REST))
 
     def how_far(self, dW: np.ndarray, along: np.ndarray, rise: np.ndarray, most: float) -> float:
         """The part of a step that leaves a tenth of the slope, by Newton's method in a bracket; 0 where there is no way down."""
