@@ -16,7 +16,8 @@ import numpy as np
 
 from ..data.rows import mean_length
 from ..problems.base import Problem
-from ..problems.linear import ScalarProblem
+from ..problems.linear import BlockProblem, ScalarProblem
+from ..problems.multilabel import LabelGroup
 from ..result import TINY
 from .base import Run, Setting, Solver, Start
 from .dual_coordinate import DualCoordinate
@@ -57,6 +58,33 @@ def _(problem: ScalarProblem) -> bool:
     return problem.loss.parabolic and problem.regularizer.lower is None and problem.half_spaces is None
 
 
+@one_step.register
+def _(problem: LabelGroup) -> bool:
+    single = problem.loss.single
+    return single is not None and single.parabolic and problem.regularizer.lower is None and problem.half_spaces is None
+
+
+@singledispatch
+def searched(problem: Problem) -> bool:
+    """Whether the best step of a dual has no closed form."""
+    return False
+
+
+@searched.register
+def _(problem: ScalarProblem) -> bool:
+    return not problem.loss.quadratic
+
+
+@searched.register
+def _(problem: BlockProblem) -> bool:
+    return problem.loss.smooth
+
+
+@searched.register
+def _(problem: LabelGroup) -> bool:
+    return problem.loss.single is not None and not problem.loss.single.quadratic
+
+
 class Prices:
     """What is known of costs before a run, in seconds of one core."""
 
@@ -65,7 +93,8 @@ class Prices:
         self.sweep = tuning.sweep + problem.n_examples * tuning.glance
         entries = mean_length(problem.X)
         far = entries * problem.n_examples * ENTRY_BYTES > tuning.cached
-        self.visit = entries * math.prod(problem.dual_shape[1:]) * tuning.entry + tuning.visit + far * tuning.fetch
+        scores, search = math.prod(problem.dual_shape[1:]), searched(problem) * tuning.search
+        self.visit = scores * (entries * tuning.entry + search) + tuning.visit + far * tuning.fetch
 
     def of(self, run: Run) -> float:
         """What the passes of a run have cost."""

@@ -320,10 +320,12 @@ class RelayTuning(NamedTuple):
     entry: float = 1.5e-9
     visit: float = 7e-8
     sweep: float = 7e-5
-    # Of an example in a pass, visited or not; and of a visit where the rows are more than this many bytes, which caches do not hold.
+    # Of an example in a pass, visited or not; of fetching a row, where all are more bytes than caches hold; and of a dual step
+    # without a closed form, of each score (digits, each class against the rest, log loss).
     glance: float = 4e-9
     fetch: float = 1.5e-7
     cached: int = 1 << 24
+    search: float = 2e-7
     # Part of Newton's cost that passes may take before anything is decided.
     patience: float = 0.5
     # How much more is spent at the next look, and the part of it around a moment whose gaps count: single estimates are noisy.

@@ -34,8 +34,8 @@ from .systems import System, scores_of, system_of
 TO_THE_BORDER = 0.995
 ENOUGH_MU = 0.1  # part of the gap asked for that mu may stand for
 EXACTLY = 1e-3  # of that, where the weights have to be those of the duals
-# Further directions with the same factor, while steps are short and become longer: few where they cost as much as a factor, for few
-# weights. 100,000 x 50, 2026-11-16.
+# Further directions with the same factor, while steps are short and become longer: fewer where weights are few, as each costs as
+# much as a factor there. 100,000 x 50, 2026-11-16.
 CORRECTIONS, LONG_PART, LONGER = (1, 3), 0.9, 1.05
 FEW_WEIGHTS = 60
 SPREAD = 10.0  # factor by which products of pairs may differ
@@ -89,7 +89,7 @@ class InteriorPoint(SecondOrderRun):
         """What the point leaves of the conditions, for `direction`; returns its primal value."""
 
     def left_by_losses(self) -> float:
-        """What the losses leave of the gap of the point, after `look`; at most the sum of the products, but for what it leaves."""
+        """What the losses leave of the gap of the point, after `look`; about the sum of the products, or less."""
         own = len(self.inside) - (self.walls is not None)
         return products(self.inside[:own], self.against[:own])
 

@@ -1,8 +1,8 @@
 """What runs of second-order steps share: a point W of its own, the best duals met, and when there is no progress any more.
 
-The gap of a point and its duals is what the losses leave and half the square of what the gradient leaves: a step ends with both at
-hand. So the exact values, which cost as much as a step where columns are few, are asked for when that says that the target is
-near, or that something is wrong.
+The gap of a point and its duals is what the losses leave and half the square of what the gradient leaves: a step ends with both
+at hand. So the exact values, which cost as much as a step where columns are few, are asked for when that says that the target
+is near, or that something is wrong.
 
 Inside, weights are (classes, features + 1) and duals (examples, classes), with one class where an example has one score.
 """

@@ -185,15 +185,20 @@ class ScalarColumns(ColumnSystem):
 
     def prepare(self, theta, B, walls=None):
         self.sampled = self.steady and walls is None and self.rest > 0.0 and self.draw(theta[:, 0])
-        if self.sampled and self.of_some is not None and np.array_equal(self.B, B):
-            if np.count_nonzero(theta[:, 0] != self.of_some) <= FEW_CHANGES * len(theta):
-                self.theta = theta
-                return True
+        if self.sampled and self.like_before(theta[:, 0], B):
+            self.theta = theta
+            return True
         found = super().prepare(theta, B, walls)
         self.of_some = theta[:, 0].copy() if self.sampled and found else None
         if self.sampled and found:
             self.factor.sound = False
         return found
+
+    def like_before(self, theta: np.ndarray, B: np.ndarray) -> bool:
+        """Whether the matrix of some rows at hand will do."""
+        if self.of_some is None or not np.array_equal(self.B, B):
+            return False
+        return bool(np.count_nonzero(theta != self.of_some) <= FEW_CHANGES * len(theta))
 
     def draw(self, theta: np.ndarray) -> bool:
         """Choose the rows that stand for all, the same ones each time; whether enough of them count."""
