@@ -1,6 +1,6 @@
 """`Newton` on data as they come, and beside LIBLINEAR's primal Newton method.
 
-Seconds and passes to certified relative gaps of 1e-3 and 1e-8, at three values of C. `raw`: the sets that scikit-learn ships, with
+Seconds and passes to certified gaps of 1e-3 and 1e-8, at three values of C. `raw`: the sets that scikit-learn ships, with
 the default solver and with `Newton` alone; `wide`: the same with columns of very different sizes; `large`: letter, pixels and
 cadata. `peers`: squared losses, LinearSVC and LinearSVR with dual=False at the largest of their `tol` that does it; how good they
 are is computed here, against our dual.

@@ -53,7 +53,7 @@ def test_a_snapshot_goes_on_in_the_same_way(passes):
     for _ in range(passes):
         runs[0].advance(never)
         runs[0].accelerate()
-    assert isinstance(runs[0], Relay) and runs[0].stage == (passes > 3)
+    assert isinstance(runs[0], Relay) and (runs[0].stage > 0) == (passes > 3)
     runs[1].resume(runs[0].snapshot())
     for run in runs:
         for _ in range(120):

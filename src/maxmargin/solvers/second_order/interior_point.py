@@ -47,7 +47,7 @@ PULLED = 0.005, 0.3
 # How many times the gap of another run's point the products add up to where it is taken up, the duals being those on the central
 # path for its weights; and the part of the value from which on a gap says that the point is worth nothing. 20,000 x 50 at C n =
 # 1e6, cancer, 2026-11-16.
-WIDER, WORTHLESS = 10.0, 0.5
+TIMES_GAP, WORTHLESS = 10.0, 0.5
 NO_CAP = 1e-100  # part of the largest cap below which an example is left out: its loss is as good as nothing
 
 
@@ -288,7 +288,7 @@ class ScalarInterior(InteriorPoint):
             mu = min(mu, float(np.mean(np.abs(excess) * np.where(excess > 0.0, 0.5 * cap, a))))
         elif np.any(self.duals) and (gap := self.relative_gap(risk := self.risk(excess))) < WORTHLESS:
             value = self.problem.regularizer.penalty(self.shape.packed(self.W)) + risk
-            return self.begin_on_path(excess, cap, WIDER * gap * value / (2 * excess.size), size)
+            return self.begin_on_path(excess, cap, TIMES_GAP * gap * value / (2 * excess.size), size)
         self.begin_at((a,) if self.squared else (a, cap - a), mu, size)
 
     def begin_on_path(self, excess: np.ndarray, cap: np.ndarray, mu: float, size: float) -> None:
