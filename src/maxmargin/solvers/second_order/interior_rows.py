@@ -54,7 +54,7 @@ class RowInterior(InteriorPoint):
             worth = self.worth()
             pull = self.pull(self.risk(worth))
             p = (1.0 - pull) * np.maximum(found, 0.0) + pull * p
-            mu = min(mu, self.products_at(worth, p))
+            mu = min(mu, self.share_of_gap(worth, p) / max(sum(x.size for x in self.bounded(p)), 1))
         self.begin_at(self.bounded(p), mu, size)
 
     def bounded(self, p: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -65,9 +65,9 @@ class RowInterior(InteriorPoint):
         """The sum of the losses at W."""
         return float(self.cap[:, 0] @ (worth.max(axis=1) - worth[self.own]))
 
-    def products_at(self, worth: np.ndarray, p: np.ndarray) -> float:
-        """What products of pairs are in the mean where the share of the gap is theirs."""
-        return float(np.mean((worth.max(axis=1, keepdims=True) - worth) * p))
+    def share_of_gap(self, worth: np.ndarray, p: np.ndarray) -> float:
+        """What the losses leave of the gap of W and p."""
+        return float(np.vdot(p, worth.max(axis=1, keepdims=True) - worth))
 
     def worth(self) -> np.ndarray:
         """cost_y + z."""
@@ -77,6 +77,9 @@ class RowInterior(InteriorPoint):
         self.height = self.worth()
         self.slack = self.gradient(self.stored())
         return self.problem.regularizer.penalty(self.shape.packed(self.W)) + self.risk(self.height)
+
+    def left_by_losses(self):
+        return self.share_of_gap(self.height, self.inside[0])
 
     def theta(self):
         return self.spread(self.inside[0] / self.against[0])

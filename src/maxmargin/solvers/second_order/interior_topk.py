@@ -58,9 +58,9 @@ class TopKInterior(RowInterior):
     def risk(self, worth):
         return self.problem.risk(self.shape.packed(self.W))
 
-    def products_at(self, worth, p):
+    def share_of_gap(self, worth, p):
         reward = np.sum(p * worth) - float(self.cap[:, 0] @ worth[self.own]) - 0.5 * np.sum(self.soft * self.of_others(p) ** 2)
-        return max(self.risk(worth) - float(reward), 0.0) / sum(x.size for x in self.bounded(p))
+        return max(self.risk(worth) - float(reward), 0.0)
 
     def pulls(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """tau, and of the other classes q and d."""
