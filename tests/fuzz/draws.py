@@ -16,12 +16,13 @@ class Draw:
     """A seeded generator that keeps what it has drawn, so that a finding can be told and repeated.
 
     `quick` asks for few types and few passes: what the ordinary tests can afford to compile and run; `dense` then
-    stands for dense data and no priors, where kernels compile for longer.
+    stands for dense data and no priors, where kernels compile for longer. `tame`: matrices have entries of the order of 1.
     """
 
     rng: np.random.Generator
     quick: bool = False
     dense: bool = True
+    tame: bool = False
     notes: dict[str, Any] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
 
@@ -64,7 +65,7 @@ def size(draw: Draw, most: int = 60) -> int:
 
 def matrix(draw: Draw, n: int, d: int, tame: bool = False) -> np.ndarray:
     """(n, d) in float64; `tame` ones have entries of the order of 1."""
-    rng = draw.rng
+    rng, tame = draw.rng, tame or draw.tame
     kinds = "normal", "integers", "sparse", "scaled", "wide", "offset"
     kind = draw.one(*kinds[: 3 if tame else 6])
     X = rng.normal(size=(n, d))

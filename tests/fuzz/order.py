@@ -3,7 +3,7 @@
 ORDER = (
     "binary", "multiclass", "topk", "regression", "multilabel", "structured", "binary", "latent", "explicit", "kernel",
     "multiclass", "structured", "topk", "minimize", "regression", "multilabel", "kernel, one target", "latent structured",
-    "zero-shot", "forms", "search", "probability",
+    "zero-shot", "forms", "search", "probability", "tight",
 )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import forms, kernels, linear, others, selection, structured
+from . import forms, kernels, linear, others, selection, structured, tight
 from .checks import Report, strict
 from .draws import Draw
 from .order import kind_of
@@ -29,6 +29,7 @@ KINDS: dict[str, Callable[[Draw, Report], None]] = {
     "zero-shot": others.zero_shot,
     "search": selection.search,
     "probability": selection.probability,
+    "tight": tight.run,
 }
 
 
@@ -39,14 +40,16 @@ class Outcome(NamedTuple):
     notes: dict[str, Any]
 
 
-def solved(seed: int, number: int, quick: bool = False) -> Outcome:
-    """Draw the problem with this number, solve and check it. Whatever is raised is a finding: what is drawn is valid."""
+def solved(seed: int, number: int, quick: bool = False, kind: str | None = None) -> Outcome:
+    """Draw the problem with this number, solve and check it. Whatever is raised is a finding: what is drawn is valid.
+    `kind` asks for one of this kind, whatever the number."""
+    kind = kind or kind_of(number)
     draw, report = Draw(np.random.default_rng([seed, number]), quick), Report()
     try:
         with strict():
-            KINDS[kind_of(number)](draw, report)
+            KINDS[kind](draw, report)
     except Exception as error:  # whatever it is: the problems drawn are valid, so that any exception is a finding
         where = traceback.extract_tb(error.__traceback__)[-1]
         report.findings.append(f"{type(error).__name__}: {error} ({where.filename.rsplit('/', 2)[-1]}:{where.lineno})")
         draw.note(traceback=traceback.format_exc())
-    return Outcome(kind_of(number), report.findings, draw.left_out, draw.notes)
+    return Outcome(kind, report.findings, draw.left_out, draw.notes)

@@ -17,7 +17,7 @@ LONGEST = 600.0  # and with it
 READY = "ready"  # what a worker says when it has imported everything
 
 
-def serve(pipe: Connection, seed: int, compiled: Any) -> None:
+def serve(pipe: Connection, seed: int, kind: str | None, compiled: Any) -> None:
     """What a worker does: problems by number, until it is told None. Only here is everything imported."""
     from . import clock
     from .problems import solved
@@ -28,22 +28,22 @@ def serve(pipe: Connection, seed: int, compiled: Any) -> None:
     clock.tell(tell)
     pipe.send(READY)
     while (number := pipe.recv()) is not None:
-        outcome = solved(seed, number)
+        outcome = solved(seed, number, kind=kind)
         pipe.send((outcome.findings, outcome.left_out))
 
 
 class Worker:
     """A process, the number it works on, and since when."""
 
-    def __init__(self, seed: int):
-        self.seed = seed
+    def __init__(self, seed: int, kind: str | None):
+        self.seed, self.kind = seed, kind
         self.start()
 
     def start(self) -> None:
         context = mp.get_context("spawn")
         self.pipe, there = context.Pipe()
         self.compiled = context.Array("d", [0.0, 0.0], lock=False)
-        self.process = context.Process(target=serve, args=(there, self.seed, self.compiled), daemon=True)
+        self.process = context.Process(target=serve, args=(there, self.seed, self.kind, self.compiled), daemon=True)
         self.process.start()
         there.close()
         self.number: int | None = None
@@ -73,9 +73,9 @@ class Worker:
         self.start()
 
 
-def outcomes(seed: int, numbers: list[int], jobs: int) -> Iterator[dict]:
+def outcomes(seed: int, numbers: list[int], jobs: int, kind: str | None = None) -> Iterator[dict]:
     """A record of each problem, as they end. One that never ends, or ends its process, is a finding."""
-    workers = [Worker(seed) for _ in range(min(jobs, len(numbers)))]
+    workers = [Worker(seed, kind) for _ in range(min(jobs, len(numbers)))]
     todo = iter(numbers)
     try:
         for worker in workers:
@@ -101,7 +101,7 @@ def outcomes(seed: int, numbers: list[int], jobs: int) -> Iterator[dict]:
                     continue
                 yield {
                     "number": worker.number,
-                    "kind": kind_of(worker.number or 0),
+                    "kind": kind or kind_of(worker.number or 0),
                     "findings": findings,
                     "left_out": left_out,
                     "seconds": round(time.time() - worker.since, 3),
@@ -125,8 +125,8 @@ def stamp() -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
 
 
-def recorded(state: Path, seed: int) -> dict[int, dict]:
-    """The last record of each problem of this seed, where it was made by these very files."""
+def recorded(state: Path, seed: int, kind: str | None) -> dict[int, dict]:
+    """The last record of each problem of this seed and kind, where it was made by these very files."""
     found: dict[int, dict] = {}
     if state.exists():
         for line in state.read_text().splitlines():
@@ -134,23 +134,24 @@ def recorded(state: Path, seed: int) -> dict[int, dict]:
                 record = json.loads(line)
             except json.JSONDecodeError:  # the line that was being written when the run was killed
                 continue
-            if record.get("seed") == seed and record.get("stamp") == stamp():
+            if (record.get("seed"), record.get("stamp"), record.get("only")) == (seed, stamp(), kind):
                 found[record["number"]] = record
     return found
 
 
-def many(count: int, seed: int, jobs: int, state: Path, told) -> list[dict]:
+def many(count: int, seed: int, jobs: int, state: Path, told, kind: str | None = None) -> list[dict]:
     """The records of problems 0 ... count - 1, those of earlier runs among them; problems with findings are run again."""
     state.parent.mkdir(parents=True, exist_ok=True)
-    done = {number: record for number, record in recorded(state, seed).items() if number < count and not record["findings"]}
+    known = recorded(state, seed, kind)
+    done = {number: record for number, record in known.items() if number < count and not record["findings"]}
     numbers = [number for number in range(count) if number not in done]
     if done:
         told(f"{len(done)} of {count} problems were done before")
     made, begun = stamp(), time.time()
     if numbers:
         with state.open("a") as file:
-            for k, record in enumerate(outcomes(seed, numbers, jobs), 1):
-                file.write(json.dumps({"seed": seed, "stamp": made} | record) + "\n")
+            for k, record in enumerate(outcomes(seed, numbers, jobs, kind), 1):
+                file.write(json.dumps({"seed": seed, "stamp": made, "only": kind} | record) + "\n")
                 file.flush()
                 done[record["number"]] = record
                 for finding in record["findings"]:

@@ -17,3 +17,15 @@ def test_nothing_is_found(place):
         if outcome.findings:
             found[f"--quick --only {SEED}:{number}"] = outcome.findings
     assert not found
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("part", range(4))
+def test_fine_targets_are_met(part):
+    """A hundred of the kind "tight": certified soon, or at the limit of float64."""
+    found = {}
+    for number in range(part, 100, 4):
+        outcome = solved(SEED, number, quick=True, kind="tight")
+        if outcome.findings:
+            found[f"--quick --kind tight --only {SEED}:{number}"] = outcome.findings
+    assert not found

@@ -10,7 +10,7 @@ from fuzz import run
 def test_a_killed_run_goes_on_and_findings_are_run_again(tmp_path, monkeypatch):
     asked = []
 
-    def outcomes(seed, numbers, jobs):
+    def outcomes(seed, numbers, jobs, kind):
         asked.append(numbers)
         for number in numbers:
             findings = ["wrong"] if number == 2 and len(asked) == 1 else []
@@ -36,7 +36,7 @@ def test_a_hang_and_a_death_are_findings(monkeypatch):
     assert found[0] == found[3] == [] and found[1][0].startswith("no end after") and "exit code 3" in found[2][0]
 
 
-def _odd(pipe, seed, compiled):
+def _odd(pipe, seed, kind, compiled):
     """A worker that hangs at the problem 1 and dies at 2."""
     pipe.send(run.READY)
     while (number := pipe.recv()) is not None:

@@ -47,7 +47,7 @@ def test_the_same_model_every_time():
     np.testing.assert_array_equal(first.coef_, second.coef_)
 
 
-@pytest.mark.parametrize("passes", [3, 60])  # before it hands over, and after
+@pytest.mark.parametrize("passes", [3, 120])  # before it hands over, and after
 def test_a_snapshot_goes_on_in_the_same_way(passes):
     setting, never = Setting(tol=1e-12), lambda: False
     runs = [Automatic().begin(raw_problem(), NOWHERE, setting) for _ in range(2)]
@@ -56,10 +56,10 @@ def test_a_snapshot_goes_on_in_the_same_way(passes):
     for _ in range(passes):
         runs[0].advance(never)
         runs[0].accelerate()
-    assert isinstance(runs[0], Relay) and runs[0].stage == (passes > 3)
+    assert isinstance(runs[0], Relay) and (runs[0].stage > 0) == (passes > 3)
     runs[1].resume(runs[0].snapshot())
     for run in runs:
-        for _ in range(60):
+        for _ in range(120):
             run.advance(never)
             run.accelerate()
     assert runs[0].stage >= 1 and runs[0].synchronise() == runs[1].synchronise()

@@ -16,7 +16,8 @@ import numpy as np
 
 from ..data.rows import mean_length
 from ..problems.base import Problem
-from ..problems.linear import ScalarProblem
+from ..problems.linear import BlockProblem, ScalarProblem
+from ..problems.multilabel import LabelGroup
 from ..result import TINY
 from .base import Run, Setting, Solver, Start
 from .dual_coordinate import DualCoordinate
@@ -24,6 +25,7 @@ from .newton import Newton, work
 from .tuning import RELAY, RelayTuning
 
 LARGEST_GAP = 1.0 / TINY
+ENTRY_BYTES = 8
 STAGES = DualCoordinate.__name__, Newton.__name__, DualCoordinate.__name__  # who is at work, one after the other
 
 
@@ -56,15 +58,44 @@ def _(problem: ScalarProblem) -> bool:
     return problem.loss.parabolic and problem.regularizer.lower is None and problem.half_spaces is None
 
 
+@one_step.register
+def _(problem: LabelGroup) -> bool:
+    single = problem.loss.single
+    return single is not None and single.parabolic and problem.regularizer.lower is None and problem.half_spaces is None
+
+
+@singledispatch
+def searched(problem: Problem) -> bool:
+    """Whether the best step of a dual has no closed form."""
+    return False
+
+
+@searched.register
+def _(problem: ScalarProblem) -> bool:
+    return not problem.loss.quadratic
+
+
+@searched.register
+def _(problem: BlockProblem) -> bool:
+    return problem.loss.smooth
+
+
+@searched.register
+def _(problem: LabelGroup) -> bool:
+    return problem.loss.single is not None and not problem.loss.single.quadratic
+
+
 class Prices:
     """What is known of costs before a run, in seconds of one core."""
 
     def __init__(self, problem: Any, cost: float, tuning: RelayTuning = RELAY):
-        self.newton, self.sweep = tuning.steps * (cost * tuning.product + tuning.step), tuning.sweep
-        width, moves = math.prod(problem.dual_shape[1:]), problem.regularizer.moves
-        coupled = (moves - 1) * width  # entries of R, which a step multiplies by
-        entries = width * (mean_length(problem.X) * moves + coupled)
-        self.visit = entries * tuning.entry + tuning.visit
+        self.newton = tuning.steps * (cost * tuning.product + tuning.step)
+        self.sweep = tuning.sweep + problem.n_examples * tuning.glance
+        entries = mean_length(problem.X)
+        far = entries * problem.n_examples * ENTRY_BYTES > tuning.cached
+        scores, search, moves = math.prod(problem.dual_shape[1:]), searched(problem) * tuning.search, problem.regularizer.moves
+        coupled = (moves - 1) * scores  # entries of R, which a step multiplies by
+        self.visit = scores * ((entries * moves + coupled) * tuning.entry + search) + tuning.visit + far * tuning.fetch
 
     def of(self, run: Run) -> float:
         """What the passes of a run have cost."""

@@ -17,6 +17,7 @@ import numpy as np
 from ..jit import clock
 from ..problems.base import Problem
 from ..result import Certificate, History, Record, Result, relative
+from ..utils.threads import blas_threads
 from .base import NOWHERE, Run, Setting, Solver, Start, admit
 from .tuning import LOOP, LoopTuning
 
@@ -123,7 +124,6 @@ class Best:
             if found_gap <= budget.tol or (np.isfinite(found[k]) and (far or stop())):
                 break
         self.prefer = min(found, key=found.__getitem__)
-        self.history.taken_up(run.passes, run.solver_name)
         self.history.append(Record(run.passes, budget.seconds(), self.primal, self.dual, self.primal - self.dual))
 
 
@@ -166,6 +166,7 @@ def drive(run: Run, budget: Budget, history: History) -> Result:
             message = budget.why(interrupt.pressed)
         while not (message or relative(best.primal, best.dual) <= budget.tol):
             estimate = run.advance(out_of_time)
+            history.taken_up(run.passes, run.solver_name)
             stopped = budget.watch(run.passes)
             message = budget.why(interrupt.pressed)
             if not message and stopped:
@@ -225,9 +226,9 @@ def carry_out(
     seed: int = 0,
     average: bool = True,
 ) -> Result:
-    """Check, begin a run and drive it. Ctrl-C counts from the beginning."""
+    """Check, begin a run and drive it. Ctrl-C counts from the beginning; matrix products have `n_jobs` threads too."""
     admit(solver, problem)
-    with Interrupt() as interrupt:
+    with Interrupt() as interrupt, blas_threads(budget.n_jobs):
         held = replace(budget, halt=lambda: interrupt.pressed or budget.halt())
         run = solver.begin(problem, start, Setting(budget.tol, seed, budget.n_jobs, average, lambda: bool(held.why(False))))
         try:

@@ -145,8 +145,10 @@ def _(problem: BlockProblem, start: Start, setting: Setting) -> Run:
 
 @work_served.register
 def _(problem: BlockProblem) -> float:
-    size, products = problem.n_classes * problem.table.shape[1], 2.0 if type(problem.loss) is TopKAlphaLoss else 1.0
-    return products * problem.n_examples * size**2 + size**3 / 3.0 + 40.0 * problem.n_examples * size
+    classes, columns, size = problem.n_classes, problem.table.shape[1], problem.n_classes * problem.table.shape[1]
+    pairs = classes * (classes + 1) * columns * (columns + 1) / 4.0
+    together = 1.0 * size**2 if type(problem.loss) is TopKAlphaLoss else 0.0
+    return problem.n_examples * (pairs + together + 100.0 * size) + size**3 / 3.0
 
 
 # ---- labels, one by one or coupled ---------------------------------------------------------------------------

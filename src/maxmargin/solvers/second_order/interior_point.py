@@ -16,6 +16,7 @@ mu does not fall below what `tol` needs: further down only the residual v(a) - w
 """
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from functools import singledispatch
 from typing import Any, NamedTuple
 
@@ -32,14 +33,20 @@ from .systems import System, scores_of
 TO_THE_BORDER = 0.995
 ENOUGH_MU = 0.1  # part of the gap asked for that mu may stand for
 EXACTLY = 1e-3  # of that, where the weights have to be those of the duals
-CORRECTIONS, LONG_PART, LONGER = 3, 0.9, 1.05  # further directions with the same factor, while steps are short and become longer
+# Further directions with the same factor, while steps are short and become longer: fewer where weights are few, as each costs as
+# much as a factor there. 100,000 x 50, 2026-11-16.
+CORRECTIONS, LONG_PART, LONGER = (1, 3), 0.9, 1.05
+FEW_WEIGHTS = 60
 SPREAD = 10.0  # factor by which products of pairs may differ
 LEAST_MU = 1e-250  # where all targets are met from the start
 LEAST_PART_OF_STEP = 1e-12  # a step to less than this part is none
-PULLED = (
-    0.005,
-    0.3,
-)  # part of the way to the centre at which duals of another run are taken up. Raw iris, wine, cancer, 2026-11-16
+# Part of the way to the centre at which duals of another run are taken up, of rows and squared losses. Raw iris, wine, cancer,
+# 2026-11-16.
+PULLED = 0.005, 0.3
+# How many times the gap of another run's point the products add up to where it is taken up, the duals being those on the central
+# path for its weights; and the part of the value from which on a gap says that the point is worth nothing. 20,000 x 50 at C n =
+# 1e6, cancer, 2026-11-16.
+TIMES_GAP, WORTHLESS = 10.0, 0.5
 NO_CAP = 1e-100  # part of the largest cap below which an example is left out: its loss is as good as nothing
 
 
@@ -49,6 +56,8 @@ class InteriorPoint(SecondOrderRun):
     held = (*SecondOrderRun.held, "inside", "against")
     counted: np.ndarray  # the examples (scores, where each has its loss) whose caps are not as good as nothing
     slack: np.ndarray  # X' b - B (W - mean)
+    looked = False  # whether that, and what else `look` finds, is that of the point as it stands
+    here: float  # its primal value
     inside: tuple[np.ndarray, ...]
     against: tuple[np.ndarray, ...]
 
@@ -63,16 +72,40 @@ class InteriorPoint(SecondOrderRun):
         walls = () if self.walls is None else (self.heights,)
         self.inside = (*inside, *walls)
         self.against = tuple(mu / x for x in self.inside)
+        self.looked = False
+
+    def relative_gap(self, risk: float) -> float:
+        """That of W, whose risk is given, and the duals of the start."""
+        primal = self.problem.regularizer.penalty(self.shape.packed(self.W)) + risk
+        return max((primal - self.dual) / abs(primal), 0.0) if primal else 0.0
 
     def pull(self, risk: float) -> float:
         """How far duals of another run are pulled to the centre: further where they are not good. `risk` is that of W."""
-        primal = self.problem.regularizer.penalty(self.shape.packed(self.W)) + risk
-        gap = (primal - self.dual) / abs(primal) if primal else 0.0
-        return float(np.clip(PULLED[1] * np.sqrt(max(gap, 0.0)), *PULLED))
+        return float(np.clip(PULLED[1] * np.sqrt(self.relative_gap(risk)), *PULLED))
 
     @abstractmethod
     def look(self) -> float:
         """What the point leaves of the conditions, for `direction`; returns its primal value."""
+
+    def left_by_losses(self) -> float:
+        """What the losses leave of the gap of the point, after `look`; about the sum of the products, or less."""
+        own = len(self.inside) - (self.walls is not None)
+        return products(self.inside[:own], self.against[:own])
+
+    def see(self) -> None:
+        """Look, where that has not been done."""
+        if not self.looked:
+            self.here, self.looked = self.look(), True
+
+    def arrive(self) -> None:
+        """See, and note it."""
+        self.see()
+        left = self.left_by_losses() + float(self.heights @ self.wall_duals)
+        self.note(self.here, self.pushed(self.slack), left, products(self.inside, self.against))
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        super().resume(state)
+        self.looked = False
 
     @abstractmethod
     def stored(self) -> np.ndarray:
@@ -90,10 +123,11 @@ class InteriorPoint(SecondOrderRun):
         """The step of W and of what is inside, to these products of each pair."""
 
     def step(self):
+        self.see()
+        if self.lowest == np.inf:
+            self.arrive()
         inside, against = self.inside, self.against
         count = sum(x.size for x in inside)
-        primal = self.look()
-        self.note(primal, self.pushed(self.slack), products(inside, against))
         B, matrix = self.B, None
         if self.walls is not None:
             B, matrix = self.walls.added(self.B, against[-1] / inside[-1])
@@ -110,7 +144,7 @@ class InteriorPoint(SecondOrderRun):
 
         targets = [goal - dx * ds for dx, ds in zip(ahead, back, strict=True)]
         dW, ahead, back, far = self.corrected(targets)
-        for _ in range(CORRECTIONS):
+        for _ in range(CORRECTIONS[self.shape.classes > 1 or self.size > FEW_WEIGHTS]):
             if far >= LONG_PART:
                 break
             pairs = zip(targets, inside, against, ahead, back, strict=True)
@@ -125,6 +159,8 @@ class InteriorPoint(SecondOrderRun):
         self.inside, self.against = moved(inside, ahead, far), moved(against, back, far)
         if self.walls is not None:
             self.heights, self.wall_duals = self.inside[-1], self.against[-1]
+        self.looked = False
+        self.arrive()
         return True
 
     def corrected(self, targets: list[Any]) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray], float]:
@@ -135,7 +171,7 @@ class InteriorPoint(SecondOrderRun):
 
     def multipliers(self, ahead: list[np.ndarray], targets: list[Any]) -> list[np.ndarray]:
         """The steps of the multipliers that belong to these."""
-        return [(t - s * x - s * dx) / x for t, x, s, dx in zip(targets, self.inside, self.against, ahead, strict=True)]
+        return [(t - s * (x + dx)) / x for t, x, s, dx in zip(targets, self.inside, self.against, ahead, strict=True)]
 
     def spread(self, values: np.ndarray) -> np.ndarray:
         """(examples, classes), zero for those that do not count."""
@@ -175,7 +211,7 @@ def moved(arrays: tuple[np.ndarray, ...], steps: list[np.ndarray], far: float) -
 
 def to_border(arrays: tuple[np.ndarray, ...], steps: tuple[np.ndarray, ...]) -> float:
     """The part of the steps at which the first number would be zero; at most 1."""
-    return float(min(np.min(np.where(dx < 0.0, -x / dx, 1.0), initial=1.0) for x, dx in zip(arrays, steps, strict=True)))
+    return 1.0 / max(1.0, -min(float(np.min(dx / x, initial=0.0)) for x, dx in zip(arrays, steps, strict=True)))
 
 
 # ---- a loss of its own for each score ------------------------------------------------------------------------
@@ -243,17 +279,29 @@ class ScalarInterior(InteriorPoint):
         size = float(np.mean(np.abs(excess))) if excess.size else 1.0
         cap = np.broadcast_to(2.0 * size * self.cap if self.squared else self.cap, excess.shape)
         a, mu = 0.5 * cap, 0.5 * float(np.mean(np.abs(excess) * cap)) if excess.size else size
-        if np.any(self.duals):
-            found = np.maximum(self.sign * self.duals.ravel()[self.counted], 0.0)
+        if np.any(self.duals) and self.squared:
             pull = self.pull(self.risk(excess))
-            a = (1.0 - pull) * (found if self.squared else np.minimum(found, cap)) + pull * a
-            mu = min(mu, float(np.mean(np.abs(excess) * np.where(excess > 0.0, 0.5 * cap if self.squared else cap - a, a))))
+            a = (1.0 - pull) * np.maximum(self.sign * self.duals.ravel()[self.counted], 0.0) + pull * a
+            mu = min(mu, float(np.mean(np.abs(excess) * np.where(excess > 0.0, 0.5 * cap, a))))
+        elif np.any(self.duals) and (gap := self.relative_gap(risk := self.risk(excess))) < WORTHLESS:
+            value = self.problem.regularizer.penalty(self.shape.packed(self.W)) + risk
+            return self.begin_on_path(excess, cap, TIMES_GAP * gap * value / (2 * excess.size), size)
         self.begin_at((a,) if self.squared else (a, cap - a), mu, size)
 
     def spread(self, values):
         result = np.zeros((self.problem.n_examples, self.shape.classes))
         result.ravel()[self.counted] = values
         return result
+
+    def begin_on_path(self, excess: np.ndarray, cap: np.ndarray, mu: float, size: float) -> None:
+        """At the multipliers with t - s = excess, mu/s + mu/t = cap: the larger one is a root, and the other their difference or,
+        where that cancels, the product over it."""
+        mu = max(mu, LEAST_MU)
+        far, near = np.abs(excess), mu / cap
+        larger = 0.5 * far + near + np.sqrt(0.25 * far * far + near * near)
+        smaller = near * larger / (larger - near)  # from 1/s + 1/t = 1/near
+        against = np.where(excess > 0.0, smaller, larger), np.where(excess > 0.0, larger, smaller)
+        self.begin_at(tuple(mu / s for s in against), mu, size)
 
     def excess(self) -> np.ndarray:
         """margin - sign z."""
@@ -264,10 +312,15 @@ class ScalarInterior(InteriorPoint):
         return float(self.cap @ (most * most if self.squared else most))
 
     def look(self):
-        excess = self.excess()
-        self.residual = excess - self.soft * self.inside[0]
+        excess, a = self.excess(), self.inside[0]
+        self.residual = excess - self.soft * a
         self.slack = self.gradient(self.stored())
-        return self.problem.regularizer.penalty(self.shape.packed(self.W)) + self.risk(excess)
+        risk = self.risk(excess)
+        self.lost = risk - float(np.vdot(a, excess)) + 0.5 * float(np.sum(self.soft * a * a))
+        return self.problem.regularizer.penalty(self.shape.packed(self.W)) + risk
+
+    def left_by_losses(self):
+        return self.lost
 
     def theta(self):
         bent = self.against[0] / self.inside[0] + self.soft

@@ -78,6 +78,9 @@ class RowInterior(InteriorPoint):
         self.slack = self.gradient(self.stored())
         return self.problem.regularizer.penalty(self.shape.packed(self.W)) + self.risk(self.height)
 
+    def left_by_losses(self):
+        return self.share_of_gap(self.height, self.inside[0])
+
     def theta(self):
         return self.spread(self.inside[0] / self.against[0])
 

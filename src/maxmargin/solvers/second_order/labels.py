@@ -1,6 +1,7 @@
 """Labels that have nothing in common but the samples: one run a label, in step, and one certificate of their sum.
 
-A label that has reached its part of the target rests; should the sum not have, all go on to a tenth of it.
+A label that has reached its part of the target rests; should the sum not have, all go on to a tenth of it. The exact values of a
+label are asked for when its own estimate says that it may rest, those of the sum when all do.
 """
 
 from collections.abc import Callable, Mapping
@@ -43,7 +44,6 @@ class LabelRuns(Run):
     """All labels of a group."""
 
     problem: LabelGroup
-    exact = True
 
     def __init__(self, problem: LabelGroup, start: Start, setting: Setting):
         self.problem, self.tol, self.average = problem, setting.tol, setting.average
@@ -61,9 +61,10 @@ class LabelRuns(Run):
             self.runs[k].share(self.system)  # one matrix at a time
         self.points = np.concatenate([run.W for run in self.runs])
         self.primals, self.resting = np.full(classes, np.inf), np.zeros(classes, bool)
+        self.gaps = np.full(classes, np.inf)
         self.evaluate()
 
-    held = (*Run.held, "points", "primals", "resting", "stuck")
+    held = (*Run.held, "points", "primals", "resting", "gaps", "stuck")
 
     def advance(self, stop: Callable[[], bool]) -> float:
         self.passes += 1
@@ -75,21 +76,25 @@ class LabelRuns(Run):
             if stop():
                 break
             run = self.runs[k]
-            run.advance(stop)
-            run.synchronise()
-            self.look(k)
+            self.gaps[k] = run.advance(stop)
+            if run.exact or self.gaps[k] <= run.tol * abs(run.dual):
+                self.look(k)
         self.visits = sum(run.visits for run in self.runs) // max(len(self.runs), 1)
         self.stuck = all(run.stuck for run in self.runs)
-        return 0.0  # exact values follow
+        self.exact = bool(self.resting.all())
+        self.dual = sum(run.dual for run in self.runs)
+        return float(self.gaps.sum())
 
     def look(self, k: int) -> None:
-        """Keep the best weights of a label, and see whether it may rest."""
+        """The exact values of a label: keep its best weights, and see whether it may rest."""
         run = self.runs[k]
+        run.synchronise()
         for w in run.candidates():
             found = run.problem.primal(w)
             if found < self.primals[k]:
                 self.primals[k], self.points[k] = found, w
-        self.resting[k] = run.stuck or self.primals[k] - run.dual <= run.tol * abs(self.primals[k])
+        self.gaps[k] = self.primals[k] - run.dual
+        self.resting[k] = run.stuck or self.gaps[k] <= run.tol * abs(self.primals[k])
 
     def evaluate(self) -> None:
         """The exact values of all labels together."""
@@ -102,6 +107,8 @@ class LabelRuns(Run):
         self.dual, self.v = self.problem.evaluate(duals, walls)
 
     def synchronise(self) -> float:
+        for k in np.flatnonzero(~self.resting).tolist():
+            self.look(k)
         self.evaluate()
         return self.dual
 

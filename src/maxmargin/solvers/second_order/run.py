@@ -1,5 +1,9 @@
 """What runs of second-order steps share: a point W of its own, the best duals met, and when there is no progress any more.
 
+The gap of a point and its duals is what the losses leave and half the square of what the gradient leaves: a step ends with both
+at hand. So the exact values, which cost as much as a step where columns are few, are asked for when that says that the target
+is near, or that something is wrong.
+
 Inside, weights are (classes, features + 1) and duals (examples, classes), with one class where an example has one score.
 """
 
@@ -130,10 +134,10 @@ class RowShape(Shape):
 
 
 class SecondOrderRun(Run, ABC):
-    """A run of steps; each leaves a point and duals, both certified by the loop. The best duals are kept."""
+    """A run of steps; each leaves a point and duals, both certified by the loop. The best duals are kept. `dual` is about that of
+    the point where it is better than `highest`, the value of the duals kept."""
 
-    held = (*Run.held, "W", "duals", "side_duals", "v", "lowest", "least", "idle", "stuck", "heights", "wall_duals")
-    exact = True
+    held = (*Run.held, "W", "duals", "side_duals", "v", "lowest", "highest", "least", "idle", "stuck", "heights", "wall_duals")
     system: System
 
     def __init__(self, shape: Shape, start: Start, setting: Setting):
@@ -153,6 +157,7 @@ class SecondOrderRun(Run, ABC):
         self.duals = zeros if start.duals is None else np.array(start.duals, np.float64).reshape(zeros.shape)
         self.side_duals: np.ndarray | None = None
         self.dual, self.v = shape.evaluated(self.duals, None)
+        self.highest, self.estimate = self.dual, np.inf
         if start.weights is not None:
             W = shape.opened(start.weights)
         elif start.duals is not None:
@@ -182,7 +187,7 @@ class SecondOrderRun(Run, ABC):
 
     @abstractmethod
     def step(self) -> bool:
-        """One step; whether it could be made."""
+        """One step, and a look at where it has led (`note`); whether it could be made."""
 
     @abstractmethod
     def proposed(self) -> Iterator[np.ndarray]:
@@ -194,14 +199,18 @@ class SecondOrderRun(Run, ABC):
             self.visits += self.problem.n_examples
             with np.errstate(all="ignore"):
                 self.stuck = not self.step() or self.idle > IDLE_STEPS
-        return 0.0  # exact values follow
+        self.exact = self.stuck or self.idle > 0 or not np.isfinite(self.estimate)
+        return self.estimate
 
-    def note(self, primal: float, slack: np.ndarray, products: float) -> None:
-        """The point before a step: is there progress? Its own gap is about the sum of the products of its pairs and half of the
-        square of what the gradient leaves; the best dual met may be that of another point for long."""
+    def note(self, primal: float, slack: np.ndarray, left: float, products: float) -> None:
+        """The point as it stands: its gap, and is there progress? `left` is what the losses leave of the gap; the sum of the
+        products of all pairs falls as that should, and the best dual met may be that of another point for long."""
+        missed = 0.5 * self.shape.square(slack)
         self.lowest = min(self.lowest, primal)
+        self.dual = max(self.highest, primal - left - missed)
+        self.estimate = primal - self.dual
         floor = ROUNDED_GAP * abs(self.lowest)
-        gaps = self.lowest - self.dual, products + 0.5 * self.shape.square(slack)
+        gaps = self.lowest - self.dual, products + missed
         better = [floor <= least and gap < PROGRESS * least for gap, least in zip(gaps, self.least, strict=True)]
         self.least = tuple(np.where(better, gaps, self.least).tolist())
         self.idle = 0 if any(better) else self.idle + 1
@@ -221,9 +230,10 @@ class SecondOrderRun(Run, ABC):
         for proposed in self.proposed():
             duals = self.shape.repaired(proposed)
             found = self.shape.evaluated(duals, sides)
-            if found.dual > self.dual:
-                self.dual, self.v = found
+            if found.dual > self.highest:
+                self.highest, self.v = found
                 self.duals, self.side_duals = duals, sides
+        self.dual = self.highest
         return self.dual
 
     def candidates(self) -> list[np.ndarray]:

@@ -36,18 +36,20 @@ class NewtonFirst(ScalarInterior):
         if not self.first:
             return super().step()
         newton = self.newton
-        newton.dual = self.dual
+        newton.highest = self.highest
         went = newton.step()
         self.W, self.wall_duals = newton.W, newton.wall_duals
-        self.lowest = newton.lowest
+        self.lowest, self.dual, self.estimate, self.idle = newton.lowest, newton.dual, newton.estimate, newton.idle
         self.short += newton.far < SHORT_PART
         if not went or self.short >= SHORT_STEPS or newton.idle > SHORT_STEPS:
-            self.first = False
+            self.first, self.idle = False, 0
             self.settle()
         return True
 
     def proposed(self):
-        return self.newton.proposed() if self.first else super().proposed()
+        for duals in self.newton.proposed() if self.first else super().proposed():
+            yield duals
+            self.newton.highest = self.highest
 
     def snapshot(self) -> RunState:
         return super().snapshot() | {f"newton.{name}": value for name, value in self.newton.snapshot().items()}

@@ -17,6 +17,8 @@ interior point.
 """
 
 from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
@@ -34,6 +36,7 @@ from .systems import RowColumns, System, scores_of
 FLATTER = 0.1  # part of the slope at the beginning of a step that may be left at its end
 SEARCH_ROUNDS = 40  # of the search along a step, each of which halves what is unknown at least
 FEW_STEPS = 3  # in which slopes mostly do
+EXACTER, LEAST_REST, MOST_REST = 0.1, 1e-6, 0.03  # part of the target that a step aims at, and of the gradient that it may leave
 LESS_MU = 0.1  # part of mu that stays after a long step; after a short one the square root of it
 NEAR_PATH = 1e8  # factor by which a product of height and dual may differ from mu
 
@@ -56,6 +59,7 @@ class SmoothRun(SecondOrderRun):
         self.system = system
         self.scores, self.mu = scores_of(self.table, self.W) if np.any(self.W) else np.zeros_like(self.duals), 0.0
         self.followed, self.far, self.steps = self.duals, 0.0, 0
+        self.looked = False
 
     def settle(self) -> None:
         """Begin at zero where that is better than the mean of the prior, and above the walls."""
@@ -82,22 +86,41 @@ class SmoothRun(SecondOrderRun):
         return self.problem.regularizer.penalty(self.shape.packed(self.W)) + self.losses(self.scores)
 
     def proposed(self):
-        yield self.slopes(self.scores)[0]
+        self.see()
+        yield self.slope_duals
         late = self.idle > 0 or self.steps > FEW_STEPS
-        if late and self.lowest - self.dual > self.tol * abs(self.lowest):
+        if late and self.lowest - self.highest > self.tol * abs(self.lowest):
             yield self.followed
+
+    def see(self) -> None:
+        """The slopes and the gradient of the point as it stands."""
+        if not self.looked:
+            self.slope_duals, self.bends = self.slopes(self.scores)
+            self.slack, self.looked = self.gradient(self.slope_duals), True
+
+    def arrive(self) -> None:
+        """See, and note it."""
+        self.see()
+        left = float(self.heights @ self.wall_duals)
+        self.note(self.primal_here(), self.pushed(self.slack), left, left)
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        super().resume(state)
+        self.looked = False
 
     def step(self):
         self.steps += 1
-        duals, theta = self.slopes(self.scores)
-        slack = self.gradient(duals)
-        self.note(self.primal_here(), self.pushed(slack), float(self.heights @ self.wall_duals))
+        self.see()
+        if self.lowest == np.inf:
+            self.arrive()
+        duals, theta, slack = self.slope_duals, self.bends, self.slack
         B, matrix, off = self.B, None, None
         if self.walls is not None:
             self.mu = max(self.mu, ENOUGH_MU * self.tol * abs(self.lowest) / self.heights.size)
             off = self.walls.across(self.W.ravel()) - self.walls.low - self.heights
             B, matrix = self.walls.added(self.B, self.wall_duals / self.heights)
             slack = slack + self.walls.combined((self.mu - self.wall_duals * off) / self.heights, self.size).reshape(slack.shape)
+        self.system.rest = self.rest()
         if not self.system.prepare(theta, B, matrix):
             return False
         dW, change = self.system.solve(slack, None)
@@ -112,10 +135,18 @@ class SmoothRun(SecondOrderRun):
         if far <= 0.0:
             return False
         self.W = self.W + far * dW
-        self.scores = scores_of(self.table, self.W)
+        self.scores = self.scores + far * along if self.system.rest > 0.0 else scores_of(self.table, self.W)
         if rise.size:
             self.climb(far, rise)
+        self.looked = False
+        self.arrive()
         return True
+
+    def rest(self) -> float:
+        """The part of the gradient that a step may leave; zero where steps take long, which may be for want of exactness."""
+        if self.idle > 0 or self.steps > FEW_STEPS or not self.estimate > 0.0:
+            return 0.0
+        return float(np.clip(np.sqrt(EXACTER * self.tol * abs(self.lowest) / self.estimate), LEAST_REST, MOST_REST))
 
     def how_far(self, dW: np.ndarray, along: np.ndarray, rise: np.ndarray, most: float) -> float:
         """The part of a step that leaves a tenth of the slope, by Newton's method in a bracket; 0 where there is no way down."""
