@@ -279,6 +279,7 @@ class ScalarInterior(InteriorPoint):
     def settle(self) -> None:
         """From the centre, or from duals on the border, pulled inside."""
         excess = self.excess()
+        self.warm = self.warm or self.risk(excess) == 0.0  # may be the optimum, whose value has no relative part
         size = float(np.mean(np.abs(excess))) if excess.size else 1.0
         cap = np.broadcast_to(2.0 * size * self.cap if self.squared else self.cap, excess.shape)
         a, mu = 0.5 * cap, 0.5 * float(np.mean(np.abs(excess) * cap)) if excess.size else size
