@@ -297,8 +297,8 @@ class ScalarInterior(InteriorPoint):
         where that cancels, the product over it."""
         mu = max(mu, LEAST_MU)
         far, near = np.abs(excess), mu / cap
-        larger = 0.5 * far + near + np.sqrt(0.25 * far * far + near * near)
-        smaller = near * larger / (larger - near)  # from 1/s + 1/t = 1/near
+        larger = 0.5 * far + near + np.hypot(0.5 * far, near)
+        smaller = near * (larger / (larger - near))  # from 1/s + 1/t = 1/near
         against = np.where(excess > 0.0, smaller, larger), np.where(excess > 0.0, larger, smaller)
         self.begin_at(tuple(mu / s for s in against), mu, size)
 
