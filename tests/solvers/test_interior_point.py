@@ -158,6 +158,7 @@ def test_sharp_places():
         several = np.arange(len(target)) % 3 if len(target) > 2 else target
         model = mm.SVMClassifier(C=C, solver="newton", tol=1e-6, max_iter=80).fit(data, several, sample_weight=weight)
         assert model.certificate_.converged, C
+    assert mm.SVMRegressor(epsilon=9.0, solver="newton", tol=1e-6).fit(X, X[:, 0]).n_iter_ == 0  # no loss at zero: nothing to do
     for epsilon in (0.0, 0.5):
         model = mm.SVMRegressor(C=1e4, epsilon=epsilon, solver="newton", tol=1e-6, max_iter=80)
         assert model.fit(X, np.zeros(30)).certificate_.converged and model.fit(X, X[:, 0]).certificate_.converged

@@ -111,6 +111,7 @@ class Relay(Run):
         self.stage = 0
         self.trail: list[tuple[float, float]] = []  # what was spent when a pass had ended, and the gap as it estimated it
         self.next_look = tuning.patience * prices.newton
+        self.risen, self.risen_at = -math.inf, 0  # the exact dual value after Newton's method, and when it last rose by something
         self.mirror()
 
     def mirror(self) -> None:
@@ -118,6 +119,8 @@ class Relay(Run):
         run = self.run
         self.passes, self.visits, self.dual, self.exact = run.passes, run.visits, run.dual, run.exact
         self.average, self.solver_name = run.average, STAGES[self.stage]
+        # Duals of half-spaces are not handed on: without them passes would begin far below where Newton's method has ended.
+        self.stuck = self.stage == 1 and run.stuck and run.problem.half_spaces is not None
 
     def advance(self, stop: Callable[[], bool]) -> float:
         estimate = self.run.advance(stop)
@@ -161,6 +164,10 @@ class Relay(Run):
     def synchronise(self) -> float:
         found = self.run.synchronise()
         self.mirror()
+        if self.stage == len(STAGES) - 1:
+            if found > self.risen + self.tuning.little * self.setting.tol * abs(found):
+                self.risen, self.risen_at = found, self.passes
+            self.stuck = self.passes - self.risen_at >= self.tuning.hopeless
         return found
 
     def candidates(self) -> list[Any]:
@@ -198,11 +205,13 @@ class Relay(Run):
 
     def snapshot(self):
         trail = np.array(self.trail).reshape(-1, 2)
-        return self.run.snapshot() | {"stage": self.stage, "trail": trail, "next_look": self.next_look}
+        own = {"stage": self.stage, "trail": trail, "next_look": self.next_look}
+        return self.run.snapshot() | own | {"risen": self.risen, "risen_at": self.risen_at}
 
     def resume(self, state: Mapping[str, Any]) -> None:
         while self.stage < state["stage"]:
             self.relieve(Start())
         self.run.resume(state)
         self.trail, self.next_look = [(float(spent), float(gap)) for spent, gap in state["trail"]], state["next_look"]
+        self.risen, self.risen_at = state["risen"], state["risen_at"]
         self.mirror()

@@ -365,6 +365,10 @@ class RelayTuning(NamedTuple):
     # How much more is spent at the next look, and the part of it around a moment whose gaps count: single estimates are noisy.
     seldom: float = 1.2
     around: float = 0.15
+    # Passes after Newton's method, which rounding has stopped, that may raise the dual value by less than this part of the target
+    # before the run ends. Not measured, 2026-11-16.
+    hopeless: int = 500
+    little: float = 0.01
     # Multiplications of a step up to which a problem that one step solves is given to Newton's method at once.
     small: float = 1e9
 

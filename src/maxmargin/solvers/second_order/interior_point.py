@@ -276,6 +276,7 @@ class ScalarInterior(InteriorPoint):
     def settle(self) -> None:
         """From the centre, or from duals on the border, pulled inside."""
         excess = self.excess()
+        self.warm = self.warm or self.risk(excess) == 0.0  # may be the optimum, whose value has no relative part
         size = float(np.mean(np.abs(excess))) if excess.size else 1.0
         cap = np.broadcast_to(2.0 * size * self.cap if self.squared else self.cap, excess.shape)
         a, mu = 0.5 * cap, 0.5 * float(np.mean(np.abs(excess) * cap)) if excess.size else size
@@ -298,8 +299,8 @@ class ScalarInterior(InteriorPoint):
         where that cancels, the product over it."""
         mu = max(mu, LEAST_MU)
         far, near = np.abs(excess), mu / cap
-        larger = 0.5 * far + near + np.sqrt(0.25 * far * far + near * near)
-        smaller = near * larger / (larger - near)  # from 1/s + 1/t = 1/near
+        larger = 0.5 * far + near + np.hypot(0.5 * far, near)
+        smaller = near * (larger / (larger - near))  # from 1/s + 1/t = 1/near
         against = np.where(excess > 0.0, smaller, larger), np.where(excess > 0.0, larger, smaller)
         self.begin_at(tuple(mu / s for s in against), mu, size)
 
