@@ -1,47 +1,67 @@
-"""Threads of BLAS: one inside, as before outside, whoever leaves first."""
+"""Threads of matrix products: the least that anyone asks for, as before when all have gone, whoever leaves first."""
 
 import threading
 
+import numpy as np
 import pytest
-from threadpoolctl import ThreadpoolController
 
-from maxmargin.utils.blas import Inside, one_blas_thread
-
-
-def counts():
-    return [library["num_threads"] for library in ThreadpoolController().select(user_api="blas").info()]
+import maxmargin as mm
+from maxmargin.utils.blas import BLAS_USERS, blas_libraries, blas_threads
 
 
-def test_one_thread_inside():
-    before = counts()
-    with one_blas_thread():
-        assert set(counts()) <= {1}
-        with one_blas_thread():
-            assert set(counts()) <= {1}
-        assert set(counts()) <= {1}
-    assert counts() == before and Inside.count == 0
+def numbers() -> list[int]:
+    return [library["num_threads"] for library in blas_libraries().info()]
+
+
+def test_the_least_that_is_asked_for():
+    before = numbers()
+    with blas_threads(2):
+        assert numbers() == [2] * len(before)
+        with blas_threads(1):
+            assert numbers() == [1] * len(before)
+            with blas_threads(3):
+                assert numbers() == [1] * len(before)
+        assert numbers() == [2] * len(before)
+    assert numbers() == before and BLAS_USERS.asked == []
 
 
 def test_the_last_to_go_restores():
-    before, inside, leave = counts(), threading.Event(), threading.Event()
+    """Another thread than the one that came first."""
+    before, inside, leave = numbers(), threading.Event(), threading.Event()
 
     def other():
-        with one_blas_thread():
+        with blas_threads(1):
             inside.set()
             leave.wait(10.0)
 
     thread = threading.Thread(target=other)
-    with one_blas_thread():
+    with blas_threads(2):
         thread.start()
         assert inside.wait(10.0)
-    assert set(counts()) <= {1}  # the other one is still at it
+        assert numbers() == [1] * len(before)
+    assert numbers() == [1] * len(before)  # the other one is still at it
     leave.set()
     thread.join()
-    assert counts() == before
+    assert numbers() == before
 
 
 def test_restored_after_an_error():
-    before = counts()
-    with pytest.raises(ValueError, match="oops"), one_blas_thread():
-        raise ValueError("oops")
-    assert counts() == before
+    before = numbers()
+    with pytest.raises(ZeroDivisionError), blas_threads(1):
+        assert numbers() == [1] * len(before)
+        raise ZeroDivisionError
+    assert numbers() == before
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_fits_have_the_threads_they_ask_for(n_jobs):
+    seen: list[int] = []
+
+    class Look(mm.Newton):
+        def begin(self, problem, start, setting):
+            seen.extend(numbers())
+            return super().begin(problem, start, setting)
+
+    X = np.arange(12.0).reshape(6, 2)
+    mm.SVMRegressor(loss="squared_error", solver=Look(), n_jobs=n_jobs).fit(X, X[:, 0])
+    assert seen == [n_jobs or 1] * len(numbers())

@@ -26,7 +26,7 @@ from ..losses.nonnegative import NonNegative
 from ..regularizers.base import Regularizer
 from ..regularizers.half_spaces import HalfSpaces
 from ..regularizers.spaces import Free, move, move_row
-from ..utils.blas import one_blas_thread
+from ..utils.blas import blas_threads
 from ..utils.threads import in_threads
 from .base import PLAIN_TERM, Evaluated, Problem
 
@@ -280,7 +280,7 @@ class RowProblem(LinearProblem):
         if not self.by_products:
             return piecewise(part, self.n_examples, n_jobs)
         turned = by_class(Z)
-        with one_blas_thread():
+        with blas_threads(1):
             return piecewise(lambda start, stop: self._risk_of_part(turned, start, stop), self.n_examples, n_jobs)
 
     @cached_property
@@ -309,7 +309,7 @@ class RowProblem(LinearProblem):
         n, total, turned = self.n_examples, 0.0, by_class(W)
         size = min(TAKEN, n)
         gathered, table = Gathered(self.X, size, np.float64), vectors.zeros_table(size, self.n_classes, np.float64)
-        with one_blas_thread():
+        with blas_threads(1):
             for first in range(0, n, TAKEN):
                 examples = np.arange(first, min(first + TAKEN, n))
                 total += row_repairs(self.exact_loss, duals, first, out, table.flat[: examples.size])

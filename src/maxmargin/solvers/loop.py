@@ -17,7 +17,7 @@ import numpy as np
 from ..jit import clock
 from ..problems.base import Problem
 from ..result import Certificate, History, Record, Result, relative
-from ..utils.threads import blas_threads
+from ..utils.blas import blas_threads
 from .base import NOWHERE, Run, Setting, Solver, Start, admit
 from .tuning import LOOP, LoopTuning
 

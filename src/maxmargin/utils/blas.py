@@ -1,7 +1,7 @@
-"""How many threads BLAS may use while a computation of ours runs.
+"""How many threads matrix products use while a computation of ours runs.
 
-The number belongs to the whole process. Two fits at once therefore must not restore it under each other: the first to come sets
-it, the last to go restores it.
+The number belongs to the whole process. Two fits at once therefore must not restore it under each other: as long as anyone
+computes it is the least that any of them asks for, then what it was before the first one came.
 """
 
 import threading
@@ -14,39 +14,58 @@ from threadpoolctl import OpenBLASController, ThreadpoolController
 
 
 @cache
-def controller() -> Any:
-    """Of the libraries that are loaded when it is first asked for: looking for them takes a while."""
-    return ThreadpoolController()
+def blas_libraries() -> Any:
+    """Those of this process, found once: looking for them takes milliseconds, setting their threads microseconds."""
+    return ThreadpoolController().select(user_api="blas")
 
 
 def let_go() -> None:
-    """Since its version 3.8 threadpoolctl lets only that thread change the number that did so first. The last of us may be
+    """Since its version 3.8 threadpoolctl lets only that thread change the number that did so first. The next of us may be
     another one."""
     if hasattr(OpenBLASController, "clear_controlling_thread"):
         OpenBLASController.clear_controlling_thread(force=True)
 
 
-class Inside:
-    """Who computes with one thread at this time."""
+class BlasUsers:
+    """Who is computing at this moment, by the number of threads that each has asked for."""
 
-    lock = threading.Lock()
-    count = 0
-    limit: Any = None
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.asked: list[int] = []
+        self.before: Any = None
+
+    def enter(self, threads: int) -> None:
+        with self.lock:
+            self.asked.append(threads)
+            if len(self.asked) == 1:
+                self.before = blas_libraries().limit(limits=threads)
+                let_go()
+            elif threads < min(self.asked[:-1]):
+                self.set()
+
+    def leave(self, threads: int) -> None:
+        with self.lock:
+            self.asked.remove(threads)
+            if not self.asked:
+                self.before.restore_original_limits()
+                let_go()
+            elif threads < min(self.asked):
+                self.set()
+
+    def set(self) -> None:
+        for library in blas_libraries().lib_controllers:
+            library.set_num_threads(min(self.asked))
+        let_go()
+
+
+BLAS_USERS = BlasUsers()
 
 
 @contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Matrix products on the thread that asks for them."""
-    with Inside.lock:
-        if Inside.count == 0:
-            Inside.limit = controller().limit(limits=1, user_api="blas")
-        Inside.count += 1
+def blas_threads(n_jobs: int) -> Iterator[None]:
+    """Matrix products on `n_jobs` threads, or fewer if others say so."""
+    BLAS_USERS.enter(n_jobs)
     try:
         yield
     finally:
-        with Inside.lock:
-            Inside.count -= 1
-            if Inside.count == 0:
-                let_go()
-                Inside.limit.restore_original_limits()
-                let_go()
+        BLAS_USERS.leave(n_jobs)

@@ -1,19 +1,13 @@
-"""Independent parts of work on several threads, and reading ahead in one; kernels let go of the interpreter lock.
+"""Independent parts of work on several threads, and reading ahead in one; kernels let go of the interpreter lock."""
 
-Matrix products have threads of their own, whose number belongs to the process: `blas_threads` is how a fit asks for its own.
-"""
-
-import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
-from functools import cache
+from contextlib import closing
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs, parallel_config
-from threadpoolctl import ThreadpoolController
 
 END = object()  # what a generator that is at its end gives
 
@@ -36,46 +30,6 @@ def in_threads(work: Callable[[Any], Any], parts: Sequence, n_jobs: int) -> list
         return [work(part) for part in parts]
     with ThreadPoolExecutor(n_jobs) as pool:
         return list(pool.map(work, parts))
-
-
-class BlasUsers:
-    """Who is computing at this moment: the first of them sets the number of threads, the last one restores it. Would each restore
-    what it has found, one that ends amid another would leave that one's number behind."""
-
-    def __init__(self) -> None:
-        self.lock, self.count = threading.Lock(), 0
-        self.limits: Any = None
-
-    def enter(self, threads: int) -> None:
-        with self.lock:
-            if self.count == 0:
-                self.limits = blas_libraries().limit(limits=threads)
-            self.count += 1
-
-    def leave(self) -> None:
-        with self.lock:
-            self.count -= 1
-            if self.count == 0:
-                self.limits.restore_original_limits()
-
-
-@cache
-def blas_libraries() -> ThreadpoolController:
-    """Those of this process, found once: looking for them takes milliseconds, setting their threads microseconds."""
-    return ThreadpoolController().select(user_api="blas")
-
-
-BLAS_USERS = BlasUsers()
-
-
-@contextmanager
-def blas_threads(n_jobs: int) -> Iterator[None]:
-    """Matrix products on `n_jobs` threads; on those of the first, where several fits are under way at a time."""
-    BLAS_USERS.enter(n_jobs)
-    try:
-        yield
-    finally:
-        BLAS_USERS.leave()
 
 
 def with_scratch(make: Callable[[], Any], work: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:

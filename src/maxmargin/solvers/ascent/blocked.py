@@ -21,7 +21,7 @@ from ...jit import kernel, vectors
 from ...losses.blocks import row_block_step, row_moves
 from ...problems.linear import RowProblem
 from ...regularizers.spaces import follow_unclipped, unclipped
-from ...utils.blas import one_blas_thread
+from ...utils.blas import blas_threads
 from ..tuning import BlockTuning
 from .linear import AscentOptions, BlockAscent
 from .schedule import reschedule
@@ -100,7 +100,7 @@ class BlockedAscent(BlockAscent):
     def visit(self, visit, level):
         now, start, stop = visit
         found = np.zeros(2)
-        with one_blas_thread():
+        with blas_threads(1):
             for first in range(start, stop, self.size):
                 found += self.visit_block(self.plan.order[first : min(first + self.size, stop)], now, level)
         return found
@@ -130,7 +130,7 @@ class BlockedAscent(BlockAscent):
         return gain
 
     def give_back(self, space, count):
-        with one_blas_thread():
+        with blas_threads(1):
             self.gathered.take(self.lacking.which[:count])
             self.gathered.add(self.lacking.rows, self.turned[0])
 
