@@ -29,10 +29,12 @@ from ...losses.blocks import block_step, row_block_step, row_moves, take_row
 from ...problems.kernel import KernelProblem, KernelRowProblem, KernelScalarProblem, Point
 from ..dual_coordinate import begin
 from ..polish.tables import KernelFinishing
-from ..tuning import KERNEL_BLOCKS, KernelBlockTuning
+from ..tuning import KERNEL_BLOCKS, POLISH, KernelBlockTuning
 from .kernel import KernelAscent, KernelOptions, KernelRun
 from .kernel_newton import KernelNewtonOptions, KernelRowNewton, KernelScalarNewton
 from .kernel_pairs import KernelPairOptions, KernelPairs, round_size
+
+SINGLE = 1e-7  # the smallest tol for which samples exchange masses in float32, where polishing does not end what they began
 
 
 @kernel
@@ -266,7 +268,8 @@ def _(problem: KernelScalarProblem, duals, tol, seed, dtype, momentum, average):
 
 @begin.register
 def _(problem: KernelRowProblem, duals, tol, seed, dtype, momentum, average):
-    if problem.loss.exchanges and 2 * round_size(problem) >= problem.n_examples:
+    fine = tol < SINGLE and problem.n_examples > POLISH.most  # rounds of pairs propose in float32, and polishing may not help out
+    if problem.loss.exchanges and not fine and 2 * round_size(problem) >= problem.n_examples:
         return KernelPairs(problem, duals, KernelPairOptions(tol, seed))
     if problem.loss.smooth:
         return KernelRowNewton(problem, duals, KernelNewtonOptions(seed))
