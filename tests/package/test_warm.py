@@ -65,6 +65,15 @@ def test_two_processes_do_not_compile_the_same(tmp_path):
     assert found == [["0", "1"], ["1", "0"]]
 
 
+def test_to_wait_is_to_compile(tmp_path, monkeypatch):
+    """By the clock of limits of time."""
+    monkeypatch.setattr(jit, "LONGEST_WAIT", 0.5)
+    with jit.undisturbed(tmp_path / "kernel.lock"):
+        before, begin = jit.clock(), time.monotonic()
+        assert jit.compile_alone(lambda kinds: kinds, tmp_path / "kernel.lock", "float") == "float"
+        assert time.monotonic() - begin >= 0.4 and jit.clock() - before < 0.2
+
+
 def test_a_lock_is_waited_for_no_longer_than_is_sensible(tmp_path, monkeypatch):
     monkeypatch.setattr(jit, "LONGEST_WAIT", 0.05)
     path = tmp_path / "kernel.lock"

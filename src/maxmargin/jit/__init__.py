@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from numba import njit, types
 from numba.core import event
+from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import overload, register_jitable
 
 LOCKS: Any = import_module("fcntl") if os.name == "posix" else None  # without it two processes may compile the same
@@ -162,8 +163,11 @@ def wait_for(held: int) -> None:
 
 
 def compile_alone(compile_for: Callable, lock: Path, kinds_of_arguments: Any) -> Any:
-    """Compile or load a kernel while no other process does: what two need at once, one compiles and the other then loads."""
-    with undisturbed(lock):
+    """Compile or load a kernel while no other process does: what two need at once, one compiles and the other then loads.
+
+    To wait for another is to compile: under numba's own lock, it is counted with that (`Compiling`).
+    """
+    with global_compiler_lock, undisturbed(lock):
         return compile_for(kinds_of_arguments)
 
 
