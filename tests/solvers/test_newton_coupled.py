@@ -7,13 +7,14 @@ from helpers.multilabel import Formula, correlated, data, some_missing
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
 from maxmargin.data.indicators import checked_labels
 from maxmargin.data.table import table_of
 from maxmargin.losses import MultilabelHingeLoss, MultilabelLogisticLoss, MultilabelSquaredHingeLoss
 from maxmargin.problems.multilabel import MultilabelProblem
-from maxmargin.solvers.base import NOWHERE, Setting
+from maxmargin.solvers.base import NOWHERE, Setting, Start
 from maxmargin.solvers.newton import work
 from maxmargin.solvers.second_order.coupled import CoupledColumns, basis_of_labels
 
@@ -175,3 +176,31 @@ def test_work_of_a_step():
     assert 0.0 < work(alone) < work(coupled)
     whole = MultilabelProblem(alone.table, checked_labels(Y).columns, np.ones(30), *(np.ones((L, 2)),) * 2, MultilabelHingeLoss())
     assert work(whole) == work(alone)
+
+
+def test_a_bad_start_is_not_begun_from():
+    """Saturated losses are flat: from such weights no step would lead back, and zero is better."""
+    rng = np.random.default_rng(0)
+    group = group_of(rng.normal(size=(20, 4)), rng.integers(0, 2, size=(20, L)), MultilabelLogisticLoss(), PRIORS["definite"])
+    zero = group.regularizer.start(group.weight_shape)
+    run = mm.Newton().begin(group, Start(None, zero + 1e6 * rng.normal(size=zero.shape)), Setting(tol=TOL))
+    run.advance(lambda: False)
+    assert run.lowest <= group.primal(zero)
+
+
+class Tired(mm.Newton):
+    """Cannot go on from the beginning."""
+
+    def begin(self, problem, start, setting):
+        run = super().begin(problem, start, setting)
+        run.stuck = True
+        return run
+
+
+def test_why_labels_ended_short_is_said_as_it_is():
+    """Time was not short."""
+    X, Y = data(40, 4, L, seed=5)
+    model = mm.MultilabelSVMClassifier(label_prior=PRIORS["definite"], solver=Tired(), tol=1e-9, max_time=60.0)
+    with pytest.warns(ConvergenceWarning, match="for rounding"):
+        model.fit(X, Y)
+    assert "No step makes progress any more" in model.certificate_.message and "max_time" not in model.certificate_.message

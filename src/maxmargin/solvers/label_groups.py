@@ -67,6 +67,8 @@ class Groups:
         self.totals = GroupTotals(np.array([at_zero[columns].sum() for columns in self.columns]), history, budget)
         self.found: list[Result | None] = [None] * len(self.columns)
         self.reason = ""
+        self.endings: list[str] = []  # why groups ended short of their targets, where that was neither time nor passes
+        self.spent = False  # whether one did for want of these
 
     def halted(self) -> bool:
         if self.interrupt.pressed or self.budget.halt():
@@ -90,9 +92,17 @@ class Groups:
         own = replace(budget, max_time=share, n_jobs=jobs, watch=self.watch, halt=self.halted, begin=clock())
         group, history = self.problem.group(self.columns[k]), GroupHistory(self.totals, k)
         result = carry_out(self.solver, group, own, history, start=self.start(group, k, start), seed=seed + k, average=average)
+        self.note_ending(result, own)
         if isinstance(result.duals, np.ndarray):  # at once: a group's table is the largest there is
             result = replace(result, duals=sp.csc_array(result.duals))
         self.found[k] = result
+
+    def note_ending(self, result: Result, own: Budget) -> None:
+        if not result.certificate.converged:
+            if result.message in (own.after_passes(), "" if own.max_time is None else own.after_time()):
+                self.spent = True
+            else:
+                self.endings.append(result.message)
 
     def start(self, group: LabelGroup, k: int, start: Start) -> Start:
         """The part of group k in what a run of all labels begins from."""
@@ -107,6 +117,9 @@ class Groups:
         totals, budget, labels = self.totals, self.budget, self.problem.labels.shape[1]
         primal, dual = float(totals.primal.sum()), float(totals.dual.sum())
         message = self.reason
+        if self.endings and not self.spent:
+            some = "Some labels ended short of their target: " if len(self.columns) > 1 else ""
+            message = message or some + self.endings[0]
         if not message:
             timed = budget.max_time is not None and totals.passes < budget.max_iter
             message = budget.after_time() if timed else budget.after_passes()

@@ -62,9 +62,9 @@ class SmoothRun(SecondOrderRun):
         self.looked = False
 
     def settle(self) -> None:
-        """Begin at zero where that is better than the mean of the prior, and above the walls."""
+        """Begin at zero where that is better than the mean of the prior, or than what another run has left; above the walls."""
         first, scores, primal = self.W, self.scores, self.primal_here()
-        if not self.warm and np.any(first):
+        if np.any(first):
             self.W, self.scores = np.zeros_like(first), np.zeros_like(scores)
             if not self.primal_here() < primal:
                 self.W, self.scores = first, scores
