@@ -446,7 +446,7 @@ def test_history_is_visible_during_fit(classifier):
         assert all(record.primal >= record.dual for record in estimator.history_)
 
     watcher = Watcher(look)
-    model = classifier(tol=1e-8, solver="newton").set_callbacks(watcher).fit(X, y)
+    model = classifier(tol=1e-8, solver="bundle").set_callbacks(watcher).fit(X, y)
     assert all(history is model.history_ for history in seen)
     assert watcher.lengths[0] == 0 and 0 < watcher.lengths[-1] < len(model.history_)
     assert watcher.lengths == sorted(watcher.lengths)
@@ -684,7 +684,7 @@ def test_certificate_in_words():
 
 def test_history_is_a_sequence_of_records():
     cls, X, y = few("binary")
-    model = cls(tol=1e-8, solver="newton").fit(X, y)
+    model = cls(tol=1e-8, solver="bundle").fit(X, y)
     history = model.history_
     assert len(history) > 1 and list(history) == history[:] and history[-1] in history
     assert history[-1]._fields == ("iteration", "seconds", "primal", "dual", "gap")

@@ -20,7 +20,7 @@ from maxmargin.solvers.ascent.blocked import BlockedAscent, block_size, exact_in
 from maxmargin.solvers.ascent.linear import AscentOptions, BlockAscent
 from maxmargin.solvers.base import Setting, Start
 from maxmargin.solvers.loop import BY_HAND, Budget, drive
-from maxmargin.solvers.tuning import ASCENT, PACE, BlockTuning
+from maxmargin.solvers.tuning import ASCENT, PACE, POLISH, BlockTuning
 
 N, D, K = 50, 6, 5
 rng = np.random.default_rng(3)
@@ -64,7 +64,9 @@ def problem_of(name, prior="none", data=X, bias=0.7, C=0.4):
 
 def run_of(problem, block, dtype=np.float64, tol=1e-6, duals=None, **options):
     kind = BlockedAscent if block else BlockAscent
-    return kind(problem, duals, AscentOptions(tol, 1, dtype, block=block, **options))
+    run = kind(problem, duals, AscentOptions(tol, 1, dtype, block=block, **options))
+    run.polish_tuning = POLISH._replace(first=10**9, later=10**9)  # passes alone
+    return run
 
 
 def after(run, passes):

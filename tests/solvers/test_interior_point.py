@@ -228,7 +228,7 @@ def test_duals_of_others_are_taken_up(several):
     rng = np.random.default_rng(7)
     X = rng.normal(size=(80, 4)) * [1.0, 30.0, 1.0, 0.1]
     y = labels(rng, X, 3 if several else 2)
-    model = mm.SVMClassifier(C=10.0, tol=1e-8, max_iter=30, warm_start=True, solver="dual_coordinate")
+    model = mm.SVMClassifier(C=10.0, tol=1e-8, max_iter=7, warm_start=True, solver="dual_coordinate")
     with pytest.warns(match="Raise max_iter"):
         model.fit(X, y)
     before = model.certificate_

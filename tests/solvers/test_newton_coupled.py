@@ -106,8 +106,8 @@ def test_duals_of_others_are_taken_up_and_the_choice(loss):
     X, Y = data(80, 4, L, seed=8)
     X = X * [1.0, 100.0, 1.0, 0.01]
     model = mm.MultilabelSVMClassifier(C=10.0, loss=loss, label_prior=PRIORS["definite"], tol=1e-8, random_state=0)
-    late = clone(model).set_params(max_iter=10, warm_start=True, solver="dual_coordinate")
-    with pytest.warns(match="Stopped after max_iter=10 passes"):
+    late = clone(model).set_params(max_iter=5, warm_start=True, solver="dual_coordinate")
+    with pytest.warns(match="Stopped after max_iter=5 passes"):
         late.fit(X, Y)
     before = late.certificate_
     late.set_params(solver="newton", max_iter=60).fit(X, Y)

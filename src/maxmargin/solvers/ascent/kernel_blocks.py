@@ -34,7 +34,7 @@ from .kernel import KernelAscent, KernelOptions, KernelRun
 from .kernel_newton import KernelNewtonOptions, KernelRowNewton, KernelScalarNewton
 from .kernel_pairs import KernelPairOptions, KernelPairs, round_size
 
-SINGLE = 1e-7  # the smallest tol for which samples exchange masses in float32, where polishing does not end what they began
+SINGLE = 1e-7  # the smallest tol for which float32 does
 
 
 @kernel
@@ -266,10 +266,14 @@ def _(problem: KernelScalarProblem, duals, tol, seed, dtype, momentum, average):
     return KernelScalarBlocks(problem, duals, KernelBlockOptions(tol))
 
 
+def too_fine(problem: KernelProblem, tol: float) -> bool:
+    """Rounds of pairs propose in float32; where free duals may be too many, polishing does not go on from there."""
+    return tol < SINGLE and problem.n_examples > POLISH.most
+
+
 @begin.register
 def _(problem: KernelRowProblem, duals, tol, seed, dtype, momentum, average):
-    fine = tol < SINGLE and problem.n_examples > POLISH.most  # rounds of pairs propose in float32, and polishing may not help out
-    if problem.loss.exchanges and not fine and 2 * round_size(problem) >= problem.n_examples:
+    if problem.loss.exchanges and not too_fine(problem, tol) and 2 * round_size(problem) >= problem.n_examples:
         return KernelPairs(problem, duals, KernelPairOptions(tol, seed))
     if problem.loss.smooth:
         return KernelRowNewton(problem, duals, KernelNewtonOptions(seed))
