@@ -81,6 +81,15 @@ LONG = re.compile(
             r"test_returned_values.py::test_float32_data_with_any_intercept_scaling\[(online|bundle)",
             r"test_data_handling.py::test_dtype_parameter\[float32-multiclass",
             r"test_search_sources.py::test_the_same_as_in_memory\[labels",
+            r"test_polish.py::test_\w+\[.*(alpha|beta|chain|rbf|kernel|coupled)",
+            r"test_newton_(coupled|topk).py::test_\w+\[.*(log_loss|squared_error|alpha)",
+            r"test_bundle.py::test_multilabel",
+            r"test_plugins.py::test_a_multiclass_loss",
+            r"test_losses_and_forms.py::test_(priors_and_signs|many_classes)",
+            r"test_fuzz.py::test_(nothing_is_found\[kernel |fine_targets_are_met\[[23])",
+            r"test_contracts.py::test_every_certificate_holds_against_every_other\[\w+-(\w+ rows|MultilabelSquaredHinge\w*)\]",
+            r"test_online.py::test_online_serves_arrays_too\[(costs|top-k)",
+            r"test_structured_outputs.py::test_the_best_outputs_are_those_of_the_list\[names",
         )
     )
 )
