@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 from helpers.certificates import check, consistent, recomputed
 from helpers.drawn import features, labels, prior, seed_of, signs, targets, weights
+from helpers.newton import check_steps
 from helpers.reference import reference
 from hypothesis import given
 from hypothesis import strategies as st
@@ -197,14 +198,7 @@ def test_every_pass_is_certified(seed, C, several):
     else:
         sign = np.where(rng.random(n) < 0.5, 1.0, -1.0)
         problem = ScalarProblem(table, HingeLoss(), (sign, np.ones(n)), weight).at(C)
-    run = mm.Newton().begin(problem, NOWHERE, Setting(1e-6))
-    for _ in range(6):
-        run.advance(lambda: False)
-        dual = run.synchronise()
-        np.testing.assert_array_equal(problem.clipped(run.left()), run.left())
-        assert problem.reevaluated(run.left()).dual == dual
-        for w in run.candidates():
-            assert problem.primal(w) >= dual - 1e-12 * abs(dual)
+    check_steps(problem, 1e-12)
 
 
 @pytest.mark.parametrize("name", ["hinge", "epsilon", "classes", "labels"])

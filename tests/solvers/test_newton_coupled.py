@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from helpers.multilabel import Formula, correlated, data, some_missing
+from helpers.newton import check_steps
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -14,7 +15,7 @@ from maxmargin.data.indicators import checked_labels
 from maxmargin.data.table import table_of
 from maxmargin.losses import MultilabelHingeLoss, MultilabelLogisticLoss, MultilabelSquaredHingeLoss
 from maxmargin.problems.multilabel import MultilabelProblem
-from maxmargin.solvers.base import NOWHERE, Setting, Start
+from maxmargin.solvers.base import Setting, Start
 from maxmargin.solvers.newton import work
 from maxmargin.solvers.second_order.coupled import CoupledColumns, basis_of_labels
 
@@ -91,14 +92,7 @@ def test_every_pass_is_certified(seed, kind, C):
     Y = (rng.random((n, count)) < 0.5).astype(float)
     Y[rng.random(Y.shape) < 0.1] = np.nan
     problem = group_of(rng.normal(size=(n, d)) * 10.0 ** rng.uniform(-2, 2, d), Y, kind(), root @ root.T, C)
-    run = mm.Newton().begin(problem, NOWHERE, Setting(1e-6))
-    for _ in range(6):
-        run.advance(lambda: False)
-        dual = run.synchronise()
-        np.testing.assert_array_equal(problem.clipped(run.left()), run.left())
-        assert problem.reevaluated(run.left()).dual == dual
-        for w in run.candidates():
-            assert problem.primal(w) >= dual - 1e-9 * abs(dual)
+    check_steps(problem, 1e-9)
 
 
 @pytest.mark.parametrize("loss", LOSSES)

@@ -4,6 +4,7 @@ The masses of a sample sum up to one. Those above zero are entries of a face, wh
 outputs: these are written out for all of them at once.
 """
 
+from abc import abstractmethod
 from functools import cached_property
 from typing import Any
 
@@ -42,9 +43,9 @@ class SetFinishing(Finishing):
     mean: np.ndarray
     mean_count: int
 
+    @abstractmethod
     def begin_again(self) -> None:
         """Masses have moved, not by a pass."""
-        raise NotImplementedError
 
     @property
     def polish_tol(self):
