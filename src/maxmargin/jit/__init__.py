@@ -10,6 +10,7 @@ user's cache folder. If none of them can be written, kernels are compiled anew i
 as usual.
 """
 
+import gc
 import os
 import pickle
 import time
@@ -29,13 +30,16 @@ from numba.core import event
 from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import overload, register_jitable
 
+from .linked import KernelCompiler, LinkedCompiler
+
 LOCKS: Any = import_module("fcntl") if os.name == "posix" else None  # without it two processes may compile the same
 # Sums may be reordered and fused; NaN and infinity keep their meaning, so that a broken number is never optimised away.
 # Kernels allocate nothing, so no references are counted: a visit to one example would otherwise count two dozen, at 5 ns each.
 # No C function is made of them either.
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"reassoc", "contract", "nsz"}, "nogil": True}
-OPTIONS |= {"_nrt": False, "no_cfunc_wrapper": True}
-INLINED = OPTIONS | {"forceinline": True}
+OPTIONS |= {"_nrt": False, "no_cfunc_wrapper": True, "pipeline_class": KernelCompiler}
+CALLED = OPTIONS | {"pipeline_class": LinkedCompiler}
+INLINED = CALLED | {"forceinline": True}
 PACKAGE = Path(__file__).parent.parent
 LONGEST_WAIT, LOOK_AGAIN = 60.0, 0.02  # seconds: for another process that compiles, and between two looks
 TRUSTED = {__package__.split(".")[0], "numpy", "builtins"}
@@ -92,12 +96,12 @@ def generic(stub: Callable, options: dict[str, Any] = INLINED) -> Any:
 def generic_call(stub: Callable) -> Any:
     """As `generic`, for functions that do so much work that a call costs nothing beside it: they compile once, where an
     inlined one is compiled again at every place that names it."""
-    return generic(stub, OPTIONS)
+    return generic(stub, CALLED)
 
 
 def jitable_call(function: Callable) -> Callable:
     """As `jitable`, for larger helpers."""
-    return register_jitable(**OPTIONS)(function)
+    return register_jitable(**CALLED)(function)
 
 
 def jitable(function: Callable) -> Callable:
@@ -162,12 +166,24 @@ def wait_for(held: int) -> None:
             return
 
 
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """No search for circles of garbage meanwhile: compiling makes many objects, and the search is a tenth of its time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 def compile_alone(compile_for: Callable, lock: Path, kinds_of_arguments: Any) -> Any:
     """Compile or load a kernel while no other process does: what two need at once, one compiles and the other then loads.
 
     To wait for another is to compile: under numba's own lock, it is counted with that (`Compiling`).
     """
-    with global_compiler_lock, undisturbed(lock):
+    with global_compiler_lock, undisturbed(lock), uncollected():
         return compile_for(kinds_of_arguments)
 
 
