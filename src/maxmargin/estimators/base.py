@@ -28,7 +28,9 @@ from ..utils.threads import thread_count
 from .advice import SCALERS, Spread, resumes, spread_of, unfinished
 
 OURS = str(Path(__file__).parents[1]), str(Path(sklearn.__file__).parent)
-PLAIN_VALUES = (str, int, float, type(None))  # of parameters, which `clone` leaves as they are
+PLAIN_VALUES = (str, int, float, bool, type(None))  # of parameters, which `clone` leaves as they are
+VALID: set[tuple[Any, ...]] = set()  # plain values that were found valid: to check them again takes as long as a small fit
+MOST_VALID = 1000
 READ = "read the samples first, and give them as a list"
 
 
@@ -86,8 +88,17 @@ class Certified(CallbackSupportMixin, BaseEstimator):
     _silent = False  # whether somebody else tells of a target that was missed: a search does, once for all its fits
 
     def _validate_params(self) -> None:
+        values = tuple(self.get_params(deep=False).values())
+        kinds = tuple(map(type, values))
+        plain = set(PLAIN_VALUES).issuperset(kinds)
+        if plain and (type(self), kinds, values) in VALID:
+            return
         check_object(getattr(self, "structure", None))
         super()._validate_params()
+        if plain:
+            if len(VALID) >= MOST_VALID:
+                VALID.clear()
+            VALID.add((type(self), kinds, values))
 
     @classmethod
     @cache
