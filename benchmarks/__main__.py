@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
         "--limit",
         type=float,
         metavar="S",
-        help="seconds after which a fit is ended (120; 10 with --quick; 60 and 2 of structured)",
+        help="seconds after which a fit is ended (120; 10 with --quick; 60 and 2 of structured; everyday: 60 a solver)",
     )
     common.add_argument("--quick", action="store_true", help="small data, to see that all works; kept only where --results says")
     common.add_argument("--results", type=Path, metavar="FILE", help="where the tables are kept (benchmarks/RESULTS.md)")
@@ -160,7 +160,7 @@ def main() -> None:
         sources.run(report, args.quick, repeat)
     if args.command in ("everyday", "all"):
         names = args.workload if args.command == "everyday" else list(everyday.SETS)
-        everyday.run(report, names, args.quick, args.repeat or (1 if args.quick else 3))
+        everyday.run(report, names, args.quick, args.repeat or (1 if args.quick else 3), args.limit or everyday.LIMIT)
     if args.command in ("scaling", "all"):
         scaling.run(report, args.quick, repeat, limit)
     if args.command in ("structured", "all"):

@@ -44,3 +44,28 @@ def test_names_of_polars_are_kept_and_asked_for(model):
     assert model.feature_names_in_.tolist() == ["b", "a"]
     with pytest.raises(ValueError, match="feature names"):
         model.predict(X.select("a", "b"))
+
+
+def test_plain_arrays_are_taken_as_they_are_and_others_are_not(monkeypatch):
+    X, y = np.column_stack(list(COLUMNS.values())), np.array([1, 1, 0, 0])
+    asked = []
+    whole = frames.validation.validate_data
+    monkeypatch.setattr(frames.validation, "validate_data", lambda *given, **options: asked.append(1) or whole(*given, **options))
+    model = mm.SVMClassifier(random_state=0).fit(X, y)
+    assert model.n_features_in_ == 2 and model.predict(X).shape == (4,) and not asked
+    for bad, text in ((X[:, :1], "2 features"), (np.where(X > 1, np.nan, X), "NaN"), (X[:0], "0 sample"), (X[0], "2D array")):
+        with pytest.raises(ValueError, match=text):
+            model.predict(np.ascontiguousarray(bad))
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        model.fit(X, y[:3])
+    model.fit(pd.DataFrame(X, columns=["b", "a"]), y)
+    assert list(model.feature_names_in_) == ["b", "a"] and model.fit(X, y) is model and not hasattr(model, "feature_names_in_")
+
+
+def test_parameters_that_were_valid_are_told_from_others_of_the_same_value():
+    X, y = np.column_stack(list(COLUMNS.values())), np.array([1, 1, 0, 0])
+    model = mm.SVMClassifier(max_iter=1000, random_state=0).fit(X, y).fit(X, y)
+    with pytest.raises(ValueError, match="max_iter"):
+        model.set_params(max_iter=1000.0).fit(X, y)
+    with pytest.raises(ValueError, match="'C'"):
+        model.set_params(max_iter=1000, C=-1.0).fit(X, y)

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import maxmargin as mm
-from maxmargin.estimators.bounds import HeldOut, accuracy_bounds, label_bounds, r2_bounds, residual_bounds
+from maxmargin.estimators.base import Step
+from maxmargin.estimators.bounds import HeldOut, accuracy, accuracy_bounds, label_bounds, r2, r2_bounds, residual_bounds
 
 TIGHT = 1e-10
 
@@ -115,3 +116,17 @@ def test_there_are_none_with_a_kernel_and_a_constant_has_the_widest():
     assert np.all(np.isnan(accuracy_bounds(HeldOut(new, classes(wanted, 2), None), step)))
     step = mm.SVMRegressor()._fitter((X, known[:, 0], None))({"C": 1.0}, None)
     assert r2_bounds(HeldOut(new, np.ones(25), None), step) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_scores_of_searches_are_those_of_scikit_learn(weighted):
+    X, X_test, scores, scores_test, weight = drawn(3)
+    weight = weight if weighted else None
+    for count in (2, 3):
+        model = mm.SVMClassifier(random_state=0).fit(X, classes(scores, count))
+        names = classes(scores_test, count)
+        assert accuracy(HeldOut(X_test, names, weight), Step(model, None, None)) == model.score(X_test, names, weight)
+    model = mm.SVMRegressor(random_state=0).fit(X, scores[:, 0])
+    for y in (scores_test[:, 0], np.full(25, 2.0)):
+        found = r2(HeldOut(X_test, y, weight), Step(model, None, None))
+        assert found == pytest.approx(model.score(X_test, y, weight), rel=1e-12)

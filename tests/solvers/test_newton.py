@@ -143,3 +143,16 @@ def test_weighted_products_of_blocks(bias):
     for data in (X, sp.csr_matrix(X), X.astype(np.float32)):
         found = sum(block.weighted_products(weight[block.start : block.stop]) for block in table_of(data, bias).blocks(17))
         np.testing.assert_allclose(found, full.T @ (weight[:, None] * full), rtol=1e-5 if data.dtype == np.float32 else 1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("even", [True, False])
+def test_squared_error_of_many_rows_takes_one_step(even, dtype):
+    rng = np.random.default_rng(4)
+    many = rng.normal(size=(9_000, 3)).astype(dtype)  # more than one block
+    y, weight = many @ np.array([1.0, -2.0, 0.5]) + rng.normal(size=9_000), None if even else rng.integers(0, 3, 9_000)
+    model = mm.SVMRegressor(loss="squared_error", C=2.0, tol=1e-9).fit(many, y, weight)
+    A, s = np.column_stack([many.astype(float), np.ones(9_000)]), np.ones(9_000) if even else weight
+    best = np.linalg.solve(A.T @ (4.0 * s[:, None] * A) + np.eye(4), A.T @ (4.0 * s * y))
+    np.testing.assert_allclose(np.append(model.coef_, model.intercept_), best, rtol=1e-7)
+    assert model.n_iter_ == 1 and model.certificate_.converged

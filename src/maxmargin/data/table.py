@@ -41,6 +41,8 @@ class RowBlock:
         """(features + 1, features + 1): sum_i weight_i x_i x_i', in float64, weights >= 0; rows of weight zero cost nothing."""
         some = weight != 0.0
         X, weight = (self.X, weight) if some.all() else (self.X[some], weight[some])
+        if weight.size and X.dtype == np.float64 and not sp.issparse(X) and np.all(weight == weight[0]):
+            return self.even_products(X, float(weight[0]))
         d, root = X.shape[1], np.sqrt(weight)
         if sp.issparse(X) and X.nnz > DENSE_ABOVE * X.shape[0] * d:
             X = X.toarray()
@@ -53,6 +55,16 @@ class RowBlock:
             result[:d, :d] = scaled.T @ scaled  # a product with itself: NumPy computes half of it
         result[:d, d] = result[d, :d] = self.bias * (scaled.T @ root)
         result[d, d] = self.bias**2 * weight.sum()
+        return result
+
+    def even_products(self, X: np.ndarray, weight: float) -> np.ndarray:
+        """The same of one weight: no copy of the rows is made."""
+        d = X.shape[1]
+        result = np.empty((d + 1, d + 1))
+        result[:d, :d] = X.T @ X
+        result[:d, d] = result[d, :d] = self.bias * (np.ones(X.shape[0]) @ X)
+        result[d, d] = self.bias**2 * X.shape[0]
+        result *= weight
         return result
 
     def combined(self, duals: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache, lru_cache
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +28,9 @@ from ..utils.threads import thread_count
 from .advice import SCALERS, Spread, resumes, spread_of, unfinished
 
 OURS = str(Path(__file__).parents[1]), str(Path(sklearn.__file__).parent)
+PLAIN_VALUES = (str, int, float, bool, type(None))  # of parameters, which `clone` leaves as they are
+VALID: set[tuple[Any, ...]] = set()  # plain values that were found valid: to check them again takes as long as a small fit
+MOST_VALID = 1000
 READ = "read the samples first, and give them as a list"
 
 
@@ -84,12 +88,31 @@ class Certified(CallbackSupportMixin, BaseEstimator):
     _silent = False  # whether somebody else tells of a target that was missed: a search does, once for all its fits
 
     def _validate_params(self) -> None:
+        values = tuple(self.get_params(deep=False).values())
+        kinds = tuple(map(type, values))
+        plain = set(PLAIN_VALUES).issuperset(kinds)
+        if plain and (type(self), kinds, values) in VALID:
+            return
         check_object(getattr(self, "structure", None))
         super()._validate_params()
+        if plain:
+            if len(VALID) >= MOST_VALID:
+                VALID.clear()
+            VALID.add((type(self), kinds, values))
+
+    @classmethod
+    @cache
+    def _get_param_names(cls):
+        """As scikit-learn has it, which reads the signature at every call."""
+        return super()._get_param_names()
 
     def _copied(self, **setting):
         """An unfitted copy with other parameters, for a step of a path: it tells the same callbacks."""
-        estimator = clone(self).set_params(**setting)
+        own = self.get_params(deep=False)
+        if "_metadata_request" not in vars(self) and all(isinstance(value, PLAIN_VALUES) for value in own.values()):
+            estimator = type(self)(**own | setting)  # what `clone` does, with fewer looks at each parameter
+        else:
+            estimator = clone(self).set_params(**setting)
         if self._silent:
             estimator._silent = True
         if hasattr(self, "_skl_callbacks"):
@@ -119,7 +142,7 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         if line is not None:
             line.setup(self, context)
         budget = Budget(self.tol, self.max_iter, self.max_time, thread_count(self.n_jobs), self._watch(context, line))
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        seed = seed_of(self.random_state)
         result = way(solver, problem, budget, self.history_, seed=seed, average=not self.keep_duals, **start)
         self.certificate_, self.history_, self.n_iter_ = result.certificate, result.history, result.n_iter
         self.__dict__.pop("statistics_", None)
@@ -141,6 +164,8 @@ class Certified(CallbackSupportMixin, BaseEstimator):
 
     def _watch(self, context, line: Progress | None):
         """What the loop calls after each pass: tells the callbacks, and whether one of them wants to stop."""
+        if line is None and not vars(self).get("_skl_callbacks"):
+            return lambda iteration: False  # nobody to tell: a context for each pass would take longer than short passes do
 
         def watch(iteration: int) -> bool:
             task = context.subcontext(task_name="pass")
@@ -155,6 +180,19 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         """By how much the columns of X differ in size, where that is known and nothing makes up for it."""
         made_up = (getattr(self, name, None) is not None for name in ("prior_scale", "prior_covariance"))
         return None if any(made_up) else spread_of(problem, getattr(self, "feature_names_in_", None))
+
+
+@lru_cache
+def seed_of_number(random_state: int) -> int:
+    """The seed of a run; the generator that it is drawn from takes longer to make than a short run."""
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def seed_of(random_state) -> int:
+    """The seed of a run, drawn from what a user gives."""
+    if isinstance(random_state, Integral):
+        return seed_of_number(int(random_state))
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
 def checked_Cs(Cs) -> list[float]:  # noqa: N802 - as users call them

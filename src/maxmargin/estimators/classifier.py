@@ -209,7 +209,10 @@ class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, KernelSVM):
     @blockwise
     def predict(self, X) -> np.ndarray:
         """The class with the highest score."""
-        scores = self._scores(X)
+        return self._predicted(self._scores(X))
+
+    def _predicted(self, scores: np.ndarray) -> np.ndarray:
+        """The classes of these scores."""
         best = (scores[:, 0] > 0).astype(np.intp) if scores.shape[1] == 1 else scores.argmax(axis=1)
         return self.classes_[best]
 

@@ -1,6 +1,6 @@
 """`SVMClassifierCV`: `SVMClassifier` with a C chosen by cross-validation."""
 
-from .bounds import DefaultScore, accuracy_bounds
+from .bounds import DefaultScore, accuracy, accuracy_bounds
 from .classifier import SVMClassifier
 from .search import LinearSearch, constraints_of_search, init_of_search
 
@@ -61,4 +61,4 @@ random_state, n_jobs, verbose, dtype
     _estimator = SVMClassifier
     _parameter_constraints = constraints_of_search(SVMClassifier)
     __init__ = init_of_search(SVMClassifier)
-    _default_score = DefaultScore("accuracy", accuracy_bounds)
+    _default_score = DefaultScore("accuracy", accuracy_bounds, accuracy)

@@ -19,21 +19,23 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..solvers import Newton
 from ..solvers.base import WarmStart
 from ..utils.threads import in_threads
 from .advice import by_hand
 from .base import Fitter, Step
 
 EQUAL = 1e-12  # mean scores that differ by less are ties: rounding may tell them apart
-# On 2,000 rows of the sets of `benchmarks search`, 2026-11-16.
+# On 2,000 rows of the sets that `benchmarks search` calls seen; the passes also on iris, wine and 500 rows of a9a and cadata,
+# after its unseen sets had shown that there were too many. 2026-11-16.
 CLEAR = 3.0
 WIDER = 2.0
 FINER = 0.3  # of one gap to that before it
 FINEST = 0.1  # of `tol`
 TELLING = 1e-2  # the largest gap at which bounds of scores are worth their time
-FIRST_PASSES = 100  # passes of a first fit at the most
+FIRST_PASSES = 40  # passes of a first fit at the most
 EFFORT = 3.0  # passes of refinement for each of the first fits; these count as
-LEAST_PASSES = 40  # passes for each C at the least
+LEAST_PASSES = 10  # passes for each C at the least
 
 
 class Gaps(NamedTuple):
@@ -60,8 +62,8 @@ class Gaps(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What is known of a fit: what it has left, its target and whether that was met, its gap, what it gains over w = 0, and
-    whether larger C have the same optimum."""
+    """What is known of a fit: what it has left, its target and whether that was met, its gap, what it gains over w = 0, whether
+    larger C have the same optimum, and whether Newton's method has ended it, for which the finest gap is a few steps more."""
 
     left: WarmStart
     target: float
@@ -69,6 +71,7 @@ class Kept(NamedTuple):
     gap: float
     gain: float
     outgrown: bool
+    by_newton: bool
 
 
 class Fold:
@@ -119,8 +122,8 @@ class Fold:
                 self.share(k, smaller)
                 continue
             known = self.kept[int(self.whose[k])]
-            aim = max(self.gaps.finest, target * known.gain)
-            if self.spare > 0 and (own is None or (aim < own.target and own.converged and not self.decided(k))):
+            aim = self.gaps.finest if known.by_newton else max(self.gaps.finest, target * known.gain)
+            if self.spare > 0 and (own is None or (aim < own.gap and aim < own.target and own.converged and not self.decided(k))):
                 self.whose[k] = k
                 self.spare -= max(self.fit(k, aim, before or known, min(self.spare, self.gaps.max_iter)), 1)
             before = self.kept.get(k)
@@ -141,7 +144,8 @@ class Fold:
         ours = max_iter < self.gaps.max_iter or k in self.kept  # a limit of ours, or a refinement: these miss nothing
         done = found.converged or ours
         outgrown = found.converged and k + 1 < self.values.size and step.outgrown
-        self.kept[k] = Kept(step.left, max(target, found.relative_gap), done, found.relative_gap, gain, outgrown)
+        by_newton = step.model.history_.methods[-1:] != [] and step.model.history_.methods[-1][1] == Newton.__name__
+        self.kept[k] = Kept(step.left, max(target, found.relative_gap), done, found.relative_gap, gain, outgrown, by_newton)
         self.scores[k], self.bounds[k] = self.score(step), self.proved(step) if found.relative_gap <= self.telling else np.nan
         for other in np.flatnonzero(self.whose == k):
             self.share(int(other), k)

@@ -4,6 +4,7 @@ import numpy as np
 import sklearn
 from sklearn.utils import validation
 
+KNOWN_OPTIONS = frozenset({"accept_sparse", "accept_large_sparse", "dtype", "order", "y_numeric", "reset"})
 BLIND = tuple(int(part) for part in sklearn.__version__.split(".")[:2]) < (1, 9)
 
 
@@ -32,6 +33,38 @@ def named(X):
     return Named(X) if BLIND and polars and not hasattr(X, "__dataframe__") else X
 
 
+def surely_finite(array: np.ndarray) -> bool:
+    """Whether all numbers are finite for sure; their sum may overflow where they are."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return array.dtype.kind in "iub" or bool(np.isfinite(np.sum(array)))
+
+
+def plain_matrix(X, dtypes) -> bool:
+    """Whether X is an array that validation leaves as it is."""
+    if type(X) is not np.ndarray or X.ndim != 2 or not X.size or not X.flags.c_contiguous:
+        return False
+    return X.dtype in (dtypes if isinstance(dtypes, list) else [dtypes]) and surely_finite(X)
+
+
+def plain_target(y, rows: int) -> bool:
+    """The same of a target."""
+    return type(y) is np.ndarray and y.shape == (rows,) and y.dtype.kind in "fiub" and surely_finite(y)
+
+
+def expected(estimator, X, reset: bool) -> bool:
+    """Whether the columns are those of the model, or become so; they have no names."""
+    if "feature_names_in_" in vars(estimator):
+        return False
+    if reset:
+        estimator.n_features_in_ = X.shape[1]
+    return vars(estimator).get("n_features_in_") == X.shape[1]
+
+
 def validate_data(estimator, X="no_validation", y="no_validation", **options):
-    """As `sklearn.utils.validation.validate_data`."""
+    """As `sklearn.utils.validation.validate_data`, which takes longer than a small fit: what it would leave as it is, is given
+    back at once."""
+    if KNOWN_OPTIONS.issuperset(options) and plain_matrix(X, options["dtype"]):
+        alone = isinstance(y, str)
+        if (alone or plain_target(y, X.shape[0])) and expected(estimator, X, options["reset"]):
+            return X if alone else (X, y)
     return validation.validate_data(estimator, named(X), y, **options)

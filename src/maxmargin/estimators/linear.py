@@ -138,7 +138,8 @@ class LinearModel(Certified):
         def fitted(setting: dict[str, Any], last: WarmStart | None) -> Step:
             nonlocal prepared, posed, learned
             estimator = self._copied(**setting)
-            estimator._validate_params()
+            if prepared is None or not same_losses:
+                estimator._validate_params()
             if prepared is None:
                 prepared = estimator._prepared(*samples)
             estimator._adopt(learned or prepared.learned)

@@ -292,7 +292,7 @@ class Probabilities(LinearModel):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # one warning speaks for all folds
             parts = in_threads(held_out, range(FOLDS), jobs)
-        if self.certificate_.converged and not all(converged for _, _, converged in parts):
+        if self.certificate_.converged and not (self._silent or all(converged for _, _, converged in parts)):
             missed = sum(not converged for _, _, converged in parts)
             text = f"The probabilities rest on models of {FOLDS} folds, of which {missed} did not reach tol={self.tol:g}."
             warnings.warn(f"{text} Raise max_iter or tol.", ConvergenceWarning, stacklevel=users_level())

@@ -1,6 +1,6 @@
 """`SVMRegressorCV`: `SVMRegressor` with a C chosen by cross-validation."""
 
-from .bounds import DefaultScore, r2_bounds
+from .bounds import DefaultScore, r2, r2_bounds
 from .regressor import SVMRegressor
 from .search import LinearSearch, constraints_of_search, init_of_search
 
@@ -38,4 +38,4 @@ class SVMRegressorCV(LinearSearch, SVMRegressor):
     _estimator = SVMRegressor
     _parameter_constraints = constraints_of_search(SVMRegressor)
     __init__ = init_of_search(SVMRegressor)
-    _default_score = DefaultScore("r2", r2_bounds)
+    _default_score = DefaultScore("r2", r2_bounds, r2)

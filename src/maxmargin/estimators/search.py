@@ -8,6 +8,7 @@ fitted to all samples, to `tol`.
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import partial
 from inspect import Parameter, signature
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -33,6 +34,7 @@ from .contest import Contest, Fold, Gaps, where_best
 from .source_folds import count_of_folds, folds_of_source
 
 POWERS = -4, 4  # of ten, between which a number of Cs is spread, as in LogisticRegressionCV
+FEWEST_SCORED = 2  # samples: fewer have no coefficient of determination, of which scikit-learn warns
 DEFAULTS = {"Cs": 10, "cv": None, "scoring": None, "refit": True, "search_tol": 1e-1}
 CONSTRAINTS: dict[str, list[Any]] = {
     "Cs": [at_least(1), "array-like"],
@@ -171,20 +173,24 @@ class Search(Certified):
             raise ValueError("cv has no folds: it must give at least one pair of training and test samples.")
         weighted = samples.weight is not None and takes_weights(scorer, self.scoring)
         known = self._default_score
-        bounds = None if known is None or self.scoring not in (None, known.name) else known.bounds
+        judged = None if known is None or self.scoring not in (None, known.name) else known
 
         def fold(train: np.ndarray, test: np.ndarray) -> Fold:
             X, y = _safe_split(model, samples.X, samples.y, train)
             X_test, y_test = _safe_split(model, samples.X, samples.y, test, train)
             weight = None if samples.weight is None else _safe_indexing(samples.weight, train)
             counted = {"sample_weight": _safe_indexing(samples.weight, test)} if weighted else {}
-            held = None if bounds is None else HeldOut(X_test, y_test, counted.get("sample_weight"))
+            fitter = model._fitter((X, y, weight))
+            if judged is None:
+                return Fold(values, gaps, fitter, lambda step: scorer(step.model, X_test, y_test, **counted), lambda _: NO_BOUNDS)
+            held = HeldOut(X_test, y_test, counted.get("sample_weight"))
+            score = partial(judged.score, held) if judged.score and held.weight.size >= FEWEST_SCORED else None
             return Fold(
                 values,
                 gaps,
-                model._fitter((X, y, weight)),
-                lambda step: scorer(step.model, X_test, y_test, **counted),
-                lambda step: NO_BOUNDS if bounds is None or held is None else bounds(held, step),
+                fitter,
+                score or (lambda step: scorer(step.model, X_test, y_test, **counted)),
+                partial(judged.bounds, held),
             )
 
         return [fold(train, test) for train, test in pairs]

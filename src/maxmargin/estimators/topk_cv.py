@@ -1,6 +1,6 @@
 """`TopKSVMClassifierCV`: `TopKSVMClassifier` with a C chosen by cross-validation."""
 
-from .bounds import DefaultScore, accuracy_bounds
+from .bounds import DefaultScore, accuracy, accuracy_bounds
 from .search import LinearSearch, constraints_of_search, init_of_search, without
 from .topk import TopKSVMClassifier
 
@@ -39,6 +39,6 @@ class TopKSVMClassifierCV(LinearSearch, TopKSVMClassifier):
     _estimator = TopKSVMClassifier
     _parameter_constraints = constraints_of_search(TopKSVMClassifier)
     __init__ = init_of_search(TopKSVMClassifier)
-    _default_score = DefaultScore("accuracy", accuracy_bounds)
+    _default_score = DefaultScore("accuracy", accuracy_bounds, accuracy)
 
     topk_path = without("topk_path")

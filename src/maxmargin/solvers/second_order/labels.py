@@ -54,10 +54,12 @@ class LabelRuns(Run):
         weights = [None] * classes if start.weights is None else list(vectors.to_classes(start.weights, classes))
         near = Setting(CLOSER * setting.tol, setting.seed, setting.n_jobs, setting.average, setting.stop)
         self.runs: list[SecondOrderRun] = []
-        self.system = system_of(problem.table, problem.half_spaces is None)
+        single = problem.loss.single
+        same = single is not None and single.parabolic  # of all labels, where they have the same weights
+        self.system = system_of(problem.table, problem.half_spaces is None, same)
         for k in range(classes):
-            single = ScalarShape(label_problem(problem, k))
-            self.runs.append(scalar_run(single, Start(duals[k], weights[k]), near))
+            shape = ScalarShape(label_problem(problem, k))
+            self.runs.append(scalar_run(shape, Start(duals[k], weights[k]), near))
             self.runs[k].share(self.system)  # one matrix at a time
         self.points = np.concatenate([run.W for run in self.runs])
         self.primals, self.resting = np.full(classes, np.inf), np.zeros(classes, bool)

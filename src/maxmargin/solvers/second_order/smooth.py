@@ -7,7 +7,8 @@ Slopes of differentiable losses are feasible duals, and each example's share of 
 the square of the gradient's length in the metric of the prior, a certificate from one gradient. The number of steps does not
 depend on how the columns are scaled, unlike that of coordinate methods. Along a step P is convex, and its slope costs one pass
 over scores, no product: the step ends where a tenth of the slope is left, so that squared losses, whose second derivative jumps,
-converge from everywhere.
+converge from everywhere. Where the second derivative is the same everywhere, the first step ends at the optimum, and what it has
+led to is left to the certificate.
 
 Where columns are large, slopes lose the gradient in the rounding of scores: X' b is then off by X' of it. The duals that follow
 the step, b - N X dw, have a gradient of zero but for the rounding of dw, and are tried where slopes take long.
@@ -59,7 +60,8 @@ class SmoothRun(SecondOrderRun):
         self.system = system
         self.scores, self.mu = scores_of(self.table, self.W) if np.any(self.W) else np.zeros_like(self.duals), 0.0
         self.followed, self.far, self.steps = self.duals, 0.0, 0
-        self.looked = False
+        self.looked = self.pulled = False
+        self.parabolic = False  # whether the first step is the solution
 
     def settle(self) -> None:
         """Begin at zero where that is better than the mean of the prior, or than what another run has left; above the walls."""
@@ -93,14 +95,20 @@ class SmoothRun(SecondOrderRun):
             yield self.followed
 
     def see(self) -> None:
-        """The slopes and the gradient of the point as it stands."""
+        """The slopes of the point as it stands."""
         if not self.looked:
             self.slope_duals, self.bends = self.slopes(self.scores)
-            self.slack, self.looked = self.gradient(self.slope_duals), True
+            self.looked, self.pulled = True, False
+
+    def pull(self) -> None:
+        """Its gradient."""
+        self.see()
+        if not self.pulled:
+            self.slack, self.pulled = self.gradient(self.slope_duals), True
 
     def arrive(self) -> None:
-        """See, and note it."""
-        self.see()
+        """Look at the point, and note it."""
+        self.pull()
         left = float(self.heights @ self.wall_duals)
         self.note(self.primal_here(), self.pushed(self.slack), left, left)
 
@@ -110,7 +118,7 @@ class SmoothRun(SecondOrderRun):
 
     def step(self):
         self.steps += 1
-        self.see()
+        self.pull()
         if self.lowest == np.inf:
             self.arrive()
         duals, theta, slack = self.slope_duals, self.bends, self.slack
@@ -139,7 +147,10 @@ class SmoothRun(SecondOrderRun):
         if rise.size:
             self.climb(far, rise)
         self.looked = False
-        self.arrive()
+        if self.parabolic and self.steps == 1:
+            self.estimate = np.inf  # the exact values, which cost less than another look, say the rest
+        else:
+            self.arrive()
         return True
 
     def rest(self) -> float:
@@ -150,6 +161,8 @@ class SmoothRun(SecondOrderRun):
 
     def how_far(self, dW: np.ndarray, along: np.ndarray, rise: np.ndarray, most: float) -> float:
         """The part of a step that leaves a tenth of the slope, by Newton's method in a bracket; 0 where there is no way down."""
+        if self.parabolic:
+            return 1.0 if np.vdot(self.slack, dW) > 0.0 else 0.0
         first = float(np.vdot(self.shape.pulled(self.W - self.mean), dW))
         second = float(np.vdot(self.shape.pulled(dW), dW))
 
@@ -192,6 +205,7 @@ class ScalarNewton(SmoothRun):
 
     def __init__(self, shape: EntryShape, start: Start, setting: Setting):
         super().__init__(shape, start, setting, shape.system(shape.loss.quadratic))
+        self.parabolic = shape.loss.parabolic and self.walls is None
         self.settle()
 
     def losses(self, scores):

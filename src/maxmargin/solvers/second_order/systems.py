@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg.lapack import dpotrf, dpotrs
 
-from ...data.table import RowBlock, Table
+from ...data.table import BLOCK_SIZE, RowBlock, Table
 
 RIDGES = (0.0, 1e-14, 1e-12, 1e-10, 1e-8)  # added to a unit diagonal where rounding has made the matrix indefinite
 REFINEMENTS = 6  # of a solution at the most
@@ -31,6 +31,8 @@ SOUND = 1e-2  # a factor of a unit diagonal whose own diagonal is above this los
 EXACT_PART = 1e-14  # part of a right side that is nothing but rounding
 LEAST_THETA = 1e-290  # a smaller theta is none: its inverse would overflow
 ROWS_AT_ONCE = 1 << 21  # numbers of a block of rows times classes: it should not leave the cache of a core by much
+NUMBERS_AT_ONCE = 1 << 18  # of a block of short rows. cadata, 2026-11-16
+FEW_COLUMNS = 32  # with fewer a matrix of all rows takes no more than a few passes over them. cadata, 2026-11-16
 # Numbers of a block of products of pairs, the rows that such a block has at least, classes from which on and products of pairs of
 # columns up to which these are formed. By letter and digits, 2026-11-16.
 PAIRS_AT_ONCE, FEWEST_ROWS, MANY_CLASSES, FEW_PAIRS = 1 << 19, 64, 4, 1 << 13
@@ -39,15 +41,20 @@ PAIRS_AT_ONCE, FEWEST_ROWS, MANY_CLASSES, FEW_PAIRS = 1 << 19, 64, 4, 1 << 13
 SAMPLED, MANY_MORE, COUNTING, LONG_SEARCH = 80, 4, 0.5, 12
 
 
+def blocks_at_once(table: Table) -> Iterator[RowBlock]:
+    """All rows: more of them at a time where they are short."""
+    return table.blocks(max(BLOCK_SIZE, NUMBERS_AT_ONCE // (table.shape[1] + 1)))
+
+
 def scores_of(table: Table, W: np.ndarray) -> np.ndarray:
     """(rows, classes): X W'."""
-    return np.concatenate([np.asarray(block.scores(W), np.float64) for block in table.blocks()])
+    return np.concatenate([np.asarray(block.scores(W), np.float64) for block in blocks_at_once(table)])
 
 
 def combination(table: Table, duals: np.ndarray) -> np.ndarray:
     """(classes, features + 1): sum_i b_i x_i; duals are (rows, classes)."""
     result = np.zeros((duals.shape[1], table.shape[1] + 1))
-    for block in table.blocks():
+    for block in blocks_at_once(table):
         result += block.combined(duals[block.start : block.stop])
     return result
 
@@ -67,16 +74,15 @@ class Factor:
         H *= self.scale
         H *= self.scale[:, None]
         for ridge in RIDGES:
-            H[np.diag_indices_from(H)] = 1.0 + ridge
-            try:
-                self.factor, self.ridge = cho_factor(H, lower=True, check_finite=False), ridge
-                self.sound = ridge == 0.0 and bool(np.min(np.diagonal(self.factor[0]), initial=1.0) > SOUND)
+            H.flat[:: len(H) + 1] = 1.0 + ridge
+            found, failed = dpotrf(H, lower=1, clean=0)
+            if not failed:
+                self.factor, self.ridge = found, ridge
+                self.sound = ridge == 0.0 and bool(np.min(np.diagonal(found), initial=1.0) > SOUND)
                 return
-            except LinAlgError:
-                continue
 
     def solve(self, g: np.ndarray) -> np.ndarray:
-        found: np.ndarray = self.scale * cho_solve(self.factor, self.scale * g, check_finite=False)
+        found: np.ndarray = self.scale * dpotrs(self.factor, self.scale * g, lower=1)[0]
         return found
 
     def length(self, g: np.ndarray) -> float:
@@ -147,7 +153,7 @@ class ColumnSystem(System):
         self.theta, self.B, self.walls = theta, B, walls
         with np.errstate(over="ignore", invalid="ignore"):
             H = self.matrix()
-            H[np.diag_indices_from(H)] += B.ravel()
+            H.flat[:: len(H) + 1] += B.ravel()
             if walls is not None:
                 H += walls
             self.factor = Factor(H)
@@ -204,7 +210,7 @@ class ScalarColumns(ColumnSystem):
         """Choose the rows that stand for all, the same ones each time; whether enough of them count."""
         n, d = self.table.shape
         size = SAMPLED * (d + 1)
-        if n < MANY_MORE * size:
+        if d < FEW_COLUMNS or n < MANY_MORE * size:
             return False
         self.some = np.sort(np.random.default_rng(n).choice(n, size, replace=False))
         return bool(np.count_nonzero(theta[self.some]) >= COUNTING * size)
@@ -238,7 +244,7 @@ class ScalarColumns(ColumnSystem):
         """X' diag(weight) X."""
         d = self.table.shape[1] + 1
         H = np.zeros((d, d))
-        for block in self.table.blocks():
+        for block in blocks_at_once(self.table):
             part = weight[block.start : block.stop]
             if np.any(part):
                 H += block.weighted_products(part)
