@@ -137,6 +137,25 @@ class BlockTuning(NamedTuple):
     most: float = 2.0**30
 
 
+class PartTuning(NamedTuple):
+    """When threads walk through parts of the examples side by side, and how often they meet: what that costs, in seconds."""
+
+    # Of an entry of a row that is visited, of one score, and of many in float32; of the rest of a visit.
+    entry: float = 6e-10
+    entry_of_many: float = 1.2e-10
+    visit: float = 4e-8
+    # Of a meeting, and of each thread in it; of a weight of each thread that is compared and copied, and of one that is compared
+    # with that of another thread.
+    meeting: float = 4e-5
+    thread: float = 2e-5
+    weight: float = 1e-9
+    pair: float = 1e-10
+    # Part of the visits' time that meetings may take; meetings of a pass at the most, and the fewest that are worth it.
+    part: float = 0.15
+    most: int = 32
+    fewest: int = 4
+
+
 class AscentTuning(NamedTuple):
     """Dual coordinate ascent with closed-form steps."""
 
@@ -150,6 +169,7 @@ class AscentTuning(NamedTuple):
     # Rows that are extrapolated before the weights take back what these lack. By what a call costs, 2026-11-16.
     lacking: int = 512
     blocks: BlockTuning = BlockTuning()
+    parts: PartTuning = PartTuning()
 
 
 class KernelTuning(NamedTuple):
