@@ -141,14 +141,14 @@ class PartTuning(NamedTuple):
     """When threads walk through parts of the examples side by side, and how often they meet: what that costs, in seconds."""
 
     # Of an entry of a row that is visited, of one score, and of many in float32; of the rest of a visit.
-    entry: float = 6e-10
-    entry_of_many: float = 1.2e-10
-    visit: float = 4e-8
+    entry: float = 1.5e-9
+    entry_of_many: float = 3e-10
+    visit: float = 5e-8
     # Of a meeting, and of each thread in it; of a weight of each thread that is compared and copied, and of one that is compared
     # with that of another thread.
-    meeting: float = 4e-5
+    meeting: float = 6e-5
     thread: float = 2e-5
-    weight: float = 1e-9
+    weight: float = 3e-9
     pair: float = 1e-10
     # Part of the visits' time that meetings may take; meetings of a pass at the most, and the fewest that are worth it.
     part: float = 0.15

@@ -37,14 +37,16 @@ def meet(start, copies, w, variance, span, found):
     for begin in range(first, last, moved.shape[2]):
         size = min(moved.shape[2], last - begin)
         for p in range(V.shape[0]):
+            for j in range(size):
+                moved[0, p, j] = np.float64(V[p, begin + j]) - v[begin + j]
+            for j in range(size):
+                moved[1, p, j] = np.float64(Z[p, begin + j]) - z[begin + j]
+            if variance.size > 0:
+                for j in range(size):
+                    moved[0, p, j] /= variance[begin + j]
             slope = 0.0
             for j in range(size):
-                change = np.float64(V[p, begin + j]) - v[begin + j]
-                if variance.size > 0:
-                    change /= variance[begin + j]
-                moved[0, p, j] = change
-                moved[1, p, j] = np.float64(Z[p, begin + j]) - z[begin + j]
-                slope += change * w[begin + j]
+                slope += moved[0, p, j] * w[begin + j]
             slopes[p] += slope
         for p in range(V.shape[0]):
             for q in range(p + 1):
@@ -55,15 +57,21 @@ def meet(start, copies, w, variance, span, found):
 
 
 @kernel
-def join(v, copies, shares, span):
-    """v += sum_p shares_p (copies_p - v) over a span of entries, and all copies are v."""
-    for j in range(span[0], span[1]):
-        total = 0.0
+def join(v, copies, shares, span, total):
+    """v += sum_p shares_p (copies_p - v) over a span of entries, and all copies are v; `total` is scratch."""
+    first, last = span
+    for begin in range(first, last, total.size):
+        size = min(total.size, last - begin)
+        for j in range(size):
+            total[j] = 0.0
         for p in range(copies.shape[0]):
-            total += shares[p] * (np.float64(copies[p, j]) - v[j])
-        v[j] += v.dtype.type(total)
+            for j in range(size):
+                total[j] += shares[p] * (np.float64(copies[p, begin + j]) - v[begin + j])
+        for j in range(size):
+            v[begin + j] += v.dtype.type(total[j])
         for p in range(copies.shape[0]):
-            copies[p, j] = v[j]
+            for j in range(size):
+                copies[p, begin + j] = v[begin + j]
 
 
 def stack(array: np.ndarray, count: int) -> np.ndarray:
@@ -89,10 +97,10 @@ class Copies:
         return Free(w) if isinstance(space, Free) else space._replace(v=v, w=w)
 
     def begin(self, space: Space, span: tuple[int, int]) -> None:
-        """All copies are `space`."""
+        """All copies are `space`; of weights that are loose, only what duals sum up to."""
         part = slice(*span)
         self.V[:, part] = unclipped(space).reshape(-1)[part]
-        if self.W is not self.V:
+        if not isinstance(space, Free):
             self.W[:, part] = space.w.reshape(-1)[part]
 
     def meet(self, space: Space, span: tuple[int, int]) -> Found:
@@ -105,9 +113,10 @@ class Copies:
     def join(self, space: Space, shares: np.ndarray, span: tuple[int, int]) -> None:
         """Of how far each copy has moved, `shares`."""
         v, w, part = unclipped(space).reshape(-1), space.w.reshape(-1), slice(*span)
-        join(v, self.V, shares, span)
+        scratch = np.empty(TILE)
+        join(v, self.V, shares, span, scratch)
         if isinstance(space, Paired):
-            join(w, self.W, shares, span)
+            join(w, self.W, shares, span, scratch)
         elif isinstance(space, Shaped):
             np.maximum(v[part], space.lower.reshape(-1)[part], out=w[part])
             self.W[:, part] = w[part]

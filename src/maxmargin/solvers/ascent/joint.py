@@ -12,8 +12,30 @@ number of parts, and steps for a curvature that is `spread` times as large go fu
 
 import numpy as np
 
+from ...jit import kernel
+
 SWEEPS = 100  # over a handful of numbers; they settle in a few
 LEAST = 1e-3  # part of the distance below which a sweep has settled
+
+
+@kernel
+def climb(ascent, bends, t, sweeps, least):
+    """Coordinate steps on sum t_p ascent_p - 1/2 t' bends t within [0, 1], over the parts that are under way. Compiled: in plain
+    Python sixteen parts take a millisecond, as long as a round."""
+    for _ in range(sweeps):
+        largest = 0.0
+        for p in range(t.size):
+            if ascent[p] > 0.0:
+                others = 0.0
+                for q in range(t.size):
+                    if q != p:
+                        others += bends[p, q] * t[q]
+                best = (ascent[p] - others) / bends[p, p] if bends[p, p] > 0.0 else 1.0
+                new = min(max(best, 0.0), 1.0)
+                largest = max(largest, abs(new - t[p]))
+                t[p] = new
+        if largest <= least:
+            break
 
 
 def shares(gains: np.ndarray, slopes: np.ndarray, bends: np.ndarray) -> np.ndarray:
@@ -21,18 +43,9 @@ def shares(gains: np.ndarray, slopes: np.ndarray, bends: np.ndarray) -> np.ndarr
     prior, summed in float64. A part whose steps gain nothing beyond rounding stays where it was."""
     ascent = gains - slopes
     rounding = np.finfo(np.float64).eps * (np.abs(gains) + np.abs(slopes))
-    t = (ascent > rounding).astype(np.float64)
-    moving = np.flatnonzero(t)
-    for _ in range(SWEEPS):
-        largest = 0.0
-        for p in moving:
-            others = float(bends[p] @ t) - bends[p, p] * t[p]
-            best = (ascent[p] - others) / bends[p, p] if bends[p, p] > 0.0 else 1.0
-            new = min(max(best, 0.0), 1.0)
-            largest = max(largest, abs(new - t[p]))
-            t[p] = new
-        if largest <= LEAST:
-            break
+    ascent = np.where(ascent > rounding, ascent, 0.0)
+    t = (ascent > 0.0).astype(np.float64)
+    climb(ascent, bends, t, SWEEPS, LEAST)
     return t
 
 

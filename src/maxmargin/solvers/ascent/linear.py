@@ -90,10 +90,12 @@ def scalar_pass(X, loss, space, duals, curvature, plan, visit, level):
 
 
 @kernel
-def scalar_reach(X, loss, space, duals, before, plan, now, t):
-    """Extrapolate each visited dual as far as it can go and correct the pushed weights; returns the change of the reward."""
+def scalar_reach(X, loss, space, duals, before, plan, visit, t):
+    """Extrapolate each visited dual of a range as far as it can go and correct the pushed weights; returns the change of the
+    reward."""
+    now, start, stop = visit
     gain = 0.0
-    for i in range(duals.size):
+    for i in range(start, stop):
         if visited(plan, i, now):
             dual = duals[i]
             change = dual - before[i]
@@ -423,8 +425,8 @@ class ScalarAscent(Accelerated):
         self.before[:] = self.duals
 
     def reach(self, t):
-        X, loss, last = self.problem.X, self.problem.exact_loss, self.passes - 1
-        return scalar_reach(X, loss, self.other, self.duals, self.before, self.plan, last, t)
+        X, loss, visit = self.problem.X, self.problem.exact_loss, (self.passes - 1, 0, self.problem.n_examples)
+        return scalar_reach(X, loss, self.other, self.duals, self.before, self.plan, visit, t)
 
     def take_back(self):
         scalar_return(self.duals, self.before, self.plan, self.passes - 1)
@@ -477,9 +479,9 @@ class BlockAscent(Accelerated):
 
     def reach_rows(self, space, t) -> float:
         """Extrapolate the duals and correct these weights; returns the change of the reward."""
-        first, gain, scratch = 0, 0.0, (self.change, t)
-        while first < self.problem.n_examples:
-            visit = self.passes - 1, first
+        first, stop, gain, scratch = 0, self.problem.n_examples, 0.0, (self.change, t)
+        while first < stop:
+            visit = self.passes - 1, first, stop
             first, count, more = row_reach(self.loss, self.duals, self.before, self.plan, visit, self.lacking, scratch)
             self.give_back(space, count)
             gain += more

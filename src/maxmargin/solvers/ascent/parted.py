@@ -3,8 +3,8 @@
 A pass goes in rounds. In a round the next examples are cut into as many parts as there are threads, and each thread walks through
 its part as if it were alone, on a copy of the weights; its own changes count `spread` times, for the others will move the same
 way. Then all go together, part p a share t_p of its way, which `joint` finds from what the copies say; a part that goes less than
-all its way takes its duals back to that point. The dual value is that of the duals kept, whatever was found, and never falls but for
-rounding. Results depend on the number of threads, not on how fast each of them was.
+all its way takes its duals back to that point. The dual value is that of the duals kept, whatever was found, and never falls but
+for rounding. Results depend on the number of threads, not on how fast each of them was.
 
 A round costs a meeting, and weights that every thread has a copy of: where examples are few or short beside that, and late in a
 run when most rest, fewer threads are at work, or one.
@@ -24,7 +24,8 @@ from ...utils.threads import Team, spans
 from ..tuning import PartTuning
 from .copies import Copies
 from .joint import followed, ratio, shares
-from .linear import ALONE, Accelerated, BlockAscent, ScalarAscent, row_pass, scalar_pass
+from .linear import ALONE, Accelerated, BlockAscent, ScalarAscent, row_pass, scalar_pass, scalar_reach
+from .momentum import move_listed, room_to_lack, row_reach
 
 SHORT = 1 << 15  # weights below which it takes one thread to compare and to copy them. By what a call costs, 2026-11-16
 NOWHERE = (0, 0), 1.0
@@ -71,7 +72,7 @@ def rounds(count: int, visit: float, weights: int, threads: int, tuning: PartTun
 class Parted(Accelerated):
     """A run on `n_jobs` threads."""
 
-    held = (*Accelerated.held, "spread")
+    held = (*Accelerated.held, "spread", "crew")
     n_jobs = 1
     spread = ALONE
     crew = 1  # threads at work in this pass
@@ -82,7 +83,7 @@ class Parted(Accelerated):
 
     def settle_in(self, dtype, duals):
         super().settle_in(dtype, duals)
-        self.prepared = 0
+        self.crew, self.prepared = 1, 0
 
     def together(self, count):
         self.crew = 1
@@ -91,25 +92,24 @@ class Parted(Accelerated):
             for threads in crews(self.n_jobs):
                 times = rounds(count, self.visit_seconds, size, threads, tuning)
                 if times >= tuning.fewest:
-                    self.muster(threads)
+                    self.crew, self.spread = threads, min(self.spread, float(threads))
+                    self.to_go = [NOWHERE] * threads
+                    self.muster(self.space)
+                    self.keep()
                     return min(-(-count // times), threads * self.between)
         return super().together(count)
 
-    def muster(self, threads: int) -> None:
-        """Get so many threads to work."""
-        self.crew, self.spread = threads, min(self.spread, float(threads))
-        if self.team.size < threads:
+    def muster(self, space: Any) -> None:
+        """Get the threads to work, each with a copy of these weights."""
+        if self.team.size < self.crew:
             self.team = Team(self.n_jobs)
-        if self.prepared != threads:
-            self.copies, self.prepared = Copies(self.space, threads), threads
-            self.prepare(threads)
-        else:
-            self.shared(lambda span: self.copies.begin(self.space, span))
-        self.keep()
-        self.to_go = [NOWHERE] * threads
+        if self.prepared != self.crew:
+            self.copies, self.prepared = Copies(self.space, self.crew), self.crew
+            self.prepare(self.crew)
+        self.shared(lambda span: self.copies.begin(space, span))
 
     def shared(self, work: Callable[[tuple[int, int]], Any]) -> list:
-        """work(span) over all entries of the weights."""
+        """work(span) over the entries of the weights."""
         size = self.space.w.size
         return self.team.work(work, spans(size, self.crew if size > SHORT else 1))
 
@@ -144,6 +144,19 @@ class Parted(Accelerated):
             self.reward += sum(self.team.work(lambda p: self.retreat(p, *self.to_go[p]), range(self.crew)))
         super().after_visits()
 
+    def reach(self, t):
+        if self.crew == 1:
+            return self.reach_alone(t)
+        term = self.problem.regularizer
+        space = term.loose(self.other)
+        self.muster(space)
+        parts = spans(self.problem.n_examples, self.crew)
+        loose = [term.loose(copy) for copy in self.copies.spaces]
+        gain = sum(self.team.work(lambda p: self.reach_part(p, loose[p], parts[p], t), range(len(parts))))
+        self.shared(lambda span: self.copies.join(space, np.ones(self.crew), span))
+        term.tie(self.other)
+        return gain
+
     def close(self):
         self.team.close()
 
@@ -169,12 +182,20 @@ class Parted(Accelerated):
         """As `visit`, of thread p on its copy of the weights."""
 
     @abstractmethod
+    def reach_alone(self, t: float) -> float:
+        """As `reach`, of one thread."""
+
+    @abstractmethod
+    def reach_part(self, p: int, space: Any, span: tuple[int, int], t: float) -> float:
+        """As `reach`, of thread p for a range of the examples, on its copy of the weights."""
+
+    @abstractmethod
     def retreat(self, p: int, span: tuple[int, int], t: float) -> float:
         """Let duals go only a part of their way; returns the change of the reward."""
 
 
 class PartedScalars(Parted, ScalarAscent):
-    visit_alone = ScalarAscent.visit
+    visit_alone, reach_alone = ScalarAscent.visit, ScalarAscent.reach
 
     @property
     def visit_seconds(self):
@@ -191,13 +212,17 @@ class PartedScalars(Parted, ScalarAscent):
         X, loss, space = self.problem.X, self.problem.exact_loss, self.copies.spaces[p]
         return scalar_pass(X, loss, space, self.duals, self.curvature, self.plan, visit, level)
 
+    def reach_part(self, p, space, span, t):
+        X, loss, visit = self.problem.X, self.problem.exact_loss, (self.passes - 1, *span)
+        return scalar_reach(X, loss, space, self.duals, self.before, self.plan, visit, t)
+
     def retreat(self, p, span, t):
         return scalar_retreat(self.problem.exact_loss, self.duals, self.old, self.plan, span, t) if t < 1.0 else 0.0
 
 
 class PartedRows(Parted, BlockAscent):
     problem: RowProblem
-    visit_alone = BlockAscent.visit
+    visit_alone, reach_alone = BlockAscent.visit, BlockAscent.reach
 
     @property
     def visit_seconds(self):
@@ -209,6 +234,7 @@ class PartedRows(Parted, BlockAscent):
         self.old = vectors.zeros_table(n, classes, self.dtype)
         tables = [[vectors.zeros_table(count, classes, self.dtype) for count in (1, moves)] for _ in range(threads)]
         self.scratch = [(self.problem.loss_in(self.dtype), *pair) for pair in tables]
+        self.lacks = [room_to_lack(self.lacking.which.size, classes, self.dtype) for _ in range(threads)]
 
     def keep(self):
         """In threads: it is as much as there are duals."""
@@ -219,6 +245,16 @@ class PartedRows(Parted, BlockAscent):
         loss, scores, change = self.scratch[p]
         X, space = self.problem.X, self.copies.spaces[p]
         return row_pass(X, loss, space, self.duals, self.curvature, self.plan, visit, (scores, change, level))
+
+    def reach_part(self, p, space, span, t):
+        (loss, _, change), lacking = self.scratch[p], self.lacks[p]
+        (first, stop), gain = span, 0.0
+        while first < stop:
+            visit = self.passes - 1, first, stop
+            first, count, more = row_reach(loss, self.duals, self.before, self.plan, visit, lacking, (change, t))
+            move_listed(space, self.problem.X, lacking, count, change)
+            gain += more
+        return gain
 
     def retreat(self, p, span, t):
         loss, _, change = self.scratch[p]
