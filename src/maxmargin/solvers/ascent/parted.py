@@ -7,7 +7,7 @@ all its way takes its duals back to that point. The dual value is that of the du
 for rounding. Results depend on the number of threads, not on how fast each of them was.
 
 A round costs a meeting, and weights that every thread has a copy of: where examples are few or short beside that, and late in a
-run when most rest, fewer threads are at work, or one.
+run when most rest, fewer threads are at work, or one. It is one also where the gap is so small that rounding says how far to go.
 """
 
 from abc import abstractmethod
@@ -72,9 +72,10 @@ def rounds(count: int, visit: float, weights: int, threads: int, tuning: PartTun
 class Parted(Accelerated):
     """A run on `n_jobs` threads."""
 
-    held = (*Accelerated.held, "spread", "crew")
+    held = (*Accelerated.held, "spread", "crew", "last_gap")
     n_jobs = 1
     spread = ALONE
+    last_gap = np.inf  # as the last pass estimated it
     crew = 1  # threads at work in this pass
     prepared = 0  # threads that there is room for
     team = Team(1)
@@ -85,10 +86,14 @@ class Parted(Accelerated):
         super().settle_in(dtype, duals)
         self.crew, self.prepared = 1, 0
 
+    def advance(self, stop):
+        self.last_gap = super().advance(stop)
+        return self.last_gap
+
     def together(self, count):
-        self.crew = 1
-        if self.n_jobs > 1 and self.problem.half_spaces is None:
-            tuning, size = self.options.tuning.parts, self.space.w.size
+        self.crew, tuning = 1, self.options.tuning.parts
+        if self.n_jobs > 1 and self.problem.half_spaces is None and self.last_gap > tuning.fine * abs(self.dual):
+            size = self.space.w.size
             for threads in crews(self.n_jobs):
                 times = rounds(count, self.visit_seconds, size, threads, tuning)
                 if times >= tuning.fewest:
