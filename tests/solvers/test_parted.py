@@ -21,13 +21,13 @@ from maxmargin.regularizers.prior import Prior
 from maxmargin.result import History, relative
 from maxmargin.solvers.ascent import joint
 from maxmargin.solvers.ascent.linear import AscentOptions, BlockAscent, ScalarAscent
-from maxmargin.solvers.ascent.parted import PartedRows, PartedScalars, rounds
+from maxmargin.solvers.ascent.parted import PartedRows, PartedScalars, cut, rounds
 from maxmargin.solvers.base import Setting, Start
 from maxmargin.solvers.loop import Budget, drive
 from maxmargin.solvers.tuning import ASCENT, PACE, POLISH, PartTuning
 
 D, K = 5, 4
-EAGER = PartTuning(meeting=0.0, thread=0.0, weight=0.0, pair=1e-30, most=4, fewest=1)  # threads wherever there is a row
+EAGER = PartTuning(meeting=0.0, thread=0.0, weight=0.0, pair=1e-30, most=4, fewest=1, gain=0.0)  # threads everywhere
 PASSES_ALONE = POLISH._replace(first=10**9, later=10**9)
 SCALARS = {
     "hinge": losses.HingeLoss(),
@@ -203,11 +203,12 @@ def test_parts_that_went_too_far_go_back():
 
 def test_how_often_threads_meet():
     tuning = PartTuning()
-    assert rounds(10**6, 1e-7, 50, 2, tuning) == tuning.most
-    assert rounds(1000, 1e-7, 50, 2, tuning) == 0  # too few
-    assert rounds(20_000, 4e-7, 10**7, 4, tuning) == 0  # too many weights
-    counts = [rounds(200_000, 1e-7, 50, threads, tuning) for threads in (2, 4, 8, 16)]
-    assert counts == sorted(counts, reverse=True)
+    assert rounds(10.0, 50, 2, tuning) == tuning.most
+    assert rounds(1e-4, 50, 2, tuning) == 0  # too little work
+    assert rounds(1e-2, 10**7, 4, tuning) == 0  # too many weights
+    counts = [rounds(0.02, 50, threads, tuning) for threads in (2, 4, 8, 16)]
+    assert counts == sorted(counts, reverse=True) and counts[0] > counts[-1]
+    assert [cut(3, 5, count) for count in (1, 2, 3)] == [[(3, 5)], [(3, 4), (4, 5)], [(3, 3), (3, 4), (4, 5)]]
 
 
 def large(rows=3000, columns=30):

@@ -29,11 +29,13 @@ def room_to_meet(count: int) -> Found:
 
 @kernel
 def meet(start, copies, w, variance, span, found):
-    """Add up over a span of entries. start[0] and copies[0] are what duals sum up to, start[1] and copies[1] what that moves
-    scores by; the first is divided by variances, where there are any."""
+    """Sums over a span of entries, into `found`. start[0] and copies[0] are what duals sum up to, start[1] and copies[1] what that
+    moves scores by; the first is divided by variances, where there are any."""
     (v, z), (V, Z) = start, copies
     first, last = span
     slopes, bends, moved = found
+    slopes[:] = 0.0
+    bends[:] = 0.0
     for begin in range(first, last, moved.shape[2]):
         size = min(moved.shape[2], last - begin)
         for p in range(V.shape[0]):
@@ -54,6 +56,8 @@ def meet(start, copies, w, variance, span, found):
                 for j in range(size):
                     bend += moved[0, p, j] * moved[1, q, j]
                 bends[p, q] += bend
+                if q < p:
+                    bends[q, p] += bend
 
 
 @kernel
@@ -83,40 +87,49 @@ def stack(array: np.ndarray, count: int) -> np.ndarray:
 
 
 class Copies:
-    """Copies of `space`, and what they have to do with each other."""
+    """As many copies of the weights as there are threads; of these, `count` are at work on a space."""
 
-    def __init__(self, space: Space, count: int):
-        self.count, self.size = count, space.w.size
-        self.V = stack(unclipped(space), count)
-        self.W = self.V if isinstance(space, Free) else stack(space.w, count)
+    def __init__(self, space: Space, most: int):
+        self.size, self.most = space.w.size, most
+        self.V = stack(unclipped(space), most)
+        self.W = self.V if isinstance(space, Free) else stack(space.w, most)
+        self.spaces: list[Any] = [self.view(space, p) for p in range(most)]
+        self.found = [room_to_meet(most) for _ in range(most)]
         self.nothing = np.zeros(0, space.w.dtype)
-        self.spaces: list[Any] = [self.view(space, p) for p in range(count)]
 
     def view(self, space: Space, p: int) -> Space:
         v, w = (rows[p, : self.size].reshape(space.w.shape) for rows in (self.V, self.W))
         return Free(w) if isinstance(space, Free) else space._replace(v=v, w=w)
 
-    def begin(self, space: Space, span: tuple[int, int]) -> None:
-        """All copies are `space`; of weights that are loose, only what duals sum up to."""
-        part = slice(*span)
-        self.V[:, part] = unclipped(space).reshape(-1)[part]
-        if not isinstance(space, Free):
-            self.W[:, part] = space.w.reshape(-1)[part]
+    def set_out(self, space: Space, count: int) -> None:
+        """`space` is where so many copies start from, and what they move."""
+        self.space, self.at_work = space, (self.V[:count], self.W[:count])
+        self.flat = unclipped(space).reshape(-1), space.w.reshape(-1)
+        self.variance = space.variance.reshape(-1) if isinstance(space, Shaped) else self.nothing
+        if self.found[0].slopes.size != count:
+            self.found = [room_to_meet(count) for _ in range(self.most)]
 
-    def meet(self, space: Space, span: tuple[int, int]) -> Found:
-        v, w, found = unclipped(space).reshape(-1), space.w.reshape(-1), room_to_meet(self.count)
-        variance = space.variance.reshape(-1) if isinstance(space, Shaped) else self.nothing
-        scores = (w, self.W) if isinstance(space, Paired) else (v, self.V)
-        meet((v, scores[0]), (self.V, scores[1]), w, variance, span, found)
+    def begin(self, span: tuple[int, int]) -> None:
+        """All copies are where they start from; of weights that are loose, only what duals sum up to."""
+        part = slice(*span)
+        self.at_work[0][:, part] = self.flat[0][part]
+        if not isinstance(self.space, Free):
+            self.at_work[1][:, part] = self.flat[1][part]
+
+    def meet(self, k: int, span: tuple[int, int]) -> Found:
+        """The sums over span k."""
+        (v, w), (V, W), found = self.flat, self.at_work, self.found[k]
+        start, copies = ((v, w), (V, W)) if isinstance(self.space, Paired) else ((v, v), (V, V))
+        meet(start, copies, w, self.variance, span, found)
         return found
 
-    def join(self, space: Space, shares: np.ndarray, span: tuple[int, int]) -> None:
+    def join(self, shares: np.ndarray, span: tuple[int, int]) -> None:
         """Of how far each copy has moved, `shares`."""
-        v, w, part = unclipped(space).reshape(-1), space.w.reshape(-1), slice(*span)
-        scratch = np.empty(TILE)
-        join(v, self.V, shares, span, scratch)
-        if isinstance(space, Paired):
-            join(w, self.W, shares, span, scratch)
-        elif isinstance(space, Shaped):
-            np.maximum(v[part], space.lower.reshape(-1)[part], out=w[part])
-            self.W[:, part] = w[part]
+        (v, w), (V, W), scratch = self.flat, self.at_work, np.empty(TILE)
+        join(v, V, shares, span, scratch)
+        if isinstance(self.space, Paired):
+            join(w, W, shares, span, scratch)
+        elif isinstance(self.space, Shaped):
+            part = slice(*span)
+            np.maximum(v[part], self.space.lower.reshape(-1)[part], out=w[part])
+            W[:, part] = w[part]

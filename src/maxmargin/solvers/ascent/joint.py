@@ -16,37 +16,48 @@ from ...jit import kernel
 
 SWEEPS = 100  # over a handful of numbers; they settle in a few
 LEAST = 1e-3  # part of the distance below which a sweep has settled
+ROUNDING = float(np.finfo(np.float64).eps)
 
 
 @kernel
-def climb(ascent, bends, t, sweeps, least):
-    """Coordinate steps on sum t_p ascent_p - 1/2 t' bends t within [0, 1], over the parts that are under way. Compiled: in plain
-    Python sixteen parts take a millisecond, as long as a round."""
+def settle(gains, slopes, bends, t, sweeps, least, rounding):
+    """Coordinate steps on sum t_p (gain_p - slope_p) - 1/2 t' bends t within [0, 1], from t = 1; returns the best common t
+    without bounds. Compiled: in plain Python sixteen parts take a millisecond, as long as a round."""
+    total, bend = 0.0, 0.0
+    for p in range(t.size):
+        ascent = gains[p] - slopes[p]
+        total += ascent
+        t[p] = 1.0 if ascent > rounding * (abs(gains[p]) + abs(slopes[p])) else -1.0  # those that gain nothing stay
+        for q in range(t.size):
+            bend += bends[p, q]
     for _ in range(sweeps):
         largest = 0.0
         for p in range(t.size):
-            if ascent[p] > 0.0:
-                others = 0.0
+            if t[p] >= 0.0:
+                ahead = gains[p] - slopes[p]
                 for q in range(t.size):
                     if q != p:
-                        others += bends[p, q] * t[q]
-                best = (ascent[p] - others) / bends[p, p] if bends[p, p] > 0.0 else 1.0
-                new = min(max(best, 0.0), 1.0)
+                        ahead -= bends[p, q] * max(t[q], 0.0)
+                new = min(max(ahead / bends[p, p], 0.0), 1.0) if bends[p, p] > 0.0 else 1.0
                 largest = max(largest, abs(new - t[p]))
                 t[p] = new
         if largest <= least:
             break
+    for p in range(t.size):
+        t[p] = max(t[p], 0.0)
+    return total / bend if bend > 0.0 else 1.0
+
+
+def settled(gains: np.ndarray, slopes: np.ndarray, bends: np.ndarray) -> tuple[np.ndarray, float]:
+    """What `shares` and `ratio` say, at once."""
+    t = np.empty(gains.size)
+    return t, settle(gains, slopes, bends, t, SWEEPS, LEAST, ROUNDING)
 
 
 def shares(gains: np.ndarray, slopes: np.ndarray, bends: np.ndarray) -> np.ndarray:
     """t in [0, 1] for each part, by coordinate steps from t = 1. `slopes`: <w, u_p>; `bends`: <u_p, u_q> in the metric of the
     prior, summed in float64. A part whose steps gain nothing beyond rounding stays where it was."""
-    ascent = gains - slopes
-    rounding = np.finfo(np.float64).eps * (np.abs(gains) + np.abs(slopes))
-    ascent = np.where(ascent > rounding, ascent, 0.0)
-    t = (ascent > 0.0).astype(np.float64)
-    climb(ascent, bends, t, SWEEPS, LEAST)
-    return t
+    return settled(gains, slopes, bends)[0]
 
 
 def share(gain: float, slope: float, bend: float) -> float:
@@ -56,8 +67,7 @@ def share(gain: float, slope: float, bend: float) -> float:
 
 def ratio(gains: np.ndarray, slopes: np.ndarray, bends: np.ndarray) -> float:
     """The best common t without bounds: below one the parts step too far together, above it not far enough."""
-    bend = float(np.sum(bends))
-    return float(np.sum(gains - slopes)) / bend if bend > 0.0 else 1.0
+    return settled(gains, slopes, bends)[1]
 
 
 def followed(spread: float, found: float, most: float) -> float:

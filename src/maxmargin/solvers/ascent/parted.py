@@ -11,7 +11,7 @@ run when most rest, fewer threads are at work, or one. It is one also where the 
 """
 
 from abc import abstractmethod
-from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,10 @@ from ...data.rows import mean_length
 from ...jit import kernel, vectors
 from ...losses.base import clip, reward, row_extrapolate
 from ...problems.linear import RowProblem
-from ...utils.threads import Team, spans
+from ...utils.threads import Team
 from ..tuning import PartTuning
 from .copies import Copies
-from .joint import followed, ratio, shares
+from .joint import followed, settled
 from .linear import ALONE, Accelerated, BlockAscent, ScalarAscent, row_pass, scalar_pass, scalar_reach
 from .momentum import move_listed, room_to_lack, row_reach
 
@@ -56,23 +56,32 @@ def row_retreat(loss, duals, old, plan, span, scratch):
     return gain
 
 
+def cut(start: int, stop: int, count: int) -> list[tuple[int, int]]:
+    """A range in so many runs of nearly the same length, some of them empty where there are not enough."""
+    bounds = [start + (stop - start) * k // count for k in range(count + 1)]
+    return list(pairwise(bounds))
+
+
 def crews(n_jobs: int) -> list[int]:
     """Numbers of threads to choose from: all, half of them and so on."""
     return [n_jobs >> k for k in range(n_jobs.bit_length()) if n_jobs >> k > 1]
 
 
-def rounds(count: int, visit: float, weights: int, threads: int, tuning: PartTuning) -> int:
-    """How often threads may meet in a pass over `count` examples, by what visits and meetings cost."""
-    share = 1.0 if weights <= SHORT else 1.0 / threads
-    compared = weights * threads * (tuning.weight + tuning.pair * threads) * share
-    meeting = tuning.meeting + tuning.thread * threads + compared
-    return int(min(tuning.most, tuning.part * count * visit / threads / meeting))
+def meeting(weights: int, threads: int, tuning: PartTuning) -> float:
+    """Seconds that threads take to meet."""
+    compared = weights * threads * (tuning.weight + tuning.pair * threads)
+    return tuning.meeting + tuning.thread * threads + (compared if weights <= SHORT else compared / threads)
+
+
+def rounds(work: float, weights: int, threads: int, tuning: PartTuning) -> int:
+    """How often threads may meet in a pass that takes one of them `work` seconds."""
+    return int(min(tuning.most, tuning.part * work / threads / meeting(weights, threads, tuning)))
 
 
 class Parted(Accelerated):
     """A run on `n_jobs` threads."""
 
-    held = (*Accelerated.held, "spread", "crew", "last_gap")
+    held = (*Accelerated.held, "spread", "last_gap")
     n_jobs = 1
     spread = ALONE
     last_gap = np.inf  # as the last pass estimated it
@@ -80,6 +89,7 @@ class Parted(Accelerated):
     prepared = 0  # threads that there is room for
     team = Team(1)
     copies: Copies
+    entries: list[tuple[int, tuple[int, int]]]  # of the weights, in spans that threads share out
     to_go: list[tuple[tuple[int, int], float]]  # what each thread has walked through last, and the part of the way to keep
 
     def settle_in(self, dtype, duals):
@@ -93,37 +103,34 @@ class Parted(Accelerated):
     def together(self, count):
         self.crew, tuning = 1, self.options.tuning.parts
         if self.n_jobs > 1 and self.problem.half_spaces is None and self.last_gap > tuning.fine * abs(self.dual):
-            size = self.space.w.size
+            work, size = count * self.visit_seconds, self.space.w.size
             for threads in crews(self.n_jobs):
-                times = rounds(count, self.visit_seconds, size, threads, tuning)
+                times = rounds(work, size, threads, tuning)
                 if times >= tuning.fewest:
                     self.crew, self.spread = threads, min(self.spread, float(threads))
                     self.to_go = [NOWHERE] * threads
-                    self.muster(self.space)
+                    self.muster(self.space, threads)
                     self.keep()
                     return min(-(-count // times), threads * self.between)
         return super().together(count)
 
-    def muster(self, space: Any) -> None:
-        """Get the threads to work, each with a copy of these weights."""
-        if self.team.size < self.crew:
-            self.team = Team(self.n_jobs)
-        if self.prepared != self.crew:
-            self.copies, self.prepared = Copies(self.space, self.crew), self.crew
-            self.prepare(self.crew)
-        self.shared(lambda span: self.copies.begin(space, span))
-
-    def shared(self, work: Callable[[tuple[int, int]], Any]) -> list:
-        """work(span) over the entries of the weights."""
+    def muster(self, space: Any, threads: int) -> None:
+        """Get so many threads to work, each with a copy of these weights."""
+        if self.prepared < self.n_jobs:
+            if self.team.size < self.n_jobs:
+                self.team = Team(self.n_jobs)
+            self.copies, self.prepared = Copies(self.space, self.n_jobs), self.n_jobs
+            self.prepare(self.n_jobs)
         size = self.space.w.size
-        return self.team.work(work, spans(size, self.crew if size > SHORT else 1))
+        self.entries = list(enumerate(cut(0, size, threads if size > SHORT else 1)))
+        self.copies.set_out(space, threads)
+        self.team.work(lambda part: self.copies.begin(part[1]), self.entries)
 
     def visit(self, visit, level):
         if self.crew == 1:
             return self.visit_alone(visit, level)
         now, start, stop = visit
-        parts = [(start + a, start + b) for a, b in spans(stop - start, self.crew)]
-        parts += [(stop, stop)] * (self.crew - len(parts))
+        parts = cut(start, stop, self.crew)
 
         def walk(p: int) -> tuple[float, ...]:
             back = self.retreat(p, *self.to_go[p])
@@ -135,13 +142,14 @@ class Parted(Accelerated):
 
     def meet(self, gains: np.ndarray) -> np.ndarray:
         """Move the weights along all ways; returns how far each part goes."""
-        found = self.shared(lambda span: self.copies.meet(self.space, span))
-        slopes = sum(part.slopes for part in found) / self.spread
-        bends = sum(part.bends for part in found) / self.spread**2
-        bends = np.tril(bends) + np.tril(bends, -1).T
-        going, spread = shares(gains, slopes, bends), self.spread
-        self.spread = followed(spread, ratio(gains, slopes, bends), float(self.crew))
-        self.shared(lambda span: self.copies.join(self.space, going / spread, span))
+        found = self.team.work(lambda part: self.copies.meet(*part), self.entries)
+        slopes, bends, spread = found[0].slopes, found[0].bends, self.spread
+        for part in found[1:]:
+            slopes += part.slopes
+            bends += part.bends
+        going, best = settled(gains, slopes / spread, bends / spread**2)
+        self.spread = followed(spread, best, float(self.crew))
+        self.team.work(lambda part: self.copies.join(going / spread, part[1]), self.entries)
         return going
 
     def after_visits(self):
@@ -150,17 +158,24 @@ class Parted(Accelerated):
         super().after_visits()
 
     def reach(self, t):
-        if self.crew == 1:
-            return self.reach_alone(t)
+        tuning, size = self.options.tuning.parts, self.space.w.size
+        work = tuning.reach * self.problem.n_examples * self.visit_seconds
+        for threads in crews(self.n_jobs):
+            if work / threads >= tuning.gain * meeting(size, threads, tuning):
+                return self.reach_together(t, threads)
+        return self.reach_alone(t)
+
+    def reach_together(self, t: float, threads: int) -> float:
+        """As `reach`: what duals lack is taken back from copies of the weights, which then add up."""
         term = self.problem.regularizer
         space = term.loose(self.other)
-        self.muster(space)
-        parts = spans(self.problem.n_examples, self.crew)
+        self.muster(space, threads)
+        parts = cut(0, self.problem.n_examples, threads)
         loose = [term.loose(copy) for copy in self.copies.spaces]
-        gain = sum(self.team.work(lambda p: self.reach_part(p, loose[p], parts[p], t), range(len(parts))))
-        self.shared(lambda span: self.copies.join(space, np.ones(self.crew), span))
+        gains = self.team.work(lambda p: self.reach_part(p, loose[p], parts[p], t), range(threads))
+        self.team.work(lambda part: self.copies.join(np.ones(threads), part[1]), self.entries)
         term.tie(self.other)
-        return gain
+        return sum(gains)
 
     def close(self):
         self.team.close()
@@ -232,7 +247,8 @@ class PartedRows(Parted, BlockAscent):
     @property
     def visit_seconds(self):
         tuning, single = self.options.tuning.parts, self.dtype.itemsize / 4.0
-        return tuning.visit + 0.5 * tuning.entry_of_many * single * self.visit_work()
+        near = self.space.w.nbytes * self.problem.regularizer.moves <= tuning.cached
+        return tuning.visit + 0.5 * (tuning.near if near else tuning.far) * single * self.visit_work()
 
     def prepare(self, threads):
         n, classes, moves = self.problem.n_examples, self.problem.n_classes, self.problem.regularizer.moves
@@ -244,7 +260,7 @@ class PartedRows(Parted, BlockAscent):
     def keep(self):
         """In threads: it is as much as there are duals."""
         table, old = self.duals.vectors, self.old.vectors
-        self.team.work(lambda span: np.copyto(old[slice(*span)], table[slice(*span)]), spans(len(table), self.crew))
+        self.team.work(lambda span: np.copyto(old[slice(*span)], table[slice(*span)]), cut(0, len(table), self.crew))
 
     def walk(self, p, visit, level):
         loss, scores, change = self.scratch[p]
