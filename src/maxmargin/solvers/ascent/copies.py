@@ -29,8 +29,8 @@ def room_to_meet(count: int) -> Found:
 
 @kernel
 def meet(start, copies, w, variance, span, found):
-    """Sums over a span of entries, into `found`. start[0] and copies[0] are what duals sum up to, start[1] and copies[1] what that
-    moves scores by; the first is divided by variances, where there are any."""
+    """Sums over a span of entries, into `found`. start[0] and copies[0] are what duals sum up to, start[1] and copies[1] what
+    that moves scores by; the first is divided by variances, where there are any."""
     (v, z), (V, Z) = start, copies
     first, last = span
     slopes, bends, moved = found
