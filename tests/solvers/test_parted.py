@@ -21,10 +21,11 @@ from maxmargin.regularizers.prior import Prior
 from maxmargin.result import History, relative
 from maxmargin.solvers.ascent import joint
 from maxmargin.solvers.ascent.linear import AscentOptions, BlockAscent, ScalarAscent
-from maxmargin.solvers.ascent.parted import PartedRows, PartedScalars, cut, rounds
+from maxmargin.solvers.ascent.parted import PartedRows, PartedScalars, portions, rounds
 from maxmargin.solvers.base import Setting, Start
 from maxmargin.solvers.loop import Budget, drive
 from maxmargin.solvers.tuning import ASCENT, PACE, POLISH, PartTuning
+from maxmargin.utils.threads import Team
 
 D, K = 5, 4
 EAGER = PartTuning(meeting=0.0, thread=0.0, weight=0.0, pair=1e-30, most=4, fewest=1, gain=0.0)  # threads everywhere
@@ -208,40 +209,60 @@ def test_how_often_threads_meet():
     assert rounds(1e-2, 10**7, 4, tuning) == 0  # too many weights
     counts = [rounds(0.02, 50, threads, tuning) for threads in (2, 4, 8, 16)]
     assert counts == sorted(counts, reverse=True) and counts[0] > counts[-1]
-    assert [cut(3, 5, count) for count in (1, 2, 3)] == [[(3, 5)], [(3, 4), (4, 5)], [(3, 3), (3, 4), (4, 5)]]
+    assert [portions(3, 5, count) for count in (1, 2, 3)] == [[(3, 5)], [(3, 4), (4, 5)], [(3, 3), (3, 4), (4, 5)]]
 
 
-def large(rows=3000, columns=30):
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(rows, columns))
-    return X, np.where(X @ rng.normal(size=columns) + rng.normal(size=rows) > 0.0, 1, 0)
+def solved(name, n_jobs=3):
+    """Duals of a run in which threads have met many times."""
+    run = run_of(problem_of(name, 7), n_jobs, 1e-4)
+    assert drive(run, Budget(tol=1e-4), History()).certificate.converged and run.prepared == n_jobs
+    run.close()
+    return run.left()
 
 
-def fitted(X, y, n_jobs=2):
-    """A model, after many passes over rows of many scores in threads."""
-    return mm.MultilabelSVMClassifier(C=0.01, n_jobs=n_jobs, random_state=0, label_prior=PRIOR).fit(X, y).coef_
-
-
-PRIOR = np.eye(24) + 0.3
-
-
-def test_fits_at_the_same_time_and_in_workers():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(600, 60))
-    Y = (X @ rng.normal(size=(60, 24)) + 3.0 * rng.normal(size=(600, 24)) > 0.0).astype(int)
-    found = fitted(X, Y)
+@pytest.mark.parametrize("name", ["hinge", "labels coupled"])
+def test_fits_at_the_same_time(name):
+    """Threads of two runs that a caller has started side by side do not meet."""
+    found = solved(name)
     with ThreadPoolExecutor(2) as pool:
-        for other in pool.map(lambda _: fitted(X, Y), range(2)):
+        for other in pool.map(solved, [name] * 4):
             np.testing.assert_array_equal(other, found)
-    for other in Parallel(n_jobs=2)(delayed(fitted)(X, Y) for _ in range(2)):
+
+
+def test_fits_in_workers():
+    found = solved("hinge")
+    for other in Parallel(n_jobs=2)(delayed(solved)("hinge") for _ in range(2)):
         np.testing.assert_array_equal(other, found)
-    np.testing.assert_allclose(fitted(X, Y, None), found, atol=0.02 * np.abs(found).max())
 
 
-def test_a_solver_hands_its_threads_on():
-    X, y = large()
+def test_an_estimator_hands_its_threads_on():
+    """So many rows that threads are worth it."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60_000, 8))
+    y = X @ rng.normal(size=8) + 3.0 * rng.normal(size=60_000) > 0.0
     problem = ScalarProblem(table_of(X, 1.0), SCALARS["hinge"], (2.0 * y - 1.0, np.ones(y.size)), np.ones(y.size)).at(0.01)
-    assert mm.DualCoordinate().begin(problem, Start(), Setting(n_jobs=3)).n_jobs == 3
+    run = mm.DualCoordinate().begin(problem, Start(), Setting(n_jobs=2))
+    run.advance(lambda: False)
+    assert run.n_jobs == run.crew == 2
+    alone, many = (mm.SVMClassifier(C=0.01, n_jobs=jobs, random_state=0).fit(X, y) for jobs in (None, 2))
+    assert many.certificate_.converged and not np.array_equal(many.coef_, alone.coef_)
+    assert relative(alone.certificate_.primal, many.certificate_.dual) <= 2e-3
+
+
+def test_what_goes_wrong_in_a_thread_is_raised_where_it_was_asked_for():
+    team, begun = Team(3), []
+
+    def work(part):
+        begun.append(part)
+        if part == 2:
+            raise ValueError("part 2")
+        return part
+
+    with pytest.raises(ValueError, match="part 2"):
+        team.work(work, range(4))
+    assert sorted(begun) == [0, 1, 2, 3]
+    assert team.work(lambda part: part * part, range(7)) == [0, 1, 4, 9, 16, 25, 36]  # more than there are threads
+    team.close()
 
 
 # ---- how far to go along all ways ------------------------------------------------------------------------

@@ -34,7 +34,7 @@ def in_threads(work: Callable[[Any], Any], parts: Sequence, n_jobs: int) -> list
         return list(pool.map(work, parts))
 
 
-def serve(tasks: SimpleQueue, done: SimpleQueue) -> None:
+def stand_by(tasks: SimpleQueue, done: SimpleQueue) -> None:
     """What a thread of a team does until it is told None. What goes wrong is handed over: the one who asked raises it."""
     while (task := tasks.get()) is not None:
         work, part, place = task
@@ -54,7 +54,7 @@ class Team:
         self.done: SimpleQueue = SimpleQueue()
         self.tasks: list[SimpleQueue] = [SimpleQueue() for _ in range(n_jobs - 1)]
         for k, tasks in enumerate(self.tasks):
-            threading.Thread(target=serve, args=(tasks, self.done), name=f"maxmargin-team-{k}", daemon=True).start()
+            threading.Thread(target=stand_by, args=(tasks, self.done), name=f"maxmargin-team-{k}", daemon=True).start()
 
     def work(self, work: Callable[[Any], Any], parts: Sequence) -> list:
         """work(part) for each part, in order. Nobody is at work any more when this ends, however it does."""

@@ -1,8 +1,8 @@
 """Copies of the weights, one for each thread: how far threads have come from where all began, and a way that all of them take.
 
-Copy p has moved by spread * u_p in what the duals sum up to, variances counted in. `meet` sums slopes <w, u_p> and bends
-<u_p, u_q> in the metric of the prior, in float64; `join` moves the weights by sum t_p u_p, and lets all copies begin there again.
-Both go through a span of the entries, so that threads may share these out.
+Copy p has moved by spread * u_p in what the duals sum up to, variances counted in. `compare_copies` sums slopes <w, u_p> and
+bends <u_p, u_q> in the metric of the prior, in float64; `join_copies` moves the weights by sum t_p u_p, and lets all copies begin
+there again. Both go through a span of the entries, so that threads may share these out.
 """
 
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ import numpy as np
 from ...jit import kernel, vectors
 from ...regularizers.spaces import Free, Paired, Shaped, Space, unclipped
 
-TILE = 256  # entries that are compared at a time: those of a few dozen copies stay in a core's own cache
+AT_A_TIME = 256  # entries that are compared at a time: those of a few dozen copies stay in a core's own cache
 
 
 class Found(NamedTuple):
@@ -20,15 +20,15 @@ class Found(NamedTuple):
 
     slopes: np.ndarray  # (copies,)
     bends: np.ndarray  # (copies, copies)
-    moved: np.ndarray  # (2, copies, TILE)
+    moved: np.ndarray  # (2, copies, AT_A_TIME)
 
 
 def room_to_meet(count: int) -> Found:
-    return Found(np.zeros(count), np.zeros((count, count)), np.zeros((2, count, TILE)))
+    return Found(np.zeros(count), np.zeros((count, count)), np.zeros((2, count, AT_A_TIME)))
 
 
 @kernel
-def meet(start, copies, w, variance, span, found):
+def compare_copies(start, copies, w, variance, span, found):
     """Sums over a span of entries, into `found`. start[0] and copies[0] are what duals sum up to, start[1] and copies[1] what
     that moves scores by; the first is divided by variances, where there are any."""
     (v, z), (V, Z) = start, copies
@@ -61,7 +61,7 @@ def meet(start, copies, w, variance, span, found):
 
 
 @kernel
-def join(v, copies, shares, span, total):
+def join_copies(v, copies, shares, span, total):
     """v += sum_p shares_p (copies_p - v) over a span of entries, and all copies are v; `total` is scratch."""
     first, last = span
     for begin in range(first, last, total.size):
@@ -120,15 +120,15 @@ class Copies:
         """The sums over span k."""
         (v, w), (V, W), found = self.flat, self.at_work, self.found[k]
         start, copies = ((v, w), (V, W)) if isinstance(self.space, Paired) else ((v, v), (V, V))
-        meet(start, copies, w, self.variance, span, found)
+        compare_copies(start, copies, w, self.variance, span, found)
         return found
 
     def join(self, shares: np.ndarray, span: tuple[int, int]) -> None:
         """Of how far each copy has moved, `shares`."""
-        (v, w), (V, W), scratch = self.flat, self.at_work, np.empty(TILE)
-        join(v, V, shares, span, scratch)
+        (v, w), (V, W), scratch = self.flat, self.at_work, np.empty(AT_A_TIME)
+        join_copies(v, V, shares, span, scratch)
         if isinstance(self.space, Paired):
-            join(w, W, shares, span, scratch)
+            join_copies(w, W, shares, span, scratch)
         elif isinstance(self.space, Shaped):
             part = slice(*span)
             np.maximum(v[part], self.space.lower.reshape(-1)[part], out=w[part])

@@ -14,9 +14,9 @@ import numpy as np
 
 from ...jit import kernel
 
-SWEEPS = 100  # over a handful of numbers; they settle in a few
-LEAST = 1e-3  # part of the distance below which a sweep has settled
-ROUNDING = float(np.finfo(np.float64).eps)
+SWEEPS_TO_SETTLE = 100  # over a handful of numbers; they settle in a few
+SETTLED_BELOW = 1e-3  # part of the distance below which a sweep has settled
+ROUNDING_OF_SUMS = float(np.finfo(np.float64).eps)
 
 
 @kernel
@@ -51,7 +51,7 @@ def settle(gains, slopes, bends, t, sweeps, least, rounding):
 def settled(gains: np.ndarray, slopes: np.ndarray, bends: np.ndarray) -> tuple[np.ndarray, float]:
     """What `shares` and `ratio` say, at once."""
     t = np.empty(gains.size)
-    return t, settle(gains, slopes, bends, t, SWEEPS, LEAST, ROUNDING)
+    return t, settle(gains, slopes, bends, t, SWEEPS_TO_SETTLE, SETTLED_BELOW, ROUNDING_OF_SUMS)
 
 
 def shares(gains: np.ndarray, slopes: np.ndarray, bends: np.ndarray) -> np.ndarray:

@@ -27,8 +27,8 @@ from .joint import followed, settled
 from .linear import ALONE, Accelerated, BlockAscent, ScalarAscent, row_pass, scalar_pass, scalar_reach
 from .momentum import move_listed, room_to_lack, row_reach
 
-SHORT = 1 << 15  # weights below which it takes one thread to compare and to copy them. By what a call costs, 2026-11-16
-NOWHERE = (0, 0), 1.0
+FOR_ONE_THREAD = 1 << 15  # weights below which it takes one thread to compare and to copy them. By what a call costs, 2026-11-16
+ALL_THE_WAY = (0, 0), 1.0
 
 
 @kernel
@@ -56,7 +56,7 @@ def row_retreat(loss, duals, old, plan, span, scratch):
     return gain
 
 
-def cut(start: int, stop: int, count: int) -> list[tuple[int, int]]:
+def portions(start: int, stop: int, count: int) -> list[tuple[int, int]]:
     """A range in so many runs of nearly the same length, some of them empty where there are not enough."""
     bounds = [start + (stop - start) * k // count for k in range(count + 1)]
     return list(pairwise(bounds))
@@ -67,15 +67,15 @@ def crews(n_jobs: int) -> list[int]:
     return [n_jobs >> k for k in range(n_jobs.bit_length()) if n_jobs >> k > 1]
 
 
-def meeting(weights: int, threads: int, tuning: PartTuning) -> float:
+def meeting_seconds(weights: int, threads: int, tuning: PartTuning) -> float:
     """Seconds that threads take to meet."""
     compared = weights * threads * (tuning.weight + tuning.pair * threads)
-    return tuning.meeting + tuning.thread * threads + (compared if weights <= SHORT else compared / threads)
+    return tuning.meeting + tuning.thread * threads + (compared if weights <= FOR_ONE_THREAD else compared / threads)
 
 
 def rounds(work: float, weights: int, threads: int, tuning: PartTuning) -> int:
     """How often threads may meet in a pass that takes one of them `work` seconds."""
-    return int(min(tuning.most, tuning.part * work / threads / meeting(weights, threads, tuning)))
+    return int(min(tuning.most, tuning.part * work / threads / meeting_seconds(weights, threads, tuning)))
 
 
 class Parted(Accelerated):
@@ -108,7 +108,7 @@ class Parted(Accelerated):
                 times = rounds(work, size, threads, tuning)
                 if times >= tuning.fewest:
                     self.crew, self.spread = threads, min(self.spread, float(threads))
-                    self.to_go = [NOWHERE] * threads
+                    self.to_go = [ALL_THE_WAY] * threads
                     self.muster(self.space, threads)
                     self.keep()
                     return min(-(-count // times), threads * self.between)
@@ -122,7 +122,7 @@ class Parted(Accelerated):
             self.copies, self.prepared = Copies(self.space, self.n_jobs), self.n_jobs
             self.prepare(self.n_jobs)
         size = self.space.w.size
-        self.entries = list(enumerate(cut(0, size, threads if size > SHORT else 1)))
+        self.entries = list(enumerate(portions(0, size, threads if size > FOR_ONE_THREAD else 1)))
         self.copies.set_out(space, threads)
         self.team.work(lambda part: self.copies.begin(part[1]), self.entries)
 
@@ -130,7 +130,7 @@ class Parted(Accelerated):
         if self.crew == 1:
             return self.visit_alone(visit, level)
         now, start, stop = visit
-        parts = cut(start, stop, self.crew)
+        parts = portions(start, stop, self.crew)
 
         def walk(p: int) -> tuple[float, ...]:
             back = self.retreat(p, *self.to_go[p])
@@ -161,7 +161,7 @@ class Parted(Accelerated):
         tuning, size = self.options.tuning.parts, self.space.w.size
         work = tuning.reach * self.problem.n_examples * self.visit_seconds
         for threads in crews(self.n_jobs):
-            if work / threads >= tuning.gain * meeting(size, threads, tuning):
+            if work / threads >= tuning.gain * meeting_seconds(size, threads, tuning):
                 return self.reach_together(t, threads)
         return self.reach_alone(t)
 
@@ -170,7 +170,7 @@ class Parted(Accelerated):
         term = self.problem.regularizer
         space = term.loose(self.other)
         self.muster(space, threads)
-        parts = cut(0, self.problem.n_examples, threads)
+        parts = portions(0, self.problem.n_examples, threads)
         loose = [term.loose(copy) for copy in self.copies.spaces]
         gains = self.team.work(lambda p: self.reach_part(p, loose[p], parts[p], t), range(threads))
         self.team.work(lambda part: self.copies.join(np.ones(threads), part[1]), self.entries)
@@ -260,7 +260,7 @@ class PartedRows(Parted, BlockAscent):
     def keep(self):
         """In threads: it is as much as there are duals."""
         table, old = self.duals.vectors, self.old.vectors
-        self.team.work(lambda span: np.copyto(old[slice(*span)], table[slice(*span)]), cut(0, len(table), self.crew))
+        self.team.work(lambda span: np.copyto(old[slice(*span)], table[slice(*span)]), portions(0, len(table), self.crew))
 
     def walk(self, p, visit, level):
         loss, scores, change = self.scratch[p]
