@@ -157,7 +157,7 @@ class PartTuning(NamedTuple):
     # Part of the visits' time that meetings may take; meetings of a pass at the most, and the fewest that are worth it: with one
     # or two threads learn the same from too many examples.
     part: float = 0.2
-    most: int = 32
+    most: int = 128
     fewest: int = 3
     # Of a visit, what an example costs that is extrapolated; and how many times a meeting that must be.
     reach: float = 0.1
