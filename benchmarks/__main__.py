@@ -1,7 +1,7 @@
 """The command line: python -m benchmarks COMMAND [options], with COMMAND one of
 
 fit, everyday, scaling, startup, sources, structured, topk, multilabel, multilabel_kernel, bundle, latent, online,
-search, probability, kernels, newton, blocks, all, summary
+search, probability, kernels, newton, blocks, cores, all, summary
 """
 
 import argparse
@@ -10,6 +10,7 @@ from pathlib import Path
 from . import (
     blocks,
     bundle,
+    cores,
     everyday,
     fit,
     kernels,
@@ -125,6 +126,9 @@ def parser() -> argparse.ArgumentParser:
     choice.add_argument("--Cs", type=int, default=9, metavar="N", help="values between 1e-4 and 1e4 (9)")
     commands.add_parser("probability", parents=[common], help="probabilities beside CalibratedClassifierCV: quality and time")
     commands.add_parser("blocks", parents=[common], help="dense rows of classes in blocks, beside one row after another")
+    many_threads = commands.add_parser("cores", parents=[common], help="what threads bring, for every family of problems")
+    kinds = [family.name for family in cores.FAMILIES]
+    many_threads.add_argument("--family", nargs="+", choices=kinds, default=kinds, metavar="NAME", help="; ".join(kinds))
     second = commands.add_parser("newton", parents=[common], help="second-order steps on raw data, and beside LIBLINEAR's")
     kinds = list(newton.PARTS)
     second.add_argument("--part", nargs="+", choices=kinds, default=kinds, metavar="PART", help=", ".join(kinds))
@@ -193,6 +197,9 @@ def main() -> None:
         newton.run(report, args.part if args.command == "newton" else newton.PARTS, args.quick, repeat, limit)
     if args.command in ("blocks", "all"):
         blocks.run(report, args.quick, args.repeat or (1 if args.quick else 3), limit)
+    if args.command in ("cores", "all"):
+        chosen = args if args.command == "cores" else parser().parse_args(["cores"])
+        cores.run(report, chosen.family, args.quick, args.repeat or (1 if args.quick else 3), limit)
     if args.command in ("fit", "all"):
         workloads = [Workload(name, QUICK_ROWS if args.quick else None) for name in args.workload]
         everything = parser().parse_args(["all"])

@@ -82,6 +82,8 @@ LONG = re.compile(
             r"test_data_handling.py::test_dtype_parameter\[float32-multiclass",
             r"test_search_sources.py::test_the_same_as_in_memory\[labels",
             r"test_polish.py::test_\w+\[.*(alpha|beta|chain|rbf|kernel|coupled)",
+            r"test_parted.py::test_\w+\[.*(alpha|labels\]|log|epsilon|squared|signs)",
+            r"test_parted.py::test_(priors_of_classes|single_precision|sparse_rows)",
             r"test_newton_(coupled|topk).py::test_\w+\[.*(log_loss|squared_error|alpha)",
             r"test_bundle.py::test_multilabel",
             r"test_plugins.py::test_a_multiclass_loss",

@@ -32,7 +32,7 @@ def test_one_score(name):
     space = problem.regularizer.space(problem.regularizer.start(problem.weight_shape), np.dtype(np.float64))
     w, mine = np.zeros(problem.weight_shape), np.zeros(n)
     for _ in range(3):
-        wanted = scalar_pass(problem.X, loss, space, duals, curvature, in_order(n), (0, 0, n), CALM)
+        wanted = scalar_pass(problem.X, loss, space, duals, curvature, in_order(n), (0, 0, n, 1.0), CALM)
         found = np.zeros(2)
         for block in problem.table.blocks(SIZE):
             examples, changes = np.arange(block.start, block.stop), np.empty(block.stop - block.start)
@@ -69,7 +69,7 @@ def test_rows(name):
     W = np.zeros((K, 5))  # what scores are made of
     for _ in range(3):
         scratch = row, change, CALM
-        wanted = row_pass(problem.X, loss, space, duals, problem.curvature, in_order(n), (0, 0, n), scratch)
+        wanted = row_pass(problem.X, loss, space, duals, problem.curvature, in_order(n), (0, 0, n, 1.0), scratch)
         found = np.zeros(2)
         for block in problem.table.blocks(SIZE):
             examples = np.arange(block.start, block.stop)

@@ -93,7 +93,8 @@ class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, KernelSVM):
     random_state : int, RandomState or None, default=None
         Seed of the order of visits; an int makes runs repeatable.
     n_jobs : int, optional
-        Threads for the passes that evaluate the objective. Coordinate steps follow each other and use one.
+        Threads for coordinate steps, where a pass is long enough to be shared out, and for exact evaluations. None is one, -1 one
+        for each core. The model depends on the number, within `tol`.
     verbose : int, default=0
         1 shows a line of progress on stderr.
     dtype : {None, float32, float64}, default=None

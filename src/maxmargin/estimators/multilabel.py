@@ -81,7 +81,7 @@ dtype
     keep_duals : bool, default=False
         Keep `dual_coef_`, and return exactly the weights that belong to it.
     n_jobs : int, optional
-        Threads. Labels that R does not connect are learned side by side; of one connected group only exact evaluations are.
+        Threads. Labels that R does not connect are learned side by side; of one connected group the examples of a pass are.
 
     Attributes
     ----------

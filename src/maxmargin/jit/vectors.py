@@ -124,6 +124,15 @@ def increase(array, i, j, vector):
 
 
 @jitable
+def scale(array, factor):
+    """array *= factor"""
+    zero = zeros_like(array)
+    for i in range(array.shape[0]):
+        for j in range(array.shape[1]):
+            store(array, i, j, fma(zero, factor, load(array, i, j)))
+
+
+@jitable
 def magnitude_row(array, i):
     """the largest absolute value of array[i]"""
     result = array.dtype.type(0)

@@ -6,9 +6,10 @@ import numpy as np
 
 from ..problems.explicit import GroupedProblem
 from ..problems.linear import RowProblem, ScalarProblem
-from .ascent.blocked import row_ascent
+from .ascent.blocked import block_size, row_ascent
 from .ascent.explicit import ExplicitAscent
-from .ascent.linear import AscentOptions, ScalarAscent
+from .ascent.linear import AscentOptions
+from .ascent.parted import PartedRows, PartedScalars
 from .base import Solver
 
 SAFE = 1e-10, 1e10  # curvatures and caps for which float32 iterations are tried
@@ -57,7 +58,7 @@ class DualCoordinate(Solver):
         run.hint = problem.fitting(start.weights)
         if run.warm:
             run.rise(start.rise)
-        run.n_jobs = setting.n_jobs  # for runs that work on several labels at once
+        run.n_jobs = setting.n_jobs  # for runs that work on several examples or labels at once
         return run
 
 
@@ -69,13 +70,16 @@ def begin(problem, duals, tol, seed, dtype, momentum, average):
 @begin.register
 def _(problem: ScalarProblem, duals, tol, seed, dtype, momentum, average):
     dtype = dtype or _working_dtype(problem, tol, problem.table.dtype)
-    return ScalarAscent(problem, duals, AscentOptions(tol, seed, dtype, momentum, average))
+    return PartedScalars(problem, duals, AscentOptions(tol, seed, dtype, momentum, average))
 
 
 @begin.register
 def _(problem: RowProblem, duals, tol, seed, dtype, momentum, average):
     dtype = dtype or _working_dtype(problem, tol, np.float32)
-    return row_ascent(problem, duals, AscentOptions(tol, seed, dtype, momentum, average))
+    options = AscentOptions(tol, seed, dtype, momentum, average)
+    if block_size(problem, dtype, options.tuning.blocks):
+        return row_ascent(problem, duals, options)
+    return PartedRows(problem, duals, options)
 
 
 @begin.register

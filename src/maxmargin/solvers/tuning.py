@@ -137,6 +137,36 @@ class BlockTuning(NamedTuple):
     most: float = 2.0**30
 
 
+class PartTuning(NamedTuple):
+    """When threads walk through parts of the examples side by side, and how often they meet: what that costs, in seconds. Made
+    rows, 8 to 200 columns and 1 to 100 classes, dense and CSR, one core of a Neoverse N1 with other work beside, 2026-11-16."""
+
+    # Of an entry of a row that is visited, of one score; of many in float32, for each of these, where all weights stay in the
+    # own cache of a core (so many bytes) and where they do not; of the rest of a visit.
+    entry: float = 1.5e-9
+    near: float = 3e-10
+    far: float = 9e-10
+    cached: int = 1 << 19
+    visit: float = 5e-8
+    # Of a meeting, and of each thread in it; of a weight of each thread that is compared and copied, and of one that is compared
+    # with that of another thread.
+    meeting: float = 1e-4
+    thread: float = 1e-5
+    weight: float = 3e-9
+    pair: float = 2e-10
+    # Part of the visits' time that meetings may take; meetings of a pass at the most, and the fewest that are worth it: with one
+    # or two threads learn the same from too many examples.
+    part: float = 0.2
+    most: int = 128
+    fewest: int = 3
+    # Of a visit, what an example costs that is extrapolated; and how many times a meeting that must be.
+    reach: float = 0.1
+    gain: float = 2.0
+    # Relative gap from which on one thread goes on alone: dual values that differ by less than rounding do not say how far to go.
+    # Four made classes, 40 rows, on which two threads stay at 1e-8 without it, 2026-11-16.
+    fine: float = 1e-6
+
+
 class AscentTuning(NamedTuple):
     """Dual coordinate ascent with closed-form steps."""
 
@@ -150,6 +180,7 @@ class AscentTuning(NamedTuple):
     # Rows that are extrapolated before the weights take back what these lack. By what a call costs, 2026-11-16.
     lacking: int = 512
     blocks: BlockTuning = BlockTuning()
+    parts: PartTuning = PartTuning()
 
 
 class KernelTuning(NamedTuple):

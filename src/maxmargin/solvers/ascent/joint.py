@@ -12,28 +12,52 @@ number of parts, and steps for a curvature that is `spread` times as large go fu
 
 import numpy as np
 
-SWEEPS = 100  # over a handful of numbers; they settle in a few
-LEAST = 1e-3  # part of the distance below which a sweep has settled
+from ...jit import kernel
+
+SWEEPS_TO_SETTLE = 100  # over a handful of numbers; they settle in a few
+SETTLED_BELOW = 1e-3  # part of the distance below which a sweep has settled
+ROUNDING_OF_SUMS = float(np.finfo(np.float64).eps)
+
+
+@kernel
+def settle(gains, slopes, bends, t, sweeps, least, rounding):
+    """Coordinate steps on sum t_p (gain_p - slope_p) - 1/2 t' bends t within [0, 1], from t = 1; returns the best common t
+    without bounds. Compiled: in plain Python sixteen parts take a millisecond, as long as a round."""
+    total, bend = 0.0, 0.0
+    for p in range(t.size):
+        ascent = gains[p] - slopes[p]
+        total += ascent
+        t[p] = 1.0 if ascent > rounding * (abs(gains[p]) + abs(slopes[p])) else -1.0  # those that gain nothing stay
+        for q in range(t.size):
+            bend += bends[p, q]
+    for _ in range(sweeps):
+        largest = 0.0
+        for p in range(t.size):
+            if t[p] >= 0.0:
+                ahead = gains[p] - slopes[p]
+                for q in range(t.size):
+                    if q != p:
+                        ahead -= bends[p, q] * max(t[q], 0.0)
+                new = min(max(ahead / bends[p, p], 0.0), 1.0) if bends[p, p] > 0.0 else 1.0
+                largest = max(largest, abs(new - t[p]))
+                t[p] = new
+        if largest <= least:
+            break
+    for p in range(t.size):
+        t[p] = max(t[p], 0.0)
+    return total / bend if bend > 0.0 else 1.0
+
+
+def settled(gains: np.ndarray, slopes: np.ndarray, bends: np.ndarray) -> tuple[np.ndarray, float]:
+    """What `shares` and `ratio` say, at once."""
+    t = np.empty(gains.size)
+    return t, settle(gains, slopes, bends, t, SWEEPS_TO_SETTLE, SETTLED_BELOW, ROUNDING_OF_SUMS)
 
 
 def shares(gains: np.ndarray, slopes: np.ndarray, bends: np.ndarray) -> np.ndarray:
     """t in [0, 1] for each part, by coordinate steps from t = 1. `slopes`: <w, u_p>; `bends`: <u_p, u_q> in the metric of the
     prior, summed in float64. A part whose steps gain nothing beyond rounding stays where it was."""
-    ascent = gains - slopes
-    rounding = np.finfo(np.float64).eps * (np.abs(gains) + np.abs(slopes))
-    t = (ascent > rounding).astype(np.float64)
-    moving = np.flatnonzero(t)
-    for _ in range(SWEEPS):
-        largest = 0.0
-        for p in moving:
-            others = float(bends[p] @ t) - bends[p, p] * t[p]
-            best = (ascent[p] - others) / bends[p, p] if bends[p, p] > 0.0 else 1.0
-            new = min(max(best, 0.0), 1.0)
-            largest = max(largest, abs(new - t[p]))
-            t[p] = new
-        if largest <= LEAST:
-            break
-    return t
+    return settled(gains, slopes, bends)[0]
 
 
 def share(gain: float, slope: float, bend: float) -> float:
@@ -43,8 +67,7 @@ def share(gain: float, slope: float, bend: float) -> float:
 
 def ratio(gains: np.ndarray, slopes: np.ndarray, bends: np.ndarray) -> float:
     """The best common t without bounds: below one the parts step too far together, above it not far enough."""
-    bend = float(np.sum(bends))
-    return float(np.sum(gains - slopes)) / bend if bend > 0.0 else 1.0
+    return settled(gains, slopes, bends)[1]
 
 
 def followed(spread: float, found: float, most: float) -> float:

@@ -35,6 +35,8 @@ from ..tuning import ASCENT, AscentTuning
 from .momentum import move_listed, room_to_lack, row_reach, row_return
 from .schedule import gather, prefetch_plan, reschedule, resting, schedule, visited
 
+ALONE = 1.0  # the spread of changes that nobody else makes at the same time
+
 
 @kernel
 def dual_part(space):
@@ -59,8 +61,9 @@ def accumulate(w, total):
 
 @kernel
 def scalar_pass(X, loss, space, duals, curvature, plan, visit, level):
-    """Visit plan.order[start:stop]; returns the sum of the shares of the gap and the change of the reward."""
-    now, start, stop = visit
+    """Visit plan.order[start:stop]; returns the sum of the shares of the gap and the change of the reward. Every change moves the
+    weights `spread` times: see `parted`."""
+    now, start, stop, spread = visit
     gap, gain = 0.0, 0.0
     for k in range(start, stop):
         i = plan.order[k]
@@ -77,8 +80,8 @@ def scalar_pass(X, loss, space, duals, curvature, plan, visit, level):
         held = reward(loss, i, old)
         share = value(loss, i, score) - held + old * score
         if share > level:
-            new = step(loss, i, score, old, curvature[i])
-            move(space, X, i, new - old)
+            new = step(loss, i, score, old, spread * curvature[i])
+            move(space, X, i, spread * (new - old))
             gain += reward(loss, i, new) - held
             duals[i] = new
         gap += share
@@ -87,10 +90,12 @@ def scalar_pass(X, loss, space, duals, curvature, plan, visit, level):
 
 
 @kernel
-def scalar_reach(X, loss, space, duals, before, plan, now, t):
-    """Extrapolate each visited dual as far as it can go and correct the pushed weights; returns the change of the reward."""
+def scalar_reach(X, loss, space, duals, before, plan, visit, t):
+    """Extrapolate each visited dual of a range as far as it can go and correct the pushed weights; returns the change of the
+    reward."""
+    now, start, stop = visit
     gain = 0.0
-    for i in range(duals.size):
+    for i in range(start, stop):
         if visited(plan, i, now):
             dual = duals[i]
             change = dual - before[i]
@@ -117,7 +122,7 @@ def scalar_return(duals, before, plan, now):
 @kernel
 def row_pass(X, loss, space, duals, curvature, plan, visit, scratch):
     """As `scalar_pass`, for rows; scratch holds scores, change and the level of calm."""
-    now, start, stop = visit
+    now, start, stop, spread = visit
     scores, change, level = scratch
     gap, gain = 0.0, 0.0
     for k in range(start, stop):
@@ -134,8 +139,10 @@ def row_pass(X, loss, space, duals, curvature, plan, visit, scratch):
             if space.w.size > plan.cached:
                 rows.prefetch_weights(X, plan.order[k + 1], space.w)
         rows.scores(X, i, space.w, scores.vectors)
-        share, stepped, reward_change = row_step(loss, i, curvature[i], scores, duals, change, level)
+        share, stepped, reward_change = row_step(loss, i, spread * curvature[i], scores, duals, change, level)
         if stepped:
+            if spread != 1.0:
+                vectors.scale(change.vectors, spread)
             move_row(space, X, i, change.vectors)
             gain += reward_change
         gap += share
@@ -225,7 +232,7 @@ class Ascent(LinearFinishing, ABC):
         self.floor = self.dual
         count, tuning = gather(self.plan, self.passes), self.options.tuning
         level = tuning.visits.calm * self.options.tol * abs(self.dual) / max(self.problem.n_examples, 1)
-        gap, stretch = 0.0, self.between
+        gap, stretch = 0.0, self.together(count)
         if self.problem.half_spaces is not None:  # side_duals answer to examples at once, or the two sides zigzag
             stretch = min(stretch, max(self.problem.half_spaces.count, count // tuning.walks))
         self.before_visits()
@@ -264,7 +271,7 @@ class Ascent(LinearFinishing, ABC):
         half_spaces = self.problem.half_spaces
         assert half_spaces is not None
         plan = schedule(half_spaces.count, self.options.seed + self.passes + start, tuning=self.options.tuning.visits)
-        return self.visit_walls(half_spaces.rows, half_spaces.curvature, plan, (0, 0, gather(plan, 0)))
+        return self.visit_walls(half_spaces.rows, half_spaces.curvature, plan, (0, 0, gather(plan, 0), ALONE))
 
     def add_to_average(self) -> None:
         """Average the weights after each pass, starting anew at passes 2, 4, 8, ..."""
@@ -300,6 +307,10 @@ class Ascent(LinearFinishing, ABC):
     @abstractmethod
     def left(self) -> np.ndarray:
         """The duals in float64, exactly feasible, in the layout of the problem."""
+
+    def together(self, count: int) -> int:
+        """Examples between two looks at the clock, in a pass over `count`."""
+        return self.between
 
     def before_visits(self) -> None:
         """A pass begins."""
@@ -407,16 +418,15 @@ class ScalarAscent(Accelerated):
         return self.duals.copy()
 
     def visit(self, visit, level):
-        return scalar_pass(
-            self.problem.X, self.problem.exact_loss, self.space, self.duals, self.curvature, self.plan, visit, level
-        )
+        X, loss = self.problem.X, self.problem.exact_loss
+        return scalar_pass(X, loss, self.space, self.duals, self.curvature, self.plan, (*visit, ALONE), level)
 
     def remember(self):
         self.before[:] = self.duals
 
     def reach(self, t):
-        X, loss, last = self.problem.X, self.problem.exact_loss, self.passes - 1
-        return scalar_reach(X, loss, self.other, self.duals, self.before, self.plan, last, t)
+        X, loss, visit = self.problem.X, self.problem.exact_loss, (self.passes - 1, 0, self.problem.n_examples)
+        return scalar_reach(X, loss, self.other, self.duals, self.before, self.plan, visit, t)
 
     def take_back(self):
         scalar_return(self.duals, self.before, self.plan, self.passes - 1)
@@ -455,7 +465,7 @@ class BlockAscent(Accelerated):
         return self.problem.repaired(self.duals)
 
     def visit(self, visit, level):
-        scratch = self.scores, self.change, level
+        scratch, visit = (self.scores, self.change, level), (*visit, ALONE)
         return row_pass(self.problem.X, self.loss, self.space, self.duals, self.curvature, self.plan, visit, scratch)
 
     def remember(self):
@@ -469,9 +479,9 @@ class BlockAscent(Accelerated):
 
     def reach_rows(self, space, t) -> float:
         """Extrapolate the duals and correct these weights; returns the change of the reward."""
-        first, gain, scratch = 0, 0.0, (self.change, t)
-        while first < self.problem.n_examples:
-            visit = self.passes - 1, first
+        first, stop, gain, scratch = 0, self.problem.n_examples, 0.0, (self.change, t)
+        while first < stop:
+            visit = self.passes - 1, first, stop
             first, count, more = row_reach(self.loss, self.duals, self.before, self.plan, visit, self.lacking, scratch)
             self.give_back(space, count)
             gain += more

@@ -40,12 +40,12 @@ def turn_back(duals, before, i, t, change):
 
 @kernel
 def row_reach(loss, duals, before, plan, visit, lacking, scratch):
-    """Extrapolate the rows of the examples that pass visit[0] was the last to visit, from example visit[1] on until there is no
+    """Extrapolate the rows of the examples that pass `now` was the last to visit, from `start` on until `stop` or there is no
     room for what they lack; scratch holds a row and the step. Returns where to go on, how many lack something, and the change
     of the reward."""
-    (now, start), (change, t) = visit, scratch
+    (now, start, stop), (change, t) = visit, scratch
     gain, count = 0.0, 0
-    for i in range(start, duals.vectors.shape[0]):
+    for i in range(start, stop):
         if count == lacking.which.size:
             return i, count, gain
         if visited(plan, i, now):
@@ -59,7 +59,7 @@ def row_reach(loss, duals, before, plan, visit, lacking, scratch):
                 for b in range(change.vectors.shape[1]):
                     vectors.store(lacking.rows.vectors, count, b, vectors.load(change.vectors, 0, b))
                 count += 1
-    return duals.vectors.shape[0], count, gain
+    return stop, count, gain
 
 
 @kernel

@@ -11,7 +11,7 @@ from ...jit import vectors
 from ...problems.blocked import Examples, StreamProblem, joined
 from ...problems.linear import row_combine, scalar_combine
 from ...regularizers.spaces import Free
-from ..ascent.linear import row_pass, scalar_pass
+from ..ascent.linear import ALONE, row_pass, scalar_pass
 from ..ascent.schedule import Schedule, gather, schedule
 from ..pace import examples_between
 from ..tuning import STREAM, StreamTuning
@@ -93,7 +93,8 @@ class ScalarExamples(ActiveExamples):
         return self.held[:, None]
 
     def step(self, space, visit, level):
-        return scalar_pass(self.problem.X, self.problem.exact_loss, space, self.held, self.curvature, self.plan, visit, level)
+        problem, visit = self.problem, (*visit, ALONE)
+        return scalar_pass(problem.X, problem.exact_loss, space, self.held, self.curvature, self.plan, visit, level)
 
     def combine(self, space, which=None):
         duals = self.held if which is None else np.where(which, self.held, 0.0)
@@ -113,7 +114,7 @@ class RowExamples(ActiveExamples):
         return self.problem.repaired(self.held)
 
     def step(self, space, visit, level):
-        scratch = self.scores, self.change, level
+        scratch, visit = (self.scores, self.change, level), (*visit, ALONE)
         problem = self.problem
         return row_pass(problem.X, problem.exact_loss, space, self.held, self.curvature, self.plan, visit, scratch)
 

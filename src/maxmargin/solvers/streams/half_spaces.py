@@ -7,7 +7,7 @@ from ...losses.nonnegative import NonNegative, NonNegativeRow
 from ...problems.linear import scalar_combine, wall_combine
 from ...regularizers.half_spaces import HalfSpaces
 from ...regularizers.spaces import Free
-from ..ascent.linear import row_pass, scalar_pass
+from ..ascent.linear import ALONE, row_pass, scalar_pass
 from ..ascent.schedule import gather, schedule
 from ..tuning import VISITS, VisitTuning
 
@@ -31,7 +31,7 @@ class SideDuals:
         """Visit all of them."""
         rows, curvature = self.half_spaces.rows, self.half_spaces.curvature
         plan = schedule(self.half_spaces.count, seed, tuning=self.tuning)
-        visit = 0, 0, gather(plan, 0)
+        visit = 0, 0, gather(plan, 0), ALONE
         if self.classes is None:
             scalar_pass(rows, NonNegative(0), space, self.duals, curvature, plan, visit, -np.inf)
         else:

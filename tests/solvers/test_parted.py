@@ -1,0 +1,307 @@
+"""Threads side by side: whatever they do, the dual value is that of the duals kept, and the optimum is that of one thread."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from helpers import drawn
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from joblib import Parallel, delayed
+from scipy.optimize import minimize
+
+import maxmargin as mm
+from maxmargin import losses
+from maxmargin.data.indicators import checked_labels
+from maxmargin.data.table import table_of
+from maxmargin.problems.linear import BlockProblem, ScalarProblem
+from maxmargin.problems.multilabel import MultilabelProblem
+from maxmargin.regularizers.prior import Prior
+from maxmargin.result import History, relative
+from maxmargin.solvers.ascent import joint
+from maxmargin.solvers.ascent.linear import AscentOptions, BlockAscent, ScalarAscent
+from maxmargin.solvers.ascent.parted import PartedRows, PartedScalars, portions, rounds
+from maxmargin.solvers.base import Setting, Start
+from maxmargin.solvers.loop import Budget, drive
+from maxmargin.solvers.tuning import ASCENT, PACE, POLISH, PartTuning
+from maxmargin.utils.threads import Team
+
+D, K = 5, 4
+EAGER = PartTuning(meeting=0.0, thread=0.0, weight=0.0, pair=1e-30, most=4, fewest=1, gain=0.0)  # threads everywhere
+PASSES_ALONE = POLISH._replace(first=10**9, later=10**9)
+SCALARS = {
+    "hinge": losses.HingeLoss(),
+    "squared_hinge": losses.SquaredHingeLoss(),
+    "epsilon": losses.EpsilonInsensitiveLoss(),
+    "log": losses.LogisticLoss(),
+}
+ROWS = {"crammer_singer": losses.CrammerSingerLoss(), "alpha": losses.TopKAlphaLoss(2, smoothing=0.5)}
+PRIORS = {
+    "none": lambda rng: Prior(),
+    "prior": lambda rng: Prior(mean=rng.normal(size=D), scale=np.exp(rng.uniform(-1.0, 1.0, D))),
+    "signs": lambda rng: Prior(positive=np.arange(D) % 2 == 0, mean=rng.normal(size=D)),
+}
+
+
+def problem_of(name, seed, prior="none", n=40, C=0.5, form=np.asarray):
+    """A random problem of uneven columns, equal rows, a row of zeros and weights of zero."""
+    rng = np.random.default_rng(seed)
+    X, weight = drawn.features(rng, n, D), drawn.weights(rng, n)
+    if name.startswith("labels"):
+        Y, ones = (X @ rng.normal(size=(D, K)) + rng.normal(size=(n, K)) > 0.0).astype(int), np.ones((K, 2))
+        Y[:2] = np.array([[0], [1]])
+        root = rng.normal(size=(K, K))
+        R = root @ root.T / K + 0.2 * np.eye(K) if name == "labels coupled" else None
+        table, loss = table_of(form(X), 0.7), losses.MultilabelHingeLoss()
+        return MultilabelProblem(table, checked_labels(Y).columns, weight, ones, ones, loss, R).at(C).whole()
+    classes = None if name in SCALARS else K
+    turned, regularizer, half_spaces = PRIORS[prior](rng).checked(D, classes).applied(X, classes)
+    rest = weight, regularizer, half_spaces
+    if classes is not None:
+        label = drawn.labels(rng, X, K)
+        return BlockProblem(table_of(form(turned), 0.7), label, weight, 1.0 - np.eye(K), ROWS[name], *rest[1:]).at(C)
+    signs = np.where(drawn.labels(rng, X, 2) == 1, 1.0, -1.0)
+    target = (drawn.targets(rng, X),) if name == "epsilon" else (signs, np.ones(n))
+    return ScalarProblem(table_of(form(turned), 0.7), SCALARS[name], target, *rest).at(C)
+
+
+def run_of(problem, n_jobs, tol=1e-6, dtype=np.float64, parts=EAGER, **options):
+    kind = PartedScalars if isinstance(problem, ScalarProblem) else PartedRows
+    tuning = options.pop("tuning", ASCENT)._replace(parts=parts)
+    run = kind(problem, None, AscentOptions(tol, 3, dtype, tuning=tuning, **options))
+    run.n_jobs = n_jobs
+    run.polish_tuning = PASSES_ALONE
+    return run
+
+
+def after(run, passes):
+    for _ in range(passes):
+        run.advance(lambda: False)
+        run.accelerate()
+    return run
+
+
+def duals_of(run):
+    return np.asarray(run.duals if isinstance(run, ScalarAscent) else run.duals.flat)
+
+
+def check_passes(problem, n_jobs, passes=12):
+    """The dual value of a run is that of its duals and never falls; its weights are those of its duals, which are feasible."""
+    run, last = run_of(problem, n_jobs), -np.inf
+    for _ in range(passes):
+        run.advance(lambda: False)
+        tracked, v = run.dual, np.array(run.space.w)
+        duals = run.left()
+        found = problem.reevaluated(duals)
+        near = 1e-9 * (1.0 + abs(found.dual))
+        assert tracked == pytest.approx(found.dual, abs=near)
+        assert tracked >= last - near
+        weights = problem.regularizer.scoring(problem.regularizer.weights(found.v))
+        np.testing.assert_allclose(v, weights, rtol=1e-7, atol=1e-7 * (1.0 + np.abs(weights).max()))
+        np.testing.assert_allclose(problem.clipped(duals), duals, rtol=1e-12, atol=1e-12)
+        assert problem.primal(problem.regularizer.weights(found.v)) >= found.dual - near
+        last = tracked
+        run.accelerate()  # may cost what the pass has gained, and no more
+        last = min(last, run.dual)
+        assert run.dual >= run.floor - near
+    return run
+
+
+def check_optimum(problem, n_jobs, tol=1e-5):
+    alone, many = (drive(run_of(problem, jobs, tol), Budget(tol=tol, max_iter=20_000), History()) for jobs in (1, n_jobs))
+    assert many.certificate.converged
+    assert relative(alone.certificate.primal, many.certificate.dual) <= 2.0 * tol
+    assert many.certificate.dual <= alone.certificate.primal * (1.0 + 1e-12)
+
+
+CASES = st.integers(0, 10**6), st.integers(2, 4), st.sampled_from([1, 3, 7, 40, 61]), st.sampled_from([0.01, 0.5, 20.0])
+
+
+@pytest.mark.parametrize(("name", "prior"), [*((name, "none") for name in SCALARS), ("hinge", "prior"), ("hinge", "signs")])
+@settings(max_examples=8)
+@given(*CASES)
+def test_rows_of_one_score(name, prior, seed, n_jobs, n, C):
+    check_passes(problem_of(name, seed, prior, max(n, 7), C), n_jobs)
+
+
+@pytest.mark.parametrize("name", [*ROWS, "labels", "labels coupled"])
+@settings(max_examples=8)
+@given(*CASES)
+def test_rows_of_many_scores(name, seed, n_jobs, n, C):
+    check_passes(problem_of(name, seed, "none", max(n, 7), C), n_jobs)
+
+
+@pytest.mark.parametrize("prior", ["prior", "signs"])
+def test_priors_of_classes(prior):
+    for seed in range(3):
+        check_passes(problem_of("crammer_singer", seed, prior), 3)
+
+
+@pytest.mark.parametrize("name", [*SCALARS, *ROWS, "labels", "labels coupled"])
+def test_the_optimum_is_that_of_one_thread(name):
+    for seed, n_jobs in enumerate((2, 3, 4)):
+        check_optimum(problem_of(name, seed), n_jobs)
+
+
+@pytest.mark.parametrize("name", ["hinge", "crammer_singer"])
+def test_more_threads_than_rows(name):
+    problem = problem_of(name, 1, n=7)
+    check_passes(problem, 16)
+    check_optimum(problem, 16)
+    single = problem.taken(table_of(np.ones((1, D)), 0.7), np.array([1]), np.ones(1))
+    check_passes(single, 4, passes=3)
+
+
+@pytest.mark.parametrize("name", ["hinge", "labels coupled"])
+def test_one_thread_goes_row_by_row(name):
+    problem = problem_of(name, 5)
+    options = AscentOptions(1e-6, 3, np.float64)
+    plain = (ScalarAscent if name == "hinge" else BlockAscent)(problem, None, options)
+    plain.polish_tuning = PASSES_ALONE
+    np.testing.assert_array_equal(duals_of(after(run_of(problem, 1), 9)), duals_of(after(plain, 9)))
+
+
+@pytest.mark.parametrize("name", ["hinge", "alpha", "labels coupled"])
+def test_the_same_result_again_and_after_a_stop(name):
+    problem = problem_of(name, 2)
+    first, again, resumed = (run_of(problem, 3) for _ in range(3))
+    after(first, 6)
+    state = first.snapshot()
+    after(first, 5)
+    np.testing.assert_array_equal(duals_of(after(again, 11)), duals_of(first))
+    resumed.resume(state)
+    np.testing.assert_array_equal(duals_of(after(resumed, 5)), duals_of(first))
+    assert resumed.spread == first.spread and first.crew > 1
+
+
+def test_a_pass_stops_between_rounds():
+    problem = problem_of("hinge", 2)
+    run = run_of(problem, 2, tuning=ASCENT._replace(pace=PACE._replace(work=1)))
+    left = iter(range(3))
+    run.advance(lambda: next(left, None) is None)
+    assert run.visits == 6  # a row of each thread in each of three rounds
+    assert run.dual == pytest.approx(problem.reevaluated(run.left()).dual, rel=1e-12)
+
+
+def test_single_precision_goes_on_in_double():
+    run = run_of(problem_of("crammer_singer", 3), 3, 1e-8, np.float32)
+    assert drive(run, Budget(tol=1e-8, max_iter=20_000), History()).certificate.converged
+    assert run.dtype == np.float64
+
+
+def test_parts_that_went_too_far_go_back():
+    """Rows that are all alike: each thread makes the step that only one of them should."""
+    n = 64
+    X, ones = np.ones((n, D)), np.ones(n)
+    problem = ScalarProblem(table_of(X, 0.0), SCALARS["hinge"], (ones, ones), ones).at(10.0)
+    run = run_of(problem, 4)
+    run.advance(lambda: False)
+    assert run.spread > 1.0
+    assert run.dual == pytest.approx(problem.reevaluated(run.left()).dual, rel=1e-12)
+    assert 0.0 < run.dual <= 0.5 / D * (1.0 + 1e-12)  # the optimum: w = 1/D
+
+
+def test_how_often_threads_meet():
+    tuning = PartTuning()
+    assert rounds(10.0, 50, 2, tuning) == tuning.most
+    assert rounds(1e-4, 50, 2, tuning) == 0  # too little work
+    assert rounds(1e-2, 10**7, 4, tuning) == 0  # too many weights
+    counts = [rounds(0.02, 50, threads, tuning) for threads in (2, 4, 8, 16)]
+    assert counts == sorted(counts, reverse=True) and counts[0] > counts[-1]
+    assert [portions(3, 5, count) for count in (1, 2, 3)] == [[(3, 5)], [(3, 4), (4, 5)], [(3, 3), (3, 4), (4, 5)]]
+
+
+def solved(name, n_jobs=3):
+    """Duals of a run in which threads have met many times."""
+    run = run_of(problem_of(name, 7), n_jobs, 1e-4)
+    assert drive(run, Budget(tol=1e-4), History()).certificate.converged and run.prepared == n_jobs
+    run.close()
+    return run.left()
+
+
+@pytest.mark.parametrize("name", ["hinge", "labels coupled"])
+def test_fits_at_the_same_time(name):
+    """Threads of two runs that a caller has started side by side do not meet."""
+    found = solved(name)
+    with ThreadPoolExecutor(2) as pool:
+        for other in pool.map(solved, [name] * 4):
+            np.testing.assert_array_equal(other, found)
+
+
+def test_fits_in_workers():
+    found = solved("hinge")
+    for other in Parallel(n_jobs=2)(delayed(solved)("hinge") for _ in range(2)):
+        np.testing.assert_array_equal(other, found)
+
+
+def test_an_estimator_hands_its_threads_on():
+    """So many rows that threads are worth it."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60_000, 8))
+    y = X @ rng.normal(size=8) + 3.0 * rng.normal(size=60_000) > 0.0
+    problem = ScalarProblem(table_of(X, 1.0), SCALARS["hinge"], (2.0 * y - 1.0, np.ones(y.size)), np.ones(y.size)).at(0.01)
+    run = mm.DualCoordinate().begin(problem, Start(), Setting(n_jobs=2))
+    run.advance(lambda: False)
+    assert run.n_jobs == run.crew == 2
+    alone, many = (mm.SVMClassifier(C=0.01, n_jobs=jobs, random_state=0).fit(X, y) for jobs in (None, 2))
+    assert many.certificate_.converged and not np.array_equal(many.coef_, alone.coef_)
+    assert relative(alone.certificate_.primal, many.certificate_.dual) <= 2e-3
+
+
+def test_what_goes_wrong_in_a_thread_is_raised_where_it_was_asked_for():
+    team, begun = Team(3), []
+
+    def work(part):
+        begun.append(part)
+        if part == 2:
+            raise ValueError("part 2")
+        return part
+
+    with pytest.raises(ValueError, match="part 2"):
+        team.work(work, range(4))
+    assert sorted(begun) == [0, 1, 2, 3]
+    assert team.work(lambda part: part * part, range(7)) == [0, 1, 4, 9, 16, 25, 36]  # more than there are threads
+    team.close()
+
+
+# ---- how far to go along all ways ------------------------------------------------------------------------
+
+
+@given(st.integers(0, 10**6), st.integers(1, 8))
+def test_shares_are_those_of_a_bounded_quadratic(seed, count):
+    rng = np.random.default_rng(seed)
+    U = rng.normal(size=(count, 6)) + rng.normal(size=6)
+    bends, ascent = U @ U.T, rng.normal(size=count) + 1.0
+    slopes = rng.normal(size=count)
+
+    def value(t):
+        return t @ ascent - 0.5 * t @ bends @ t
+
+    t = joint.shares(ascent + slopes, slopes, bends)
+    assert np.all((t >= 0.0) & (t <= 1.0)) and value(t) >= -1e-12
+    best = minimize(lambda t: -value(t), np.zeros(count), jac=lambda t: bends @ t - ascent, bounds=[(0.0, 1.0)] * count)
+    reachable = np.where(ascent > 0.0, 1.0, 0.0)  # a part that gains nothing alone stays
+    held = minimize(lambda t: -value(t), np.zeros(count), jac=lambda t: bends @ t - ascent, bounds=[(0.0, b) for b in reachable])
+    assert value(t) <= -best.fun + 1e-6
+    assert value(t) >= -held.fun - 0.02 * (1.0 + abs(held.fun))
+
+
+def test_a_part_that_gains_nothing_stays():
+    t = joint.shares(np.array([1.0, 1.0, 0.0]), np.array([0.0, 1.0, 0.0]), np.diag([1.0, 1.0, 0.0]))
+    np.testing.assert_array_equal(t, [1.0, 0.0, 0.0])
+    assert joint.share(1.0, 0.0, 4.0) == 0.25 and joint.share(1.0, 0.0, 0.0) == 1.0
+
+
+def test_the_spread_follows():
+    same = np.ones((2, 2))
+    found = joint.ratio(np.ones(2), np.zeros(2), same)
+    assert found == 0.5 and joint.followed(1.0, found, 2.0) > 1.0
+    assert joint.followed(2.0, 0.1, 2.0) == 2.0 and joint.followed(1.0, 3.0, 2.0) == 1.0 and joint.followed(1.5, 3.0, 2.0) < 1.5
+
+
+@pytest.mark.parametrize("name", ["hinge", "crammer_singer"])
+def test_sparse_rows(name):
+    problem = problem_of(name, 4, form=sp.csr_matrix)
+    check_passes(problem, 3)
+    check_optimum(problem, 3)
