@@ -250,11 +250,27 @@ class KernelNewtonTuning(NamedTuple):
         return min(n, max(self.least, min(self.most, int(self.part * n))))
 
 
+class RoundTuning(NamedTuple):
+    """Rounds of visits to structured samples, side by side."""
+
+    # Multiplications that a part of a round must have to do to be worth it, for each part there is, and how many each weight adds
+    # to that. Handwritten words (`python -m benchmarks structured`, ocr and ocr_all), two cores, 2026-11-16.
+    part: float = 2e5
+    weight: float = 20.0
+    # Rounds that a pass has at least, and how many times as long as worth it the longest is.
+    rounds: int = 16
+    longest: float = 4.0
+
+
+ROUNDS = RoundTuning()
+
+
 class PolytopeTuning(NamedTuple):
     """Structured problems: working sets and linearization."""
 
     visits: VisitTuning = VISITS
     pace: PaceTuning = PACE
+    rounds: RoundTuning = ROUNDS
     # Outputs a sample has room for at first. Set not recorded, 2026-11-15.
     outputs: int = 4
     # Samples whose rises are added up before they are added to the dual value. Set not recorded, 2026-11-15.

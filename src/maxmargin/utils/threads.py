@@ -1,8 +1,8 @@
 """Independent parts of work on several threads, and reading ahead in one; kernels let go of the interpreter lock."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -30,6 +30,19 @@ def in_threads(work: Callable[[Any], Any], parts: Sequence, n_jobs: int) -> list
         return [work(part) for part in parts]
     with ThreadPoolExecutor(n_jobs) as pool:
         return list(pool.map(work, parts))
+
+
+@contextmanager
+def crew(n_jobs: int) -> Iterator[Callable[[Callable[[Any], Any], Sequence], list]]:
+    """`in_threads` for many short rounds of work: the threads stay from one to the next, and the caller is one of them. There are
+    at most `n_jobs` parts in a round."""
+    with ThreadPoolExecutor(max(n_jobs - 1, 1)) as pool:
+
+        def together(work: Callable[[Any], Any], parts: Sequence) -> list:
+            others = [pool.submit(work, part) for part in parts[1:]]
+            return [work(parts[0]), *(other.result() for other in others)]
+
+        yield together
 
 
 def with_scratch(make: Callable[[], Any], work: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
