@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import maxmargin as mm
-from maxmargin.problems.structured import SAMPLES, StructuredProblem
+from maxmargin.problems.structured import SPAN_SAMPLES, StructuredProblem
 from maxmargin.result import History
 from maxmargin.solvers import resolve
 from maxmargin.solvers.base import NOWHERE, Setting
 from maxmargin.solvers.loop import Budget, drive
 from maxmargin.solvers.polytope import rounds
-from maxmargin.solvers.tuning import ROUNDS, RoundTuning
+from maxmargin.solvers.tuning import SIDE_BY_SIDE, RoundTuning
 from maxmargin.structures import Chain, Parts
 
 EAGER = RoundTuning(part=0.0, weight=0.0, rounds=1, longest=4.0)  # threads at work however little there is to do
@@ -106,13 +106,13 @@ def test_no_sample_is_twice_in_a_layer_and_none_is_lost():
 
 def test_rounds_are_worth_their_while():
     """Few samples of little work: one thread. Dear ones: all threads, and more than one round."""
-    assert rounds.shape_of_rounds(600, 16, 1e4, 5000, ROUNDS) == (1, 600)
-    parts, each = rounds.shape_of_rounds(1000, 16, 1e8, 5000, ROUNDS)
-    assert parts == 16 and each >= 1 and parts * each * ROUNDS.rounds <= 1000
+    assert rounds.shape_of_rounds(600, 16, 1e4, 5000, SIDE_BY_SIDE) == (1, 600)
+    parts, each = rounds.shape_of_rounds(1000, 16, 1e8, 5000, SIDE_BY_SIDE)
+    assert parts == 16 and each >= 1 and parts * each * SIDE_BY_SIDE.rounds <= 1000
 
 
 def test_sums_do_not_depend_on_the_number_of_threads():
-    problem = posed(Chain(), chains(3 * SAMPLES))
+    problem = posed(Chain(), chains(3 * SPAN_SAMPLES))
     assert len(problem.sums) == 3
     batch = mm.FrankWolfe(block=False)
     runs = [batch.begin(problem, NOWHERE, Setting(n_jobs=n_jobs)) for n_jobs in (1, 2, 5)]

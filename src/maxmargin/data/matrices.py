@@ -4,8 +4,10 @@ from copy import copy
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils.extmath import safe_sparse_dot
 
 from ..jit import kernel
+from ..utils.threads import in_threads, spans
 from .mistakes import uneven
 
 SYMMETRIC = 1e-8  # part of the largest entry by which a matrix may differ from its transpose: that passes for rounding
@@ -52,6 +54,13 @@ def repeats(indptr, indices, seen):
                     return True
                 seen[column] = i
     return False
+
+
+def row_products(X, W: np.ndarray, n_jobs: int) -> np.ndarray:
+    """X W as an array; the rows of a sparse X on so many threads, those of an array as matrix products are set to."""
+    if n_jobs > 1 and sp.issparse(X):
+        return np.concatenate(in_threads(lambda part: X[part[0] : part[1]] @ W, spans(X.shape[0], n_jobs) or [(0, 0)], n_jobs))
+    return safe_sparse_dot(X, W, dense_output=True)
 
 
 def check_norms(norms: np.ndarray) -> np.ndarray:

@@ -27,7 +27,7 @@ from .base import Evaluated, Problem
 SPANS = 64
 # Sums of weights are made of at most this many parts, each of this many samples at least, all together of so many numbers: the
 # memory of a thread, and what it costs to add them up, must stay small beside the samples. By their sizes, 2026-11-16.
-SUMS, SAMPLES, NUMBERS = 16, 32, 1 << 24
+SUM_SPANS, SPAN_SAMPLES, SPAN_NUMBERS = 16, 32, 1 << 24
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class StructuredProblem(Problem):
     @cached_property
     def sums(self) -> list[tuple[int, int]]:
         """The spans of samples whose features are added up one by one, whatever the number of threads."""
-        most = min(SUMS, self.n_examples // SAMPLES, NUMBERS // math.prod(self.weight_shape))
+        most = min(SUM_SPANS, self.n_examples // SPAN_SAMPLES, SPAN_NUMBERS // math.prod(self.weight_shape))
         return spans(self.n_examples, max(most, 1))
 
     def evaluate(self, points, n_jobs: int = 1) -> Evaluated:

@@ -88,13 +88,13 @@ def in_layers(order: np.ndarray) -> list[tuple[int, int]]:
     return list(pairwise(starts(np.bincount(before)).tolist()))
 
 
-def taken(space: np.ndarray | Signed, out: np.ndarray) -> np.ndarray | Signed:
+def taken_space(space: np.ndarray | Signed, out: np.ndarray) -> np.ndarray | Signed:
     """A copy of the weights in the memory of `out`."""
     np.copyto(out, weights_of(space))
     return Signed(out, out.reshape(-1), space.bound, space.v.copy()) if isinstance(space, Signed) else out
 
 
-def moved(space: np.ndarray | Signed, start: np.ndarray, spread: float) -> np.ndarray:
+def change_of(space: np.ndarray | Signed, start: np.ndarray, spread: float) -> np.ndarray:
     """The weights of a seat become what they have moved by from `start`, both without a clip."""
     if isinstance(space, Signed):
         space.flat[space.bound] = space.v
@@ -105,14 +105,14 @@ def moved(space: np.ndarray | Signed, start: np.ndarray, spread: float) -> np.nd
     return change.reshape(-1)
 
 
-def kept(points: Any, data: Any, samples: np.ndarray) -> list[tuple[np.ndarray, Any, np.ndarray]]:
+def kept_points(points: Any, data: Any, samples: np.ndarray) -> list[tuple[np.ndarray, Any, np.ndarray]]:
     """The points of these samples as they are: arrays, where in them, values."""
     there = numbers_of(points, data, samples)
     assert there is not None
     return [(array, at, array[at]) for array, at in there]
 
 
-def joined(found: list[Found], changes: np.ndarray, spread: float) -> Joined:
+def gone_together(found: list[Found], changes: np.ndarray, spread: float) -> Joined:
     """All parts as far as is best, along their changes (parts, weights)."""
     ascents, none, bends = np.array([one.ascent for one in found]), np.zeros(len(found)), changes @ changes.T
     t = shares(ascents, none, bends)

@@ -18,7 +18,19 @@ from ..ascent.schedule import Schedule, gather, schedule
 from ..base import Run
 from ..pace import Pace
 from ..tuning import POLYTOPE, PolytopeTuning
-from .rounds import Found, Seat, Together, draw_back, expected_losses, in_layers, joined, kept, moved, shape_of_rounds, taken
+from .rounds import (
+    Found,
+    Seat,
+    Together,
+    change_of,
+    draw_back,
+    expected_losses,
+    gone_together,
+    in_layers,
+    kept_points,
+    shape_of_rounds,
+    taken_space,
+)
 from .signed import Signed, space_of, unclipped_copy, weights_of
 
 UNSEEN = 1e300  # the share of the gap of a sample that was not visited yet
@@ -150,13 +162,13 @@ class StructuredRun(Run, ABC):
         cap = problem.cap if spread == 1.0 else problem.cap * spread
 
         def work(p: int) -> Found:
-            (first, last), seat = parts[p], Seat(taken(self.space, changes[p]), workspaces[p], cap)
+            (first, last), seat = parts[p], Seat(taken_space(self.space, changes[p]), workspaces[p], cap)
             samples = order[first:last]
-            before, losses = kept(self.points, problem.data, samples), self.losses(samples)
+            before, losses = kept_points(self.points, problem.data, samples), self.losses(samples)
             aim.shares[samples] *= spread
             rise, calls = self.visit(seat, wider, (span[0] + first, span[0] + last), 0.0)
             aim.shares[samples] /= spread
-            change = moved(seat.space, start, spread)
+            change = change_of(seat.space, start, spread)
             ascent = rise / spread + 0.5 * spread * float(
                 change @ change
             )  # the rise is along spread * change, less its curvature
@@ -165,7 +177,7 @@ class StructuredRun(Run, ABC):
             return Found(ascent, before, calls)
 
         found = together(work, range(len(parts)))
-        joint = joined(found, changes[: len(found)].reshape(len(found), -1), spread)
+        joint = gone_together(found, changes[: len(found)].reshape(len(found), -1), spread)
         if back := [(one, far) for one, far in zip(found, joint.far.tolist(), strict=True) if far < 1.0]:
             together(draw_back, back)
         start += joint.change.reshape(start.shape)
