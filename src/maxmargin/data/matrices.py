@@ -58,9 +58,18 @@ def repeats(indptr, indices, seen):
 
 def row_products(X, W: np.ndarray, n_jobs: int) -> np.ndarray:
     """X W as an array; the rows of a sparse X on so many threads, those of an array as matrix products are set to."""
-    if n_jobs > 1 and sp.issparse(X):
-        return np.concatenate(in_threads(lambda part: X[part[0] : part[1]] @ W, spans(X.shape[0], n_jobs) or [(0, 0)], n_jobs))
-    return safe_sparse_dot(X, W, dense_output=True)
+    if n_jobs == 1 or not sp.issparse(X):
+        return safe_sparse_dot(X, W, dense_output=True)
+    result = np.empty((X.shape[0], *W.shape[1:]), np.result_type(X, W))
+
+    def work(part: tuple[int, int]) -> None:
+        start, stop = part
+        own = slice(X.indptr[start], X.indptr[stop])  # where they lie: to slice the matrix would copy them
+        rows = X.data[own], X.indices[own], X.indptr[start : stop + 1] - X.indptr[start]
+        result[start:stop] = sp.csr_array(rows, shape=(stop - start, X.shape[1])) @ W
+
+    in_threads(work, spans(X.shape[0], n_jobs), n_jobs)
+    return result
 
 
 def check_norms(norms: np.ndarray) -> np.ndarray:

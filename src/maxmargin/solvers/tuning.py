@@ -254,11 +254,12 @@ class RoundTuning(NamedTuple):
     """Rounds of visits to structured samples, side by side."""
 
     # Multiplications that a part of a round must have to do to be worth it, for each part there is, and how many each weight adds
-    # to that. Handwritten words (`python -m benchmarks structured`, ocr and ocr_all), two cores, 2026-11-16.
-    part: float = 2e5
+    # to that: what is not compiled takes about a millisecond a round. 6,877 handwritten words (`python -m benchmarks structured`,
+    # ocr_all), by processor time, 2026-11-16: too little for threads.
+    part: float = 1.2e6
     weight: float = 20.0
-    # Rounds that a pass has at least, and how many times as long as worth it the longest is. On the same, 2026-11-16: with 8 rounds
-    # four parts took 1.7 times the passes of one.
+    # Rounds that a pass has at least, and how many times as long as worth it the longest is. On the same words, 2026-11-16: four
+    # parts took 1.7 times the passes of one with 8 rounds, 1.4 times with 16.
     rounds: int = 16
     longest: float = 4.0
 
