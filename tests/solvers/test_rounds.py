@@ -11,10 +11,11 @@ from maxmargin.problems.structured import SPAN_SAMPLES, StructuredProblem
 from maxmargin.result import History
 from maxmargin.solvers import resolve
 from maxmargin.solvers.base import NOWHERE, Setting
-from maxmargin.solvers.loop import Budget, drive
+from maxmargin.solvers.loop import Budget, carry_out, drive
 from maxmargin.solvers.polytope import rounds
 from maxmargin.solvers.tuning import SIDE_BY_SIDE, RoundTuning
 from maxmargin.structures import Chain, Parts
+from maxmargin.utils.blas import BLAS_USERS
 
 EAGER = RoundTuning(part=0.0, weight=0.0, rounds=1, longest=4.0)  # threads at work however little there is to do
 
@@ -123,3 +124,13 @@ def test_sums_do_not_depend_on_the_number_of_threads():
     points = runs[0].points
     values = [problem.evaluate(points, n_jobs) for n_jobs in (1, 2, 5)]
     assert all(value.dual == values[0].dual and np.array_equal(value.v, values[0].v) for value in values)
+
+
+def test_planes_do_not_depend_on_the_number_of_threads(monkeypatch):
+    """BLAS has one thread while a plane is added, whoever has asked for more."""
+    seen, used = [], BLAS_USERS.enter
+    monkeypatch.setattr(BLAS_USERS, "enter", lambda threads: (seen.append(threads), used(threads)))
+    problem = PROBLEMS["chains"]
+    found = [carry_out(mm.Bundle(), problem, Budget(1e-2, 500, None, n_jobs), History()) for n_jobs in (1, 3)]
+    assert 3 in seen and seen.count(1) > found[1].n_iter
+    assert np.array_equal(found[0].w, found[1].w) and found[0].n_iter == found[1].n_iter
