@@ -35,6 +35,7 @@ LONG = re.compile(
             r"test_kernel_models.py::test_labels_have_all_losses",
             r"test_losses_and_forms.py::test_\w+\[.*(CSR|float32)|test_losses_and_forms.py::test_labels_with_smooth_losses",
             r"test_probability.py::test_(top_k|kernels_of_labels|labels_are_calibrated|rare_labels)",
+            r"test_rounds.py::test_\w+\[(weights with signs|chains-(plain|linearization|exponentiated))",
             r"test_scaling.py::test_it_is_a_scaler_before_the_model\[(against|top-2|labels|three).*no intercept",
             r"test_search.py::test_\w+\[(structured|top-k|rbf|sparse labels)\]",
             r"test_sharp_places.py::test_\w+\[exponentiated_gradient",

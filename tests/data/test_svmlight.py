@@ -238,6 +238,51 @@ def test_all_numbers_may_be_hard():
     assert fast(text) == slow(text)
 
 
+# ---- several threads -----------------------------------------------------------------------------------------
+
+
+def lines_of(rng, count):
+    """Rows of several lengths, some with several labels, hard numbers, a comment or nothing at all."""
+    for i in range(count):
+        entries = " ".join(f"{j + 1}:{rng.normal()!r}" for j in range(rng.integers(0, 30)))
+        yield ("", f"{i}", "1,2,0.1234567890123456789012", "# nothing", f"{i} qid:7")[i % 5] + (
+            f" {entries}" if i % 5 % 3 == 1 else ""
+        )
+
+
+def outcome(text, n_jobs):
+    try:
+        return parsed(text, False, WIDEST, FLOAT64, n_jobs)
+    except TextError as error:
+        return error.at, error.reason
+
+
+@pytest.mark.parametrize("wrong", [None, 3, 40, 58])
+def test_threads_read_the_same_and_find_the_first_mistake(wrong):
+    rows = list(lines_of(np.random.default_rng(0), 60))
+    if wrong is not None:
+        rows[wrong] = "1 2:x"
+        rows[59] = "nan"
+    text = np.frombuffer(bytearray("\n".join([*rows, ""]).encode()), np.uint8)
+    one = outcome(text, 1)
+    for least in (1, 100):
+        with patch.object(svmlight, "LEAST_BYTES", least):
+            assert len(svmlight.line_spans(text, text.size // least)) > 1
+            for n_jobs in (2, 3, 40):
+                found = outcome(text, n_jobs)
+                if wrong is not None:
+                    assert found == one and "number" in one[1]
+                    continue
+                assert found[1] == one[1] == 60
+                for mine, theirs in zip(found[0], one[0], strict=True):
+                    assert mine.dtype == theirs.dtype and np.array_equal(mine, theirs)
+
+
+def test_a_long_line_is_one_run():
+    text = np.frombuffer(b"1 " + b" " * 20_000 + b"1:2\n", np.uint8)
+    assert svmlight.line_spans(text, 9) == [(0, text.size)]
+
+
 # ---- speed ---------------------------------------------------------------------------------------------------
 
 

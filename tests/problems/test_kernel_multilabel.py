@@ -230,6 +230,22 @@ def test_warm_start_after_another_c():
     assert again.n_iter == 0 and again.certificate.primal == pytest.approx(first.certificate.primal, rel=1e-12)
 
 
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_matrix], ids=["array", "CSR"])
+def test_rows_are_the_same_on_any_number_of_threads(make, monkeypatch):
+    monkeypatch.setattr("maxmargin.data.gram.WORTH", 1)
+    X = make(np.random.default_rng(0).normal(size=(60, 4)) * (np.arange(4) > 1))
+    tables = []
+    for n_jobs in (1, 2, 3, 100):
+        rows = KernelRows(gram_of(function_of("rbf", 0.3, 3, 0.0), X), 1 << 22)
+        rows.n_jobs = n_jobs
+        for wanted in (np.arange(0, 50, 3), np.arange(60)):
+            rows.need(wanted)
+        assert rows.scaled_rows is not None
+        tables.append((rows.table[rows.slot], rows.scaled_rows.table[rows.slot]))
+    for found in tables[1:]:
+        assert all(np.array_equal(mine, theirs) for mine, theirs in zip(found, tables[0], strict=True))
+
+
 def test_threads_change_nothing():
     X, Y = data(200, 4, 6)
     one = solved(problem_of(rbf(X), Y), 1e-5)

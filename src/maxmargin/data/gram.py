@@ -15,6 +15,8 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from ..jit import kernel, vectors
+from ..utils.blas import blas_threads
+from ..utils.threads import in_threads, spans
 from .kernel_functions import RBF, called, finish, squared_lengths
 from .matrices import SYMMETRIC, check_norms
 from .sources.options import MEGABYTE
@@ -23,6 +25,7 @@ from .sources.options import MEGABYTE
 TILE = 512  # columns of a tile: it stays in the cache of a core from the product to the last operation on it
 STRIP = 32  # rows that are written at a time where columns are copied into them: each lies in a page of memory of its own
 BLOCK = 128  # rows computed at a time
+WORTH = 1 << 16  # entries of a block below which it is left to one thread
 LISTED_BELOW = 0.15  # dense data with fewer non-zeros than this are cheaper through their columns
 # And not:
 AT_ONCE = 16  # samples that a user's function is asked for where only the diagonal is wanted
@@ -67,8 +70,9 @@ class Gram(ABC):
     definite: bool
 
     @abstractmethod
-    def block(self, wanted: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """K[wanted, others], in float64; a few wanted rows at a time, `others` in rising order."""
+    def block(self, wanted: np.ndarray, others: np.ndarray, n_jobs: int = 1) -> np.ndarray:
+        """K[wanted, others], in float64; a few wanted rows at a time, `others` in rising order. The same on any number of
+        threads."""
 
     @abstractmethod
     def diagonal(self) -> np.ndarray:
@@ -99,21 +103,31 @@ class FunctionGram(Gram):
         finish(self.function, products, np.zeros(1), products)
         return products.reshape(-1)[: self.n].copy()
 
-    def block(self, wanted, others):
+    def block(self, wanted, others, n_jobs=1):
         width = vectors.width(np.float64)
         values = vectors.aligned((wanted.size, -(-others.size // width) * width), np.float64)
-        if sp.issparse(self.X):
-            products = np.empty((wanted.size, self.n))
-            sparse_products(unsigned(self.X), wanted, self.columns, products)
-            np.take(products, others, axis=1, out=values[:, : others.size], mode="clip")
-        else:
-            left = self.X[wanted].astype(np.float64, copy=False)
-            for start in range(0, others.size, TILE):
-                tile = others[start : start + TILE]
-                right = self.X[tile].astype(np.float64, copy=False).T
-                np.matmul(left, right, out=values[:, start : start + tile.size])
         right = vectors.pack(self.norms[None, others], np.float64)
-        finish(self.function, values.reshape(wanted.size, -1, width), self.norms[wanted], right)
+        if not sp.issparse(self.X):
+            left = self.X[wanted].astype(np.float64, copy=False)
+
+            def multiply(start: int) -> None:
+                tile = others[start : start + TILE]
+                np.matmul(left, self.X[tile].astype(np.float64, copy=False).T, out=values[:, start : start + tile.size])
+
+            with blas_threads(1):
+                in_threads(multiply, range(0, others.size, TILE), n_jobs)
+
+        def work(part: tuple[int, int]) -> None:
+            own, mine = values[part[0] : part[1]], wanted[part[0] : part[1]]
+            if sp.issparse(self.X):
+                products = np.empty((mine.size, self.n))
+                sparse_products(unsigned(self.X), mine, self.columns, products)
+                np.take(products, others, axis=1, out=own[:, : others.size], mode="clip")
+            finish(self.function, own.reshape(mine.size, -1, width), self.norms[mine], right)
+
+        if sp.issparse(self.X):
+            _ = self.columns  # once, before any thread asks for it
+        in_threads(work, spans(wanted.size, n_jobs), n_jobs)
         if isinstance(self.function, RBF):  # the distance of a sample to itself is not left to rounding
             at = np.searchsorted(others, wanted)
             both = np.flatnonzero(others[np.minimum(at, others.size - 1)] == wanted)
@@ -132,7 +146,7 @@ class PrecomputedGram(Gram):
     def diagonal(self):
         return self.matrix.diagonal().astype(np.float64)
 
-    def block(self, wanted, others):
+    def block(self, wanted, others, n_jobs=1):
         return self.matrix[np.ix_(wanted, others)].astype(np.float64, copy=False)
 
 
@@ -151,7 +165,7 @@ class CallableGram(Gram):
             result[start : start + AT_ONCE] = called(self.function, part, part).diagonal()
         return result
 
-    def block(self, wanted, others):
+    def block(self, wanted, others, n_jobs=1):
         right = self.X if others.size == self.n else self.X[others]
         return called(self.function, self.X[wanted], right)
 
@@ -235,7 +249,7 @@ class KernelRows:
         """At most `memory` bytes. A precomputed matrix takes none: its rows are read where they lie.
 
         Where all rows fit once and a half, `scaled_rows` holds them a second time, unless `shift` is None."""
-        self.gram = gram
+        self.gram, self.n_jobs = gram, 1
         self.computed = 0  # entries of the matrix, for those who want to know
         self.whole = isinstance(gram, PrecomputedGram)
         fitting = memory // (8 * gram.n)
@@ -282,11 +296,17 @@ class KernelRows:
         """Columns of samples whose rows are here are copied: the matrix is symmetric."""
         others = np.flatnonzero(self.slot < 0)
         held = np.flatnonzero(self.owner >= 0)
-        found = self.gram.block(block, others)
-        indices = (index.view(np.uint64) for index in (others, held, self.owner[held], block, places))
-        fill_rows(found, self.table, *indices, STRIP)
-        if self.scaled_rows is not None:
-            shorten(self.table, self.scaled_rows, block, places)
+        jobs = self.n_jobs if block.size * self.gram.n >= WORTH else 1
+        found = self.gram.block(block, others, jobs)
+        known = tuple(index.view(np.uint64) for index in (others, held, self.owner[held]))
+
+        def work(part: tuple[int, int]) -> None:
+            own, mine, at = (array[part[0] : part[1]] for array in (found, block, places))
+            fill_rows(own, self.table, *known, mine.view(np.uint64), at.view(np.uint64), STRIP)
+            if self.scaled_rows is not None:
+                shorten(self.table, self.scaled_rows, mine, at)
+
+        in_threads(work, spans(block.size, jobs), jobs)
         self.owner[places], self.slot[block] = block, places
         self.computed += found.size
 

@@ -4,8 +4,10 @@ from copy import copy
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils.extmath import safe_sparse_dot
 
 from ..jit import kernel
+from ..utils.threads import in_threads, spans
 from .mistakes import uneven
 
 SYMMETRIC = 1e-8  # part of the largest entry by which a matrix may differ from its transpose: that passes for rounding
@@ -52,6 +54,22 @@ def repeats(indptr, indices, seen):
                     return True
                 seen[column] = i
     return False
+
+
+def row_products(X, W: np.ndarray, n_jobs: int) -> np.ndarray:
+    """X W as an array; the rows of a sparse X on so many threads, those of an array as matrix products are set to."""
+    if n_jobs == 1 or not sp.issparse(X):
+        return safe_sparse_dot(X, W, dense_output=True)
+    result = np.empty((X.shape[0], *W.shape[1:]), np.result_type(X, W))
+
+    def work(part: tuple[int, int]) -> None:
+        start, stop = part
+        own = slice(X.indptr[start], X.indptr[stop])  # where they lie: to slice the matrix would copy them
+        rows = X.data[own], X.indices[own], X.indptr[start : stop + 1] - X.indptr[start]
+        result[start:stop] = sp.csr_array(rows, shape=(stop - start, X.shape[1])) @ W
+
+    in_threads(work, spans(X.shape[0], n_jobs), n_jobs)
+    return result
 
 
 def check_norms(norms: np.ndarray) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Models with a kernel: their problems, what is kept of them for predictions, and how they differ from linear ones."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, singledispatch
 from numbers import Integral, Real
@@ -21,6 +22,8 @@ from ..result import Result
 from ..solvers import resolve
 from ..solvers.base import NOWHERE, WarmStart
 from ..solvers.tuning import PREDICTION
+from ..utils.blas import blas_threads
+from ..utils.threads import in_threads, thread_count
 from .linear import LinearModel, LinearSVM, Posed, Prepared
 from .posing import AllLabels, EachAgainstRest, Posing, RealTargets, SeveralClasses, TwoClasses
 
@@ -109,10 +112,11 @@ class KernelModel:
     def norms(self) -> np.ndarray:
         return squared_lengths(self.support)
 
-    def scores(self, X) -> np.ndarray:
-        """(samples, labels), in float64; a piece of the samples at a time."""
+    def scores(self, X, n_jobs: int = 1) -> np.ndarray:
+        """(samples, labels), in float64; a piece of the samples at a time, or one for each thread."""
         result = np.empty((X.shape[0], self.intercept.size))
-        for start in range(0, X.shape[0], PREDICTION.kernel):
+
+        def work(start: int) -> None:
             part = X[start : start + PREDICTION.kernel]
             if isinstance(self.function, str):
                 values = part[:, self.columns]
@@ -121,6 +125,9 @@ class KernelModel:
             else:  # no sample supports anything
                 values = np.zeros((part.shape[0], 0))
             result[start : start + PREDICTION.kernel] = values @ self.coef + self.intercept
+
+        with blas_threads(1) if n_jobs > 1 else nullcontext():
+            in_threads(work, range(0, X.shape[0], PREDICTION.kernel), n_jobs)
         return result
 
 
@@ -180,7 +187,7 @@ class Kernelised(LinearModel):
         super()._keep(result, weights)
 
     def _scored(self, X):
-        return self._kernel_model.scores(X) if "_kernel_model" in vars(self) else super()._scored(X)
+        return self._kernel_model.scores(X, thread_count(self.n_jobs)) if "_kernel_model" in vars(self) else super()._scored(X)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

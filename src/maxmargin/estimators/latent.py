@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from ..data import bags
+from ..data.matrices import row_products
 from ..data.mistakes import check_target, uneven
 from ..data.rows import SPARSE_BELOW, rows
 from ..jit import vectors
@@ -19,6 +19,7 @@ from ..solvers.convex_concave import LatentResult
 from ..structures.encoded.bags import Bags, coefficients
 from ..structures.encoded.binary_bags import BinaryBags
 from ..structures.encoded.contract import new_scratch
+from ..utils.threads import thread_count
 from .base import checked_dtype, checked_weight, same_count
 from .classifier import class_factors, cost_matrix
 from .latent_base import LatentModel
@@ -77,7 +78,8 @@ class LatentSVMClassifier(ClassifierMixin, LatentModel):
     random_state : int, RandomState or None, default=None
         Seed of the order of visits and of random starts; an int makes runs repeatable.
     n_jobs : int, optional
-        Threads for the passes that evaluate the objective.
+        Threads: for the passes that evaluate the objective and choose candidates, for steps where bags are many or large enough,
+        and for predictions of sparse candidates.
     verbose : int, default=0
         1 shows a line of progress on stderr.
     dtype : {None, float32, float64}, default=None
@@ -214,7 +216,7 @@ class LatentSVMClassifier(ClassifierMixin, LatentModel):
         check_is_fitted(self)
         matrix, start = bags.stacked_bags(X, None, self.n_features_in_)
         weights = self.coef_.T.astype(matrix.dtype)
-        return safe_sparse_dot(matrix, weights, dense_output=True) + np.asarray(self.intercept_, matrix.dtype), start
+        return row_products(matrix, weights, thread_count(self.n_jobs)) + np.asarray(self.intercept_, matrix.dtype), start
 
     def _best_scores(self, scores: np.ndarray, start: np.ndarray) -> np.ndarray:
         return np.maximum.reduceat(scores, start[:-1], axis=0)

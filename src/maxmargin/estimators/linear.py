@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, assert_all_finite, check_is_fitted, column_or_1d
 
 from ..callbacks import with_callbacks
-from ..data.matrices import checked_matrix, numbers
+from ..data.matrices import checked_matrix, numbers, row_products
 from ..data.mistakes import check_table, check_target
 from ..data.rows import SPARSE_BELOW
 from ..data.sources.memory import is_source
@@ -254,7 +253,8 @@ class LinearModel(Certified):
         if of_own_kind(X):
             found = table_scores(X, np.column_stack([np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)]))
             return found if self.coef_.ndim == 2 else found.ravel()
-        return safe_sparse_dot(X, self.coef_.T.astype(X.dtype), dense_output=True) + np.asarray(self.intercept_, X.dtype)
+        scores = row_products(X, self.coef_.T.astype(X.dtype), thread_count(self.n_jobs))
+        return scores + np.asarray(self.intercept_, X.dtype)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

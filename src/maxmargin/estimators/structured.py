@@ -78,8 +78,8 @@ class StructuredSVM(Certified):
     random_state : int, RandomState or None, default=None
         Seed of the order of visits; an int makes runs repeatable.
     n_jobs : int, optional
-        Threads for oracle calls: in the passes that evaluate the objective, in batch solvers, and in `predict`. Block steps
-        follow each other and use one. Structures in plain Python use one.
+        Threads for oracle calls: in the passes that evaluate the objective, in batch solvers, in `predict`, and for block steps
+        where samples are many or dear enough. Structures in plain Python use one.
     verbose : int, default=0
         1 shows a line of progress on stderr.
     dtype : {None, float32, float64}, default=None

@@ -7,6 +7,7 @@ with p_i a distribution over the outputs of sample i; both depend on it through 
 weights to be non-negative, w(p) is that sum clipped at zero there, and D has the same form (regularizer.py, without a prior).
 """
 
+import math
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ from .base import Evaluated, Problem
 
 # Samples are evaluated in this many spans, so that sums do not depend on the number of threads. Set not recorded, 2026-11-15.
 SPANS = 64
+# Sums of weights are made of at most this many parts, each of this many samples at least, all together of so many numbers: the
+# memory of a thread, and what it costs to add them up, must stay small beside the samples. By their sizes, 2026-11-16.
+SUM_SPANS, SPAN_SAMPLES, SPAN_NUMBERS = 16, 32, 1 << 24
 
 
 @dataclass(frozen=True)
@@ -86,12 +90,25 @@ class StructuredProblem(Problem):
         result.reshape(-1)[self.bound] = np.maximum(result.reshape(-1)[self.bound], 0.0)
         return result
 
-    def evaluate(self, points) -> Evaluated:
+    @cached_property
+    def sums(self) -> list[tuple[int, int]]:
+        """The spans of samples whose features are added up one by one, whatever the number of threads."""
+        most = min(SUM_SPANS, self.n_examples // SPAN_SAMPLES, SPAN_NUMBERS // math.prod(self.weight_shape))
+        return spans(self.n_examples, max(most, 1))
+
+    def evaluate(self, points, n_jobs: int = 1) -> Evaluated:
         """The exact dual value of these points, and their weights before any clip."""
-        W = vectors.aligned(self.weight_shape, np.float64)
-        total = combine(points, self.data, self.cap, new_scratch(self.data), W)
+
+        def work(part: tuple[int, int], scratch: Any) -> tuple[float, np.ndarray]:
+            v = vectors.aligned(self.weight_shape, np.float64)
+            return combine(points, self.data, self.cap, scratch, v, *part), v
+
+        found = in_threads(with_scratch(lambda: new_scratch(self.data), work), self.sums, self.jobs(n_jobs))
+        W = found[0][1]
+        for _, v in found[1:]:
+            W += v
         w = self.feasible(W)
-        return Evaluated(float(total) - 0.5 * float(np.vdot(w, w)), W)
+        return Evaluated(float(sum(total for total, _ in found)) - 0.5 * float(np.vdot(w, w)), W)
 
 
 @dataclass(frozen=True)

@@ -281,11 +281,29 @@ class KernelNewtonTuning(NamedTuple):
         return min(n, max(self.least, min(self.most, int(self.part * n))))
 
 
+class RoundTuning(NamedTuple):
+    """Rounds of visits to structured samples, side by side."""
+
+    # Multiplications that a part of a round must have to do to be worth it, for each part there is, and how many each weight adds
+    # to that: what is not compiled takes about a millisecond a round. 6,877 handwritten words (`python -m benchmarks structured`,
+    # ocr_all), by processor time, 2026-11-16: too little for threads.
+    part: float = 1.2e6
+    weight: float = 20.0
+    # Rounds that a pass has at least, and how many times as long as worth it the longest is. On the same words, 2026-11-16: four
+    # parts took 1.7 times the passes of one with 8 rounds, 1.4 times with 16.
+    rounds: int = 16
+    longest: float = 4.0
+
+
+SIDE_BY_SIDE = RoundTuning()
+
+
 class PolytopeTuning(NamedTuple):
     """Structured problems: working sets and linearization."""
 
     visits: VisitTuning = VISITS
     pace: PaceTuning = PACE
+    rounds: RoundTuning = SIDE_BY_SIDE
     # Outputs a sample has room for at first. Set not recorded, 2026-11-15.
     outputs: int = 4
     # Samples whose rises are added up before they are added to the dual value. Set not recorded, 2026-11-15.

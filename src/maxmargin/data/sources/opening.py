@@ -35,6 +35,7 @@ def open_source(
     dtype=None,
     cache=None,
     block_size: float = 16.0,
+    n_jobs: int | None = None,
 ) -> Source:
     """Open data on disk, or any re-iterable Python object, as a source: read in blocks of rows, never wholly in memory.
 
@@ -68,6 +69,8 @@ def open_source(
         after its size, time and checksum have been compared with those of the text.
     block_size : float, default=16
         Megabytes in a block, of text or of numbers. Reading needs the memory of a few blocks.
+    n_jobs : int, optional
+        Text: threads that parse a block, each a run of whole lines; -1 for all cores. What is read does not depend on it.
 
     Returns
     -------
@@ -76,7 +79,7 @@ def open_source(
     """
     return open_given(
         path_or_paths,
-        checked_options(label, weight, features, n_features, zero_based, multilabel, n_labels, dtype, cache, block_size),
+        checked_options(label, weight, features, n_features, zero_based, multilabel, n_labels, dtype, cache, block_size, n_jobs),
     )
 
 

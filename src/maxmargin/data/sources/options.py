@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...utils.threads import thread_count
 from .blocks import WIDEST
 
 MEGABYTE = 1 << 20
@@ -27,6 +28,7 @@ class SourceOptions:
     dtype: np.dtype | None = None
     cache: Any = None
     block_bytes: int = 16 * MEGABYTE
+    n_jobs: int = 1
 
     def refuse(self, path: Path, **reasons: str) -> None:
         """Arguments that mean nothing for this format must not be given."""
@@ -36,7 +38,7 @@ class SourceOptions:
 
 
 def checked_options(
-    label, weight, features, n_features, zero_based, multilabel, n_labels, dtype, cache, block_size
+    label, weight, features, n_features, zero_based, multilabel, n_labels, dtype, cache, block_size, n_jobs=None
 ) -> SourceOptions:
     """In the order of `open_source`. What `label`, `weight`, `features` and `cache` may be depends on the format."""
     return SourceOptions(
@@ -50,6 +52,7 @@ def checked_options(
         dtype=real_dtype(dtype),
         cache=cache,
         block_bytes=block_bytes(block_size),
+        n_jobs=threads(n_jobs),
     )
 
 
@@ -81,6 +84,12 @@ def real_dtype(given) -> np.dtype | None:
     if found not in (np.float32, np.float64):
         raise ValueError(f"dtype must be float32 or float64, got {found}.")
     return found
+
+
+def threads(given) -> int:
+    if given is not None and (not isinstance(given, Integral) or isinstance(given, bool) or int(given) == 0):
+        raise ValueError(f"n_jobs must be None or an integer other than 0, got {given!r}.")
+    return thread_count(None if given is None else int(given))
 
 
 def block_bytes(megabytes) -> int:

@@ -10,11 +10,13 @@ Python's own `float`. With dtype=float32 the double is rounded once more.
 """
 
 from functools import cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from ...jit import jitable, jitable_call, kernel
+from ...utils.threads import in_threads
 from .blocks import WIDEST
 
 FINE, HARD, NO_ROOM = range(3)
@@ -36,6 +38,11 @@ REASONS = {
 ONE, TEN, LOW, HALF = np.uint64(1), np.uint64(10), np.uint64(0xFFFFFFFF), np.uint64(32)
 DIGITS_FULL = np.uint64(10**18)  # below it another digit fits
 EXACT = np.uint64(2**53)  # so far integers are doubles
+RUNS, LEAST_BYTES, LOOK_BYTES = (
+    2,
+    1 << 18,
+    1 << 12,
+)  # runs of text for each thread, and bytes: of one at least, and to find the end of a line in
 LARGE = 280  # decimal exponents up to which no double is subnormal or infinite
 NEWLINE, HASH, COMMA, COLON, PLUS, MINUS, DOT, Q = (ord(c) for c in "\n#,:+-.q")
 
@@ -360,8 +367,57 @@ def parse(text, bounds, tables, out):
 # ---- text ----------------------------------------------------------------------------------------------------
 
 
-def parsed(text: np.ndarray, zero_based: bool, limit: int, dtype: np.dtype) -> tuple[ParsedRows, int]:
-    """The rows of a text that ends with a line end, and its lines; TextError names the byte where it is wrong."""
+def parsed(text: np.ndarray, zero_based: bool, limit: int, dtype: np.dtype, n_jobs: int = 1) -> tuple[ParsedRows, int]:
+    """The rows of a text that ends with a line end, and its lines; TextError names the byte where it is wrong, the first one on
+    any number of threads."""
+    parts = line_spans(text, min(n_jobs * RUNS, text.size // LEAST_BYTES) if n_jobs > 1 else 1)
+
+    def work(part: tuple[int, int]) -> tuple[ParsedRows, int]:
+        start, stop = part
+        try:
+            return parsed_part(text[start:stop], zero_based, limit, dtype)
+        except TextError as error:
+            raise TextError(start + error.at, error.reason) from None
+
+    found = in_threads(work, parts, n_jobs)
+    if len(found) == 1:
+        return found[0]
+    return one_after_another([rows for rows, _ in found], [start for start, _ in parts]), sum(lines for _, lines in found)
+
+
+def line_spans(text: np.ndarray, count: int) -> list[tuple[int, int]]:
+    """The text in at most `count` runs of whole lines of about the same size."""
+    ends = [0]
+    for k in range(1, count):
+        at = max(text.size * k // count, ends[-1])
+        while at < text.size and not (found := np.flatnonzero(text[at : at + LOOK_BYTES] == NEWLINE)).size:
+            at += LOOK_BYTES
+        if at < text.size:
+            ends.append(at + int(found[0]) + 1)
+    ends += [text.size]
+    return [(start, stop) for start, stop in pairwise(ends) if stop > start] or [(0, text.size)]
+
+
+def one_after_another(parts: list[ParsedRows], first_bytes: list[int]) -> ParsedRows:
+    """The rows of runs of text, one after another."""
+    entries, labels = (np.cumsum([0, *(getattr(part, name).size for part in parts)]) for name in ("values", "labels"))
+    for part, byte_, entry, label in zip(parts, first_bytes, entries[:-1].tolist(), labels[:-1].tolist()):
+        part.indptr[...] += entry
+        part.label_indptr[...] += label
+        part.starts[...] += byte_
+        part.hard[:, 0] += np.where(part.hard[:, 0] < 0, -label, entry)
+        part.hard[:, 1:] += byte_
+    beginning = ("indptr", "label_indptr")
+    return ParsedRows(
+        *(
+            np.concatenate([getattr(part, name)[int(name in beginning and k > 0) :] for k, part in enumerate(parts)])
+            for name in ParsedRows._fields
+        )
+    )
+
+
+def parsed_part(text: np.ndarray, zero_based: bool, limit: int, dtype: np.dtype) -> tuple[ParsedRows, int]:
+    """The same on one thread."""
     lines, colons, commas = (int(n) for n in counts(text))
     capacity, largest = (colons + lines + commas) // 64 + 64, float(np.finfo(dtype).max)
     bounds = Bounds(int(not zero_based), limit, largest)

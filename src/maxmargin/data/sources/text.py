@@ -174,7 +174,7 @@ class TextSource(FileSource):
                     if known is not None:
                         before = known[k][2]
                     try:
-                        rows, lines = parsed(text, self.options.zero_based, limit, self.dtype)
+                        rows, lines = parsed(text, self.options.zero_based, limit, self.dtype, self.options.n_jobs)
                     except TextError as error:
                         line, column = line_and_column(text, error.at)
                         raise ValueError(f"{self.path}, line {before + line}, column {column}: {error.reason}.") from None

@@ -60,6 +60,15 @@ class KernelRun(Run):
     rows: KernelRows
 
     @property
+    def n_jobs(self) -> int:
+        """Threads for rows of the matrix, and for labels where a run takes several at once."""
+        return self.rows.n_jobs
+
+    @n_jobs.setter
+    def n_jobs(self, count: int) -> None:
+        self.rows.n_jobs = count
+
+    @property
     def kept_rows(self) -> np.ndarray:
         """Which rows are in memory, place by place."""
         return self.rows.owner
@@ -95,7 +104,6 @@ class KernelAscent(KernelRun, KernelFinishing):
 
     held = (*KernelRun.held, *KernelFinishing.looked, "steps", "state", "view", "allowed")
     problem: KernelScalarProblem
-    n_jobs = 1
 
     def __init__(self, problem: KernelScalarProblem, duals: np.ndarray | None, options: KernelOptions):
         self.problem, self.options, self.average = problem, options, options.average

@@ -66,7 +66,6 @@ class KernelBlocks(KernelRun, KernelFinishing):
 
     held = (*KernelRun.held, *KernelFinishing.looked, "shares", "before", "reach")
     average = False
-    n_jobs = 1
     shares: np.ndarray  # of each sample
 
     def __init__(self, problem: KernelProblem, options: KernelBlockOptions, warm: bool):

@@ -110,7 +110,6 @@ class KernelNewton(KernelRun):
 
     held = (*KernelRun.held, "factors", "scores", "slopes")
     average = False
-    n_jobs = 1
 
     def __init__(self, problem: KernelProblem, duals: np.ndarray | None, options: KernelNewtonOptions):
         self.problem, self.options, self.warm = problem, options, duals is not None

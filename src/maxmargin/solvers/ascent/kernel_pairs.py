@@ -47,7 +47,6 @@ class KernelPairs(KernelRun, KernelFinishing):
     held = (*KernelRun.held, *KernelFinishing.looked, "masses", "scores", "shares", "spread", "lead", "allowed")
     problem: KernelRowProblem
     average = False
-    n_jobs = 1
 
     def __init__(self, problem: KernelRowProblem, duals: np.ndarray | None, options: KernelPairOptions):
         self.problem, self.options, self.warm = problem, options, duals is not None

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...jit import clock
 from ...problems.risk import Cut, Layout, Risk
+from ...utils.blas import blas_threads
 from ..base import Run
 from ..loop import SMALLER
 from ..pace import never
@@ -133,7 +134,16 @@ class BundleRun(Run):
     # ---- one iteration ------------------------------------------------------------------------------------
 
     def advance(self, stop: Callable[[], bool]) -> float:
-        """Ask the risk at the next point, add its planes, solve the reduced problem; returns the gap."""
+        """Ask the risk at the next point, add its planes, solve the reduced problem; returns the gap.
+
+        The risk has threads of its own. Products with planes are so short that threads cost more than they bring there, and their
+        rounding would depend on the number of them.
+        """
+        with blas_threads(1):
+            return self.iterate(stop)
+
+    def iterate(self, stop: Callable[[], bool]) -> float:
+        """The same, whatever the threads of matrix products are."""
         u = self.next
         began = clock()
         with np.errstate(over="ignore", invalid="ignore"):

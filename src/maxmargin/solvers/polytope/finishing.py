@@ -14,10 +14,11 @@ from ...jit import kernel, vectors
 from ...losses.base import BOUNDLESS
 from ...problems.structured import StructuredProblem
 from ...structures.encoded import contract
+from ...structures.encoded.statistics import within
 from ..polish.curvature import DenseBetween
 from ..polish.face import Face
 from ..polish.finish import EMPTY, Finishing
-from .sets import LOSS, MASS, SIZE, SLOT, Sets, code_at, within
+from .sets import LOSS, MASS, SIZE, SLOT, Sets, code_at
 from .signed import weights_of
 
 

@@ -9,11 +9,13 @@ the best one on the line, or fixed. Temperature zero is Frank-Wolfe (its directi
 is exponentiated gradient; which oracle is asked depends on the kind of points (`contract.direct`).
 """
 
+from typing import Any
+
 import numpy as np
 
 from ...jit import kernel
 from ...structures.encoded import contract
-from ...utils.threads import in_threads, spans
+from ...utils.threads import in_threads, with_scratch
 from ..ascent.schedule import reschedule
 from .run import StructuredRun
 from .signed import move_weights, prepare_with, space_of, unclipped_copy
@@ -83,11 +85,12 @@ class Linearization(StructuredRun):
         data = self.problem.data
         return contract.interior(data, self.options.tuning.spread) if self.smooth else contract.vertices(data)
 
-    def visit(self, visit, level, rise):
-        self.calls += visit[2] - visit[1]
-        workspace = self.scratch, self.shares, self.temperature
-        setting = self.step, self.longest, level, rise
-        return block_pass(self.points, self.problem.data, self.space, self.problem.cap, self.plan, visit, workspace, setting)
+    def visit(self, seat, aim, span, rise):
+        start, stop = span
+        workspace = seat.workspace, aim.shares, self.temperature
+        setting, now = (self.step, self.longest, aim.level, rise), (self.passes, start, stop)
+        rise = block_pass(self.points, self.problem.data, seat.space, seat.cap, aim.plan, now, workspace, setting)
+        return rise, stop - start
 
 
 class Batch(Linearization):
@@ -97,17 +100,17 @@ class Batch(Linearization):
         return self.problem.n_examples
 
     def advance(self, stop):
-        problem, jobs = self.problem, self.options.n_jobs
+        problem, jobs = self.problem, self.problem.jobs(self.n_jobs)
         others = contract.copied(self.points)
-        parts = spans(problem.n_examples, problem.jobs(jobs))
+        parts = problem.sums
         changes = [np.zeros_like(self.W) for _ in parts]
 
-        def work(k: int) -> float:
-            scratch = self.scratch if k == 0 else contract.new_scratch(problem.data)
+        def work(k: int, scratch: Any) -> float:
             workspace = scratch, self.shares, changes[k], *parts[k]
             return batch_pass(self.points, others, problem.data, self.W, problem.cap, self.temperature, workspace)
 
-        gain = sum(in_threads(work, range(len(parts)), jobs))
+        lent = with_scratch(lambda: contract.new_scratch(problem.data), work)
+        gain = sum(in_threads(lent, range(len(parts)), jobs))
         change = sum(changes[1:], start=changes[0])
         square = float(np.vdot(change, change))
         gamma = self.step if self.step >= 0.0 else min(self.longest, max(gain, 0.0) / square) if square > 0.0 else 0.0
@@ -120,5 +123,5 @@ class Batch(Linearization):
         self.add_to_average()
         return float(gain)
 
-    def visit(self, visit, level, rise):
+    def visit(self, seat, aim, span, rise):
         raise AssertionError("a batch has no single visits")

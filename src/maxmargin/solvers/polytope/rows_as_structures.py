@@ -13,7 +13,8 @@ from ...structures.encoded.forest import TreeMarginals
 from ...structures.encoded.graphs import FLOOR, LABEL, Graphs
 from ...structures.encoded.points import Mixtures
 from ...structures.encoded.rooted import alone
-from .sets import CODES, MASS, SIZE, SLOT, Sets, empty, refresh, within
+from ...structures.encoded.statistics import within
+from .sets import CODES, MASS, SIZE, SLOT, Sets, empty, refresh
 
 
 def structured(problem: BlockProblem) -> StructuredProblem:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...jit import jitable, jitable_call, kernel
 from ...structures.encoded import contract
-from ...structures.encoded.statistics import starts
+from ...structures.encoded.statistics import starts, within
 
 SIZE, CAPACITY, SLOT, CODES, PRODUCTS, CROWDED = range(6)  # the columns of Sets.sample
 MASS, BEFORE, LOSS, USED = range(4)  # the columns of Sets.slots
@@ -105,6 +105,11 @@ def _(points):
     return "sets"
 
 
+@contract.numbers_of.register(Sets)
+def _(points, data, samples):
+    return [(points.slots, (within(points.sample[samples, SLOT], points.sample[samples, CAPACITY]), MASS))]
+
+
 @contract.with_new_truths.register(Sets)
 def _(points, before, after):
     old, sizes = contract.truths(before)
@@ -159,11 +164,6 @@ def at_truth(data, capacity: int) -> Sets:
     sets.slots[sets.sample[:, SLOT], MASS] = sets.slots[sets.sample[:, SLOT], BEFORE] = 1.0
     sets.codes[within(sets.sample[:, CODES], size_of)] = codes
     return sets
-
-
-def within(start: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """The numbers start_i, ..., start_i + count_i - 1 for all i, one after another."""
-    return np.arange(int(count.sum())) + np.repeat(start - starts(count)[:-1], count)
 
 
 def normalise(sets: Sets) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...jit import generic_call
+from ...jit import generic_call, vectors
 from ...structures.encoded import contract
 
 
@@ -74,8 +74,9 @@ def weights_of(space: np.ndarray | Signed) -> np.ndarray:
 
 def unclipped_copy(space: np.ndarray | Signed) -> np.ndarray:
     """v, in memory of its own."""
-    if not isinstance(space, Signed):
-        return space.copy()
-    v = space.w.copy()
-    v.reshape(-1)[space.bound] = space.v
+    w = weights_of(space)
+    v = vectors.aligned(w.shape, w.dtype)
+    v[...] = w
+    if isinstance(space, Signed):
+        v.reshape(-1)[space.bound] = space.v
     return v

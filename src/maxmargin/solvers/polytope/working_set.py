@@ -175,13 +175,17 @@ class WorkingSets(StructuredRun, SetFinishing):
         most = int(self.points.sample[:, CAPACITY].max(initial=1))
         self.h, self.before = np.empty(most), np.empty(most)
 
-    def visit(self, visit, level, rise):
-        patience = self.options.tuning.patience if self.trust > 0.0 else 0  # passes after which the oracle is asked in any case
-        workspace = self.scratch, self.shares, self.asked, self.h, self.before, level, self.trust, patience, rise
-        problem = self.problem
-        rise, calls = set_pass(self.points, problem.data, self.space, problem.cap, self.plan, visit, workspace, self.method)
-        self.calls += calls
-        return rise
+    def workspace(self):
+        return self.scratch, self.h, self.before
+
+    def new_workspace(self):
+        return contract.new_scratch(self.problem.data), np.empty_like(self.h), np.empty_like(self.before)
+
+    def visit(self, seat, aim, span, rise):
+        patience = self.options.tuning.patience if aim.trust > 0.0 else 0  # passes after which the oracle is asked in any case
+        (scratch, h, before), now = seat.workspace, (self.passes, *span)
+        workspace = scratch, aim.shares, self.asked, h, before, aim.level, aim.trust, patience, rise
+        return set_pass(self.points, self.problem.data, seat.space, seat.cap, aim.plan, now, workspace, self.method)
 
     def advance(self, stop):
         self.floor = self.dual

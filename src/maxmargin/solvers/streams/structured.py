@@ -16,11 +16,11 @@ from ...structures.encoded.contract import meet
 from ...structures.encoded.python import Custom, outputs_met
 from ...utils.state import RunState, beneath, put_together, taken_apart
 from ..pace import Pace
-from ..polytope.run import StructuredOptions
+from ..polytope.run import Aim, StructuredOptions
 from ..polytope.sets import CROWDED, at_truth, grown
 from ..polytope.signed import space_of, unclipped_copy, weights_of
 from ..polytope.steps import Corrective
-from ..polytope.working_set import WorkingSets, set_pass
+from ..polytope.working_set import WorkingSets
 from ..tuning import STREAM, StreamTuning
 from .late import LateRun
 
@@ -66,19 +66,9 @@ class OnlineSets(WorkingSets):
     def go(self, samples: np.ndarray, shares: np.ndarray, trust: float, stop: Callable[[], bool]) -> tuple[float, int]:
         """Visit these samples; returns by how much the dual value rose, and how many visits there was time for."""
         level = self.options.tuning.visits.calm * self.options.tol * abs(self.dual) / self.whole
-        plan, problem = self.plan._replace(order=samples), self.problem
-        patience = self.options.tuning.patience if trust > 0.0 else 0
-
-        def visit(first: int, last: int, rise: float) -> float:
-            scratch = self.scratch, shares, self.asked, self.h, self.before, level, trust, patience, rise
-            span = self.passes, first, last
-            rise, calls = set_pass(self.points, problem.data, self.space, problem.cap, plan, span, scratch, self.method)
-            self.calls += calls
-            return rise
-
+        aim = Aim(self.plan._replace(order=samples), shares, level, trust)
         pace = self.pace if trust == 0.0 else self.quick  # with the oracle or without
-        rise, count = pace.visit(0, samples.size, visit, stop)
-        self.dual += rise
+        rise, count = self.walk(aim, samples.size, pace, stop)
         if self.points.sample[:, CROWDED].any():
             self.points = grown(self.points, self.sizes)
             self.make_scratch()

@@ -19,6 +19,7 @@ masses of all outputs. Verbs that would follow from these are written here for s
 statistics are zero.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -311,6 +312,11 @@ def _(data):
 @contract.weight_shape.register(Bags)
 def _(data):
     return rows.shape(data.X)[1] + 1, vectors.blocks(data.cost.shape[0], np.float64), vectors.width(np.float64)
+
+
+@BAGS.does(contract.visit_work)
+def bag_work(data):
+    return rows.shape(data.X)[0] * rows.mean_length(data.X) * math.prod(contract.weight_shape(data)[1:]) / max(n_bags(data), 1)
 
 
 @BAGS.does(contract.same_shapes)

@@ -191,6 +191,13 @@ def blend(points, others, gamma: float) -> None:
 
 
 @singledispatch
+def numbers_of(points, data, samples: np.ndarray) -> list[tuple[np.ndarray, Any]] | None:
+    """The arrays in which the points of these samples lie, and where in each; convex combinations of them are points too. None
+    where nobody knows."""
+    return None
+
+
+@singledispatch
 def kind_of(points) -> str:
     """ "sets" of outputs, "mixtures" of outputs by their statistics, or "marginals" """
     raise TypeError(f"{type(points).__name__} are not points.")
@@ -239,6 +246,12 @@ def output_of(data, structure: Any, i: int, code: np.ndarray) -> Any:
 @singledispatch
 def new_scratch(data) -> Any:
     """Scratch memory; a thread needs its own."""
+    raise TypeError(f"{type(data).__name__} are not encoded samples.")
+
+
+@singledispatch
+def visit_work(data) -> float:
+    """About how many multiplications a visit to a sample takes, in the mean."""
     raise TypeError(f"{type(data).__name__} are not encoded samples.")
 
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from ...jit import jitable, vectors
 from . import contract
-from .graph_marginals import NODES, load_beliefs, mix_into, node_points, step_nodes, withdraw_rows
+from .graph_marginals import NODES, load_beliefs, mix_into, node_numbers, node_points, step_nodes, withdraw_rows
 from .graphs import FLOOR, GRAPHS, KIND, Graphs, GraphScratch, extent_of, graphs, in_users_order, new_tables, turn, wipe
+from .statistics import within
 
 UP, PARENT, DEGREE = range(3)  # the columns of Forest.tree
 
@@ -231,6 +232,13 @@ def _(points, data, i, gamma, scratch):
     for r in range(count * g.labels):
         for b in range(blocks):
             mix_into(points.edge.vectors, mine + r, b, gamma, vectors.load(scratch.rows.vectors, scratch.joint + r, b), least)
+
+
+@contract.numbers_of.register(TreeMarginals)
+def _(points, data, samples):
+    edges, K = data.graphs.edges, data.graphs.labels
+    count = edges[samples + 1] - edges[samples]
+    return [node_numbers(points, data, samples), (points.edge.vectors, within(edges[samples] * K, count * K))]
 
 
 @contract.interior.register(Forest)

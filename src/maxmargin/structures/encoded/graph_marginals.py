@@ -5,6 +5,7 @@ import numpy as np
 from ...jit import jitable, vectors
 from . import contract
 from .graphs import FLOOR, LABEL, extent_of, graphs, in_users_order
+from .statistics import within
 
 NODES = contract.Family()  # marginals that have a table `node`
 
@@ -64,6 +65,12 @@ def shown_nodes(points, data, i: int, weight: float) -> dict[str, np.ndarray]:
     """Node marginals, in the user's order, times `weight`."""
     g = data.graphs
     return {"node": weight * in_users_order(data, i, points.node.flat[g.start[i] : g.start[i + 1], : g.labels])}
+
+
+def node_numbers(points, data, samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The part of `numbers_of` that is about nodes."""
+    start = data.graphs.start
+    return points.node.vectors, within(start[samples], start[samples + 1] - start[samples])
 
 
 def node_points(data, spread: float) -> vectors.VectorTable:

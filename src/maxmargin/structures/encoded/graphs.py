@@ -369,6 +369,12 @@ def true_labels(data) -> tuple[np.ndarray, np.ndarray]:
     return data.graphs.label, np.diff(data.graphs.start)
 
 
+@GRAPHS.does(contract.visit_work)
+def graph_work(data) -> float:
+    g, n = data.graphs, max(count_graphs(data), 1)
+    return (g.label.size * rows.mean_length(g.X) * g.labels + g.kind.size * g.labels**2) / n
+
+
 @GRAPHS.does(contract.weight_shape)
 def graph_weights(data) -> tuple[int, ...]:
     g = data.graphs

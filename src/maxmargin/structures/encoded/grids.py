@@ -69,6 +69,12 @@ def _(data):
     return data.place.ravel(), np.full(data.scale.size, data.place.shape[1])
 
 
+@contract.visit_work.register(Grids)
+def _(data):
+    cells = rows.shape(data.X)[0] / max(data.scale.size, 1)
+    return cells * int(np.prod(data.window)) * rows.mean_length(data.X) * n_parts(data)
+
+
 @contract.weight_shape.register(Grids)
 def _(data):
     return tail(data) + BENDS, vectors.blocks(n_parts(data), np.float64), vectors.width(np.float64)

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...jit import jitable, jitable_call, vectors
 from . import contract
-from .graph_marginals import NODES, load_beliefs, mix_into, node_points, step_nodes, withdraw_rows
+from .graph_marginals import NODES, load_beliefs, mix_into, node_numbers, node_points, step_nodes, withdraw_rows
 from .graphs import (
     FLOOR,
     GRAPHS,
@@ -26,12 +26,14 @@ from .graphs import (
     Graphs,
     GraphScratch,
     extent_of,
+    graph_work,
     graphs,
     in_users_order,
     new_tables,
     turn,
     wipe,
 )
+from .statistics import within
 
 
 class Junction(NamedTuple):
@@ -306,6 +308,19 @@ def _(points, data, i, gamma, scratch):
     for r in range(data.tables[i + 1] - at):
         for b in range(blocks):
             mix_into(points.clique.vectors, at + r, b, gamma, vectors.load(scratch.rows.vectors, scratch.joint + r, b), least)
+
+
+@contract.numbers_of.register(CliqueMarginals)
+def _(points, data, samples):
+    rows, tables = data.graphs.kinds * data.graphs.labels, data.tables
+    pairs = points.pair.vectors, within(samples * rows, np.full(samples.size, rows))
+    cliques = points.clique.vectors, within(tables[samples], tables[samples + 1] - tables[samples])
+    return [node_numbers(points, data, samples), *([pairs] if data.graphs.kind.size else []), cliques]
+
+
+@contract.visit_work.register(Junction)
+def _(data):
+    return graph_work(data) + int(data.tables[-1]) * data.graphs.labels / max(samples(data), 1)
 
 
 @contract.interior.register(Junction)

@@ -11,6 +11,7 @@ from ...jit import generic, jitable, kernel
 from . import contract
 from .graphs import FLOOR
 from .points import swap_masses
+from .statistics import within
 
 
 @generic
@@ -122,6 +123,12 @@ def _(points, data, i, gamma, scratch):
         if allowed(data, i, output):
             at = first_output(data, i) + output
             points.mass[at] = max((1.0 - gamma) * points.mass[at] + gamma * scratch.target[output], FLOOR)
+
+
+@contract.numbers_of.register(ListedMarginals)
+def _(points, data, samples):
+    first, count = (np.array([verb(data, i) for i in samples.tolist()]) for verb in (first_output, n_outputs))
+    return [(points.mass, within(first, count))]
 
 
 @contract.expected_loss.register(ListedMarginals)

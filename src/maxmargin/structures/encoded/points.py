@@ -10,7 +10,7 @@ import numpy as np
 
 from ...jit import jitable_call, kernel, vectors
 from . import contract
-from .statistics import WIDTH, starts
+from .statistics import WIDTH, starts, within
 
 
 class Mixtures(NamedTuple):
@@ -54,6 +54,11 @@ def _(points, data, i, gamma, scratch):
 @contract.expected_loss.register(Mixtures)
 def _(points, data, i):
     return contract.loss_of_statistics(data, i, points.rows.reshape(-1), points.start[i] * WIDTH)
+
+
+@contract.numbers_of.register(Mixtures)
+def _(points, data, samples):
+    return [(points.rows, within(points.start[samples], points.start[samples + 1] - points.start[samples]))]
 
 
 @contract.kind_of.register(Mixtures)

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...data.rows import mean_length
 from ...jit import jitable, jitable_call, kernel
 from . import contract
 from .graphs import FLOOR
@@ -21,6 +22,7 @@ from .segments import (
     possible,
     worth,
 )
+from .statistics import within
 
 
 class SegmentMarginals(NamedTuple):
@@ -168,6 +170,18 @@ def _(points, data, i, gamma, scratch):
                 points.segment[start + t, q] = max(mass, FLOOR)
         for k in range(scratch.pair.shape[1]):
             points.pair[start + t, k] = (1.0 - gamma) * points.pair[start + t, k] + gamma * scratch.pair[TARGETS + t, k]
+
+
+@contract.visit_work.register(Segments)
+def _(data):
+    each = mean_length(data.X) * data.templates + data.piece.shape[0] * data.contexts
+    return each * data.place.shape[0] / max(data.scale.size, 1)
+
+
+@contract.numbers_of.register(SegmentMarginals)
+def _(points, data, samples):
+    at = within(data.start[samples], data.start[samples + 1] - data.start[samples])
+    return [(points.segment, at), (points.pair, at)]
 
 
 @contract.expected_loss.register(SegmentMarginals)

@@ -25,6 +25,11 @@ def starts(sizes) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
+def within(start: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """The numbers start_i, ..., start_i + count_i - 1 for all i, one after another."""
+    return np.arange(int(count.sum())) + np.repeat(start - starts(count)[:-1], count)
+
+
 def vectors_for(count):
     """How many vectors hold so many numbers."""
     return -(-count // WIDTH)
@@ -64,6 +69,11 @@ def _(data):
 @contract.same_shapes.register(tuple)
 def _(data, other):
     return all(np.array_equal(getattr(data, name), getattr(other, name)) for name in ("code_start", "row_start"))
+
+
+@contract.visit_work.register(tuple)
+def _(data):
+    return float(np.mean(np.diff(data.row_start))) if data.row_start.size > 1 else 1.0
 
 
 @contract.shown_statistics.register(tuple)

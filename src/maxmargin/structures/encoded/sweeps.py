@@ -30,10 +30,10 @@ def risk(data, weight, W, scratch, start, stop):
 
 
 @kernel
-def combine(points, data, weight, scratch, W):
-    """W += sum_i weight_i (phi(x_i, y_i) - phi(x_i, point)); returns the points' loss, weighted"""
+def combine(points, data, weight, scratch, W, start, stop):
+    """W += sum_i weight_i (phi(x_i, y_i) - phi(x_i, point)), i from start to stop - 1; returns the points' loss, weighted"""
     total = 0.0
-    for i in range(weight.size):
+    for i in range(start, stop):
         if weight[i] > 0.0:
             contract.truth(data, i, scratch.code)
             contract.clear(data, i, scratch)

@@ -1,0 +1,136 @@
+"""Structured samples visited by several threads: certificates, ascent, the same model for a seed, and who is visited by whom."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import maxmargin as mm
+from maxmargin.problems.structured import SPAN_SAMPLES, StructuredProblem
+from maxmargin.result import History
+from maxmargin.solvers import resolve
+from maxmargin.solvers.base import NOWHERE, Setting
+from maxmargin.solvers.loop import Budget, carry_out, drive
+from maxmargin.solvers.polytope import rounds
+from maxmargin.solvers.tuning import SIDE_BY_SIDE, RoundTuning
+from maxmargin.structures import Chain, Parts
+from maxmargin.utils.blas import BLAS_USERS
+
+EAGER = RoundTuning(part=0.0, weight=0.0, rounds=1, longest=4.0)  # threads at work however little there is to do
+
+
+def chains(n=40, seed=0):
+    rng = np.random.default_rng(seed)
+    y = [rng.integers(0, 3, rng.integers(1, 6)) for _ in range(n)]
+    return [np.eye(3)[labels] + rng.normal(scale=0.8, size=(len(labels), 3)) for labels in y], y
+
+
+def pictures(n=12, seed=0):
+    rng = np.random.default_rng(seed)
+    return [rng.normal(size=(3, 4, 2)) for _ in range(n)], [rng.integers(0, 3, (2, 2)) for _ in range(n)]
+
+
+def posed(structure, samples) -> StructuredProblem:
+    structure.size(*samples)
+    n = len(samples[1])
+    return StructuredProblem(structure.encode(*samples), np.linspace(0.0, 2.0, n)).at(0.7)
+
+
+PROBLEMS = {"chains": posed(Chain(), chains()), "weights with signs": posed(Parts([(0, 1)], 3), pictures())}
+SOLVERS = {
+    "auto": resolve("auto"),
+    "pairwise by gap": mm.FrankWolfe(),
+    "plain": mm.FrankWolfe(steps="plain", sampling="uniform"),
+    "linearization": mm.PartialLinearization(),
+    "exponentiated gradient": mm.ExponentiatedGradient(),
+    "online": mm.OnlineDual(),
+}
+
+
+CASES = [("chains", name) for name in SOLVERS] + [("weights with signs", name) for name in ("auto", "plain")]
+
+
+def begun(case, n_jobs, tol=1e-3, tuning=EAGER):
+    run = SOLVERS[case[1]].begin(PROBLEMS[case[0]], NOWHERE, Setting(tol=tol, n_jobs=n_jobs))
+    run.options = replace(run.options, tuning=run.options.tuning._replace(rounds=tuning))
+    return run
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(case))
+def test_the_dual_value_never_falls_and_is_that_of_the_points(case):
+    for n_jobs in (2, 3, 100):
+        run = begun(case, n_jobs)
+        assert run.rounds(run.problem.n_examples)[0] == min(n_jobs, run.problem.n_examples)
+        for _ in range(6):
+            before = run.dual
+            run.advance(lambda: False)
+            noted, exact = run.dual, run.synchronise()
+            assert exact >= before - 1e-9 * abs(before)
+            assert noted <= exact + 1e-9 * abs(exact)  # at least so much, exactly so much without signs
+            assert run.problem.bound.size or noted == pytest.approx(exact, rel=1e-9)
+            assert run.problem.primal(run.W) >= exact
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(case))
+def test_certificates_on_several_threads(case):
+    problem, tol = PROBLEMS[case[0]], 0.02 if case[1] in ("plain", "exponentiated gradient") else 1e-3
+    one, several, again = (drive(begun(case, n_jobs, tol), Budget(tol, 3000, None, n_jobs), History()) for n_jobs in (1, 3, 3))
+    assert several.certificate.converged and problem.primal(several.w) == several.certificate.primal
+    assert problem.evaluate(several.duals).dual == pytest.approx(several.certificate.dual, rel=1e-12)
+    assert max(one.certificate.dual, several.certificate.dual) <= min(one.certificate.primal, several.certificate.primal)
+    assert np.array_equal(several.w, again.w) and several.n_iter == again.n_iter  # nothing depends on who was first
+
+
+def test_two_fits_at_the_same_time_are_those_of_one_after_the_other():
+    def fit(seed):
+        return drive(begun(("chains", "auto"), 2), Budget(1e-3, 1000, None, 2), History()).w
+
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(fit, range(2)))
+    assert all(np.array_equal(w, fit(0)) for w in found)
+
+
+def test_a_pass_stops_within_a_round():
+    run = begun(("chains", "auto"), 2, tuning=EAGER._replace(longest=1.0))
+    looks = iter([False, False, True])
+    run.advance(lambda: next(looks, True))
+    assert 0 < run.visits <= 2 * 2
+    assert run.synchronise() > 0.0
+
+
+def test_no_sample_is_twice_in_a_layer_and_none_is_lost():
+    order = np.array([4, 1, 4, 0, 1, 4])
+    assert rounds.in_layers(order) == [(0, 3), (3, 5), (5, 6)]
+    assert order.tolist() == [4, 1, 0, 4, 1, 4]
+
+
+def test_rounds_are_worth_their_while():
+    """Few samples of little work: one thread. Dear ones: all threads, and more than one round."""
+    assert rounds.shape_of_rounds(600, 16, 1e4, 5000, SIDE_BY_SIDE) == (1, 600)
+    parts, each = rounds.shape_of_rounds(1000, 16, 1e8, 5000, SIDE_BY_SIDE)
+    assert parts == 16 and each >= 1 and parts * each * SIDE_BY_SIDE.rounds <= 1000
+
+
+def test_sums_do_not_depend_on_the_number_of_threads():
+    problem = posed(Chain(), chains(3 * SPAN_SAMPLES))
+    assert len(problem.sums) == 3
+    batch = mm.FrankWolfe(block=False)
+    runs = [batch.begin(problem, NOWHERE, Setting(n_jobs=n_jobs)) for n_jobs in (1, 2, 5)]
+    for _ in range(3):
+        for run in runs:
+            run.advance(lambda: False)
+    assert all(np.array_equal(run.W, runs[0].W) and run.dual == runs[0].dual for run in runs)
+    points = runs[0].points
+    values = [problem.evaluate(points, n_jobs) for n_jobs in (1, 2, 5)]
+    assert all(value.dual == values[0].dual and np.array_equal(value.v, values[0].v) for value in values)
+
+
+def test_planes_do_not_depend_on_the_number_of_threads(monkeypatch):
+    """BLAS has one thread while a plane is added, whoever has asked for more."""
+    seen, used = [], BLAS_USERS.enter
+    monkeypatch.setattr(BLAS_USERS, "enter", lambda threads: (seen.append(threads), used(threads)))
+    problem = PROBLEMS["chains"]
+    found = [carry_out(mm.Bundle(), problem, Budget(1e-2, 500, None, n_jobs), History()) for n_jobs in (1, 3)]
+    assert 3 in seen and seen.count(1) > found[1].n_iter
+    assert np.array_equal(found[0].w, found[1].w) and found[0].n_iter == found[1].n_iter
