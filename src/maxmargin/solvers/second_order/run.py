@@ -199,7 +199,8 @@ class SecondOrderRun(Run, ABC):
             self.visits += self.problem.n_examples
             with np.errstate(all="ignore"):
                 self.stuck = not self.step() or self.idle > IDLE_STEPS
-        self.exact = self.stuck or self.idle > 0 or not np.isfinite(self.estimate)
+        near = not self.estimate > self.tol * abs(self.lowest)  # what another run has taught the loop about estimates is not of these
+        self.exact = self.stuck or self.idle > 0 or not np.isfinite(self.estimate) or near
         return self.estimate
 
     def note(self, primal: float, slack: np.ndarray, left: float, products: float) -> None:
