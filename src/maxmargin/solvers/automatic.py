@@ -2,9 +2,9 @@
 
 Coordinate passes are cheap, and on most problems few are needed; where columns differ in size or C is large they may need any
 number, and Newton's method needs the same few steps as ever. What a pass and a step cost is known beforehand. So a run begins
-with passes; when they have cost a good part of what Newton's method would, and their rate says that as much again is not enough,
-that goes on from their duals. Passes go on only where rounding stops it short of the target, which they may still reach. Costs
-are counted, not timed: the same data and seed give the same model.
+with passes; when they have cost a part of what Newton's method would, and their rate says that those to come cost more (many
+times as much, where that part is small), it goes on from their duals. Passes go on only where rounding stops it short of the
+target, which they may still reach. Costs are counted, not timed: the same data and seed give the same model.
 """
 
 import math
@@ -140,7 +140,7 @@ class Relay(Run):
         self.mirror()
 
     def crawls(self) -> bool:
-        """Whether the passes so far say that those to come cost more than Newton's method; many times more, where they are few."""
+        """Whether the passes so far say that those to come cost more than Newton's method; many times as much, if few."""
         spent = self.trail[-1][0]
         if spent < self.next_look:
             return False

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...utils.state import RunState, beneath
-from ..base import Setting, Start
 from .interior_point import InteriorPoint
 from .smooth import SmoothRun
 
@@ -24,10 +23,6 @@ class SmoothFirst(InteriorPoint):
     @abstractmethod
     def gives_up(self, went: bool) -> bool:
         """Whether the step that Newton's method has tried, and could make or not, was its last."""
-
-    @abstractmethod
-    def settle(self) -> None:
-        """Where the interior point begins."""
 
     def share(self, system):
         super().share(system)
