@@ -25,7 +25,7 @@ from .systems import RowColumns
 
 # T at first, of the size of costs, and what is left of it where it falls; the least part of a step after which it does; the part
 # of the target that the losses may leave at the last T; and the finest target. Letter, raw, C = 0.01 to 1e4, 2026-11-16.
-FIRST_T, LESS_T, WELL, LEFT, FINEST = 0.1, 0.3, 0.3, 0.7, 1e-5
+FIRST_T, LESS_T, WELL, LEFT, FINEST_TARGET = 0.1, 0.3, 0.3, 0.7, 1e-5
 LEAST_T = 1e-8  # of the size of costs
 # Steps after which the interior point is tried, and pairs of rows and classes from which on it is not tried first: it needs 26
 # steps for 26,000 of letter's, 32 for 78,000 and 57 for all 390,000, of which this needs 12. C = 100, 2026-11-16.
@@ -121,4 +121,4 @@ def row_run(problem: BlockProblem, start: Start, setting: Setting) -> SecondOrde
     """A run on the multiclass hinge loss."""
     free = problem.regularizer.lower is None and problem.half_spaces is None
     many = problem.n_examples * problem.n_classes >= MANY_PAIRS
-    return (SoftFirst if free and many and setting.tol >= FINEST else RowInterior)(problem, start, setting)
+    return (SoftFirst if free and many and setting.tol >= FINEST_TARGET else RowInterior)(problem, start, setting)
