@@ -35,8 +35,10 @@ ROWS_AT_ONCE = 1 << 21  # numbers of a block of rows times classes: it should no
 # columns up to which these are formed. By letter and digits, 2026-11-16.
 PAIRS_AT_ONCE, FEWEST_ROWS, MANY_CLASSES, FEW_PAIRS = 1 << 19, 64, 4, 1 << 13
 # Rows that stand for all others, for each column; how many times as many there must be; the part of them that must count; and
-# steps of conjugate gradients after which they do not stand for the others. 50,000 x 100, normal columns, 2026-11-16.
+# steps of conjugate gradients after which they do not stand for the others. 50,000 x 100, normal columns, 2026-11-16. Of fewer
+# columns than these a matrix of all rows costs less than the gradients. Cadata, 2026-11-16.
 SAMPLED, MANY_MORE, COUNTING, LONG_SEARCH = 80, 4, 0.5, 12
+FEW_COLUMNS = 16
 
 
 def scores_of(table: Table, W: np.ndarray) -> np.ndarray:
@@ -204,7 +206,7 @@ class ScalarColumns(ColumnSystem):
         """Choose the rows that stand for all, the same ones each time; whether enough of them count."""
         n, d = self.table.shape
         size = SAMPLED * (d + 1)
-        if n < MANY_MORE * size:
+        if n < MANY_MORE * size or d < FEW_COLUMNS:
             return False
         self.some = np.sort(np.random.default_rng(n).choice(n, size, replace=False))
         return bool(np.count_nonzero(theta[self.some]) >= COUNTING * size)
