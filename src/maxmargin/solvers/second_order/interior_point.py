@@ -283,16 +283,21 @@ class ScalarInterior(InteriorPoint):
 
     def __init__(self, shape: EntryShape, start: Start, setting: Setting):
         super().__init__(shape, start, setting, shape.system(False))
-        found = sides(shape.losses)
+        self.shape: EntryShape = shape
+        self.settle()
+
+    def lay_out(self) -> None:
+        """The sides of the losses, of scores that count."""
+        found = sides(self.shape.losses)
         assert found is not None
         self.counted = np.flatnonzero(found.cap > NO_CAP * found.cap.max(initial=0.0))
         self.sign, self.margin = found.sign[:, self.counted], found.margin[:, self.counted]
         self.cap, self.squared = found.cap[self.counted], found.squared
         self.soft: Any = 0.5 / self.cap if found.squared else 0.0
-        self.settle()
 
     def settle(self) -> None:
         """From the centre, or from duals on the border, pulled inside."""
+        self.lay_out()
         excess = self.excess()
         self.warm = self.warm or self.risk(excess) == 0.0  # may be the optimum, whose value has no relative part
         size = float(np.mean(np.abs(excess))) if excess.size else 1.0
