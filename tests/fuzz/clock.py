@@ -1,4 +1,4 @@
-"""How long this process has been compiling: the time of a fit does not count it."""
+"""How long this process has been compiling, or waiting for another that does: the time of a fit does not count it."""
 
 import time
 
@@ -27,7 +27,7 @@ class _Stopwatch(event.Listener):
 
 
 _watch = _Stopwatch()
-event.register("numba:compile", _watch)
+event.register("numba:compiler_lock", _watch)  # under which kernels are loaded and waited for, too
 
 
 def compiling() -> float:

@@ -4,7 +4,8 @@ import json
 import os
 import time
 
-from fuzz import run
+from fuzz import clock, run
+from numba.core.compiler_lock import global_compiler_lock
 
 
 def test_a_killed_run_goes_on_and_findings_are_run_again(tmp_path, monkeypatch):
@@ -45,3 +46,16 @@ def _odd(pipe, seed, kind, compiled):
         if number == 2:
             os._exit(3)
         pipe.send(([], []))
+
+
+def test_waiting_for_another_that_compiles_is_no_part_of_the_time_of_a_problem():
+    """Kernels are compiled, loaded and waited for under one lock, and workers tell how long they have held it."""
+    told, before = [], clock.compiling()
+    clock.tell(lambda total, since: told.append((total, since)))
+    try:
+        with global_compiler_lock, global_compiler_lock:
+            time.sleep(0.02)
+    finally:
+        clock.tell(lambda total, since: None)
+    assert clock.compiling() - before >= 0.02
+    assert [since > 0.0 for _, since in told] == [True, False]

@@ -12,7 +12,7 @@ from maxmargin.losses.squared_hinge import SquaredHingeLoss
 from maxmargin.problems.linear import ScalarProblem
 from maxmargin.solvers.automatic import Automatic, Relay
 from maxmargin.solvers.base import NOWHERE, Setting
-from maxmargin.solvers.tuning import POLISH
+from maxmargin.solvers.tuning import POLISH, RELAY
 
 X, Y = load_breast_cancer(return_X_y=True)  # columns of sizes 0.01 to 1,000
 SCALED = (X - X.mean(axis=0)) / X.std(axis=0)
@@ -38,6 +38,22 @@ def test_passes_that_do_well_are_left_alone():
     assert auto.history_.methods == [(0, "DualCoordinate")]
     assert auto.n_iter_ == passes.n_iter_
     np.testing.assert_array_equal(auto.coef_, passes.coef_)
+
+
+def test_few_passes_are_enough_where_they_crawl_badly():
+    """At a large C the rate of the first passes predicts many times the cost of Newton's method."""
+    rng = np.random.default_rng(0)
+    data = rng.normal(size=(3000, 10))
+    sign = np.where(data @ rng.normal(size=10) + 3.0 * rng.normal(size=3000) > 0, 1.0, -1.0)
+    task = ScalarProblem(table_of(data, 1.0), SquaredHingeLoss(), (sign, np.ones(3000)), np.full(3000, 300.0))
+    run = Automatic().begin(task, NOWHERE, Setting(tol=1e-6))
+    assert isinstance(run, Relay)
+    spent = 0.0
+    while run.stage == 0:
+        run.advance(lambda: False)
+        spent = run.trail[-1][0]
+        run.accelerate()
+    assert RELAY.early * run.prices.newton <= spent < RELAY.patience * run.prices.newton
 
 
 def test_the_same_model_every_time():

@@ -2,9 +2,9 @@
 
 Coordinate passes are cheap, and on most problems few are needed; where columns differ in size or C is large they may need any
 number, and Newton's method needs the same few steps as ever. What a pass and a step cost is known beforehand. So a run begins
-with passes; when they have cost a good part of what Newton's method would, and their rate says that as much again is not enough,
-that goes on from their duals. Passes go on only where rounding stops it short of the target, which they may still reach. Costs
-are counted, not timed: the same data and seed give the same model.
+with passes; when they have cost a part of what Newton's method would, and their rate says that those to come cost more (many
+times as much, where that part is small), it goes on from their duals. Passes go on only where rounding stops it short of the
+target, which they may still reach. Costs are counted, not timed: the same data and seed give the same model.
 """
 
 import math
@@ -110,7 +110,7 @@ class Relay(Run):
         self.problem, self.warm = run.problem, run.warm
         self.stage = 0
         self.trail: list[tuple[float, float]] = []  # what was spent when a pass had ended, and the gap as it estimated it
-        self.next_look = tuning.patience * prices.newton
+        self.next_look = tuning.early * prices.newton
         self.risen, self.risen_at = -math.inf, 0  # the exact dual value after Newton's method, and when it last rose by something
         self.mirror()
 
@@ -140,7 +140,7 @@ class Relay(Run):
         self.mirror()
 
     def crawls(self) -> bool:
-        """Whether the passes so far say that those to come cost more than Newton's method."""
+        """Whether the passes so far say that those to come cost more than Newton's method; many times as much, if few."""
         spent = self.trail[-1][0]
         if spent < self.next_look:
             return False
@@ -151,7 +151,8 @@ class Relay(Run):
             return False
         middle, end = (float(np.median(part)) for part in around)
         ahead, fallen = math.log(end / max(self.setting.tol * abs(self.dual), TINY)), math.log(middle / end)
-        return ahead > 0.0 and 0.5 * spent * ahead > max(fallen, 0.0) * self.prices.newton
+        price = self.prices.newton * max(1.0, self.tuning.patience * self.prices.newton / spent)
+        return ahead > 0.0 and 0.5 * spent * ahead > max(fallen, 0.0) * price
 
     def relieve(self, start: Start) -> None:
         """The next one goes on from here."""

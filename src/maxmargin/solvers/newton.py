@@ -15,15 +15,15 @@ from ..utils.parameters import at_least
 from .base import Run, Setting, Solver, Start
 from .second_order.coupled import CoupledShape
 from .second_order.interior_point import has_sides
-from .second_order.interior_rows import RowInterior
 from .second_order.interior_topk import TogetherInterior, TopKInterior
 from .second_order.labels import LabelRuns
 from .second_order.run import ScalarShape
 from .second_order.scalar import scalar_run
 from .second_order.smooth import MultinomialNewton
+from .second_order.softened import row_run
 
 OF_ROWS: dict[type, Any] = {
-    CrammerSingerLoss: RowInterior,
+    CrammerSingerLoss: row_run,
     TopKAlphaLoss: TogetherInterior,
     TopKBetaLoss: TopKInterior,
     MultinomialLoss: MultinomialNewton,

@@ -23,7 +23,7 @@ from ...jit import kernel
 from ...structures.encoded import contract
 from ...structures.encoded.contract import numbers_of
 from ...structures.encoded.statistics import starts
-from ..ascent.joint import followed, ratio, shares
+from ..ascent.joint import followed, settled
 from ..tuning import RoundTuning
 from .signed import Signed, weights_of
 
@@ -115,9 +115,9 @@ def kept_points(points: Any, data: Any, samples: np.ndarray) -> list[tuple[np.nd
 def gone_together(found: list[Found], changes: np.ndarray, spread: float) -> Joined:
     """All parts as far as is best, along their changes (parts, weights)."""
     ascents, none, bends = np.array([one.ascent for one in found]), np.zeros(len(found)), changes @ changes.T
-    t = shares(ascents, none, bends)
+    t, best = settled(ascents, none, bends)
     rise = float(t @ ascents - 0.5 * t @ bends @ t)
-    return Joined(t, t @ changes, rise, followed(spread, ratio(ascents, none, bends), len(found)))
+    return Joined(t, t @ changes, rise, followed(spread, best, len(found)))
 
 
 def draw_back(part: tuple[Found, float]) -> None:

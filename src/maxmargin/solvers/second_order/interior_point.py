@@ -53,7 +53,8 @@ NO_CAP = 1e-100  # part of the largest cap below which an example is left out: i
 class InteriorPoint(SecondOrderRun):
     """The predictor and corrector. `inside` are the numbers that stay positive, `against` their multipliers; walls come last."""
 
-    held = (*SecondOrderRun.held, "inside", "against")
+    held = (*SecondOrderRun.held, "inside", "against", "took_up", "afresh")
+    took_up = afresh = False  # whether duals of another run were begun with, and are not again
     counted: np.ndarray  # the examples (scores, where each has its loss) whose caps are not as good as nothing
     slack: np.ndarray  # X' b - B (W - mean)
     looked = False  # whether that, and what else `look` finds, is that of the point as it stands
@@ -73,6 +74,23 @@ class InteriorPoint(SecondOrderRun):
         self.inside = (*inside, *walls)
         self.against = tuple(mu / x for x in self.inside)
         self.looked = False
+
+    @abstractmethod
+    def settle(self) -> None:
+        """Begin in the centre, or from duals of another run."""
+
+    def takes_up(self) -> bool:
+        """Whether there are duals of another run to begin with, which have not led nowhere before."""
+        self.took_up = not self.afresh and bool(np.any(self.duals))
+        return self.took_up
+
+    def begin_afresh(self):
+        """Duals near the border may be far from those of the centre with the same gap, and steps then short for long."""
+        if not self.took_up:
+            return False
+        self.afresh, self.W, self.idle, self.least = True, self.outset.copy(), 0, (np.inf, np.inf)
+        self.settle()
+        return True
 
     def relative_gap(self, risk: float) -> float:
         """That of W, whose risk is given, and the duals of the start."""
@@ -265,26 +283,31 @@ class ScalarInterior(InteriorPoint):
 
     def __init__(self, shape: EntryShape, start: Start, setting: Setting):
         super().__init__(shape, start, setting, shape.system(False))
-        found = sides(shape.losses)
+        self.shape: EntryShape = shape
+        self.settle()
+
+    def lay_out(self) -> None:
+        """The sides of the losses, of scores that count."""
+        found = sides(self.shape.losses)
         assert found is not None
         self.counted = np.flatnonzero(found.cap > NO_CAP * found.cap.max(initial=0.0))
         self.sign, self.margin = found.sign[:, self.counted], found.margin[:, self.counted]
         self.cap, self.squared = found.cap[self.counted], found.squared
         self.soft: Any = 0.5 / self.cap if found.squared else 0.0
-        self.settle()
 
     def settle(self) -> None:
         """From the centre, or from duals on the border, pulled inside."""
+        self.lay_out()
         excess = self.excess()
         self.warm = self.warm or self.risk(excess) == 0.0  # may be the optimum, whose value has no relative part
         size = float(np.mean(np.abs(excess))) if excess.size else 1.0
         cap = np.broadcast_to(2.0 * size * self.cap if self.squared else self.cap, excess.shape)
         a, mu = 0.5 * cap, 0.5 * float(np.mean(np.abs(excess) * cap)) if excess.size else size
-        if np.any(self.duals) and self.squared:
+        if (taken := self.takes_up()) and self.squared:
             pull = self.pull(self.risk(excess))
             a = (1.0 - pull) * np.maximum(self.sign * self.duals.ravel()[self.counted], 0.0) + pull * a
             mu = min(mu, float(np.mean(np.abs(excess) * np.where(excess > 0.0, 0.5 * cap, a))))
-        elif np.any(self.duals) and (gap := self.relative_gap(risk := self.risk(excess))) < WORTHLESS:
+        elif taken and (gap := self.relative_gap(risk := self.risk(excess))) < WORTHLESS:
             value = self.problem.regularizer.penalty(self.shape.packed(self.W)) + risk
             return self.begin_on_path(excess, cap, TIMES_GAP * gap * value / (2 * excess.size), size)
         self.begin_at((a,) if self.squared else (a, cap - a), mu, size)

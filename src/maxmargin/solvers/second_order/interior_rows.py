@@ -48,7 +48,7 @@ class RowInterior(InteriorPoint):
         p = np.repeat(0.5 * self.cap / max(classes - 1, 1), classes, axis=1)
         p[self.own] = 0.5 * self.cap[:, 0]
         mu = float(np.mean(self.cap)) * size / classes if self.cap.size else size
-        if np.any(self.duals):
+        if self.takes_up():
             found = -self.duals[self.counted]
             found[self.own] += self.cap[:, 0]
             worth = self.worth()

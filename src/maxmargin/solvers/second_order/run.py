@@ -146,7 +146,7 @@ class SecondOrderRun(Run, ABC):
         term = problem.regularizer
         self.table, self.passes, self.visits = problem.table, 0, 0
         self.size = shape.classes * (problem.table.shape[1] + 1)
-        W = shape.opened(term.start(problem.weight_shape))
+        W = self.outset = shape.opened(term.start(problem.weight_shape))
         self.mean = W if term.mean is None else shape.opened(term.mean)
         self.B = shape.B
         lower = None if term.lower is None else shape.opened(term.lower)
@@ -162,7 +162,9 @@ class SecondOrderRun(Run, ABC):
             W = shape.opened(start.weights)
         elif start.duals is not None:
             W = shape.opened(term.weights(self.v))
-        self.W = W if lower is None else np.maximum(W, lower)
+        if lower is not None:
+            W, self.outset = np.maximum(W, lower), np.maximum(self.outset, lower)
+        self.W = W
         self.lowest, self.idle = np.inf, 0
         self.least: tuple[float, ...] = (np.inf, np.inf)
         self.heights = self.wall_duals = np.empty(0)
@@ -189,6 +191,10 @@ class SecondOrderRun(Run, ABC):
     def step(self) -> bool:
         """One step, and a look at where it has led (`note`); whether it could be made."""
 
+    def begin_afresh(self) -> bool:
+        """Begin again without the duals of another run, where these were begun with; whether they were."""
+        return False
+
     @abstractmethod
     def proposed(self) -> Iterator[np.ndarray]:
         """Duals of the point as it stands, feasible but for rounding; the next ones are asked for where these are not enough."""
@@ -198,8 +204,11 @@ class SecondOrderRun(Run, ABC):
         if not self.stuck:
             self.visits += self.problem.n_examples
             with np.errstate(all="ignore"):
-                self.stuck = not self.step() or self.idle > IDLE_STEPS
-        self.exact = self.stuck or self.idle > 0 or not np.isfinite(self.estimate)
+                self.stuck = (not self.step() or self.idle > IDLE_STEPS) and not self.begin_afresh()
+        near = not self.estimate > self.tol * abs(
+            self.lowest
+        )  # the loop may have learned of another run what estimates are worth
+        self.exact = self.stuck or self.idle > 0 or not np.isfinite(self.estimate) or near
         return self.estimate
 
     def note(self, primal: float, slack: np.ndarray, left: float, products: float) -> None:

@@ -59,7 +59,7 @@ class SmoothRun(SecondOrderRun):
         super().__init__(shape, start, setting)
         self.system = system
         self.scores, self.mu = scores_of(self.table, self.W) if np.any(self.W) else np.zeros_like(self.duals), 0.0
-        self.followed, self.far, self.steps = self.duals, 0.0, 0
+        self.followed, self.far, self.descent, self.steps = self.duals, 0.0, 0.0, 0
         self.looked = self.pulled = False
         self.parabolic = False  # whether the first step is the solution
 
@@ -175,6 +175,7 @@ class SmoothRun(SecondOrderRun):
             )
 
         begin = slope_at(0.0)[0]
+        self.descent = -begin
         if not begin < 0.0:
             return 0.0
         low, high, t = 0.0, np.inf, min(1.0, most)
