@@ -62,9 +62,12 @@ def problem_of(name, prior="none", data=X, bias=0.7, C=0.4):
     return BlockProblem(table_of(turned, bias), label, WEIGHT, cost, LOSSES[name], regularizer, half_spaces).at(C)
 
 
-def run_of(problem, block, dtype=np.float64, tol=1e-6, duals=None, **options):
+ONCE = ASCENT._replace(blocks=BlockTuning(again=0, least=1))  # passes as of row by row, and any number of threads
+
+
+def run_of(problem, block, dtype=np.float64, tol=1e-6, duals=None, tuning=ONCE, **options):
     kind = BlockedAscent if block else BlockAscent
-    run = kind(problem, duals, AscentOptions(tol, 1, dtype, block=block, **options))
+    run = kind(problem, duals, AscentOptions(tol, 1, dtype, block=block, tuning=tuning, **options))
     run.polish_tuning = POLISH._replace(first=10**9, later=10**9)  # passes alone
     return run
 
@@ -169,7 +172,7 @@ def stop_after(count):
 
 
 def test_a_run_stops_between_blocks():
-    tuning = ASCENT._replace(pace=PACE._replace(work=1))
+    tuning = ONCE._replace(pace=PACE._replace(work=1))
     run = run_of(problem_of("crammer_singer"), 7, tuning=tuning)
     run.advance(stop_after(3))
     assert run.visits == 21
@@ -177,7 +180,7 @@ def test_a_run_stops_between_blocks():
 
 
 def test_a_run_that_is_stopped_ends_with_a_certificate():
-    tuning = ASCENT._replace(pace=PACE._replace(work=1))
+    tuning = ONCE._replace(pace=PACE._replace(work=1))
     run = run_of(problem_of("crammer_singer"), 7, tuning=tuning)
     asked = stop_after(4)
     result = drive(run, Budget(tol=1e-9, halt=asked), History())

@@ -135,6 +135,14 @@ class BlockTuning(NamedTuple):
     # Examples of a block, and multiplications and additions of one at the most: a run stops between two.
     sizes: tuple[int, ...] = (32, 64, 128, 256)
     most: float = 2.0**30
+    # Sweeps over the classes that have duals, after a pass over all of them. There is another one while the last has met more
+    # than this part of the gap of the pass, and scored no more than this part of the classes.
+    again: int = 4
+    worth: float = 0.05
+    filled: float = 0.25
+    # Threads: the least examples of a block, and the part of their way from which on they go all of it.
+    least: int = 16
+    enough: float = 0.75
 
 
 class AscentTuning(NamedTuple):

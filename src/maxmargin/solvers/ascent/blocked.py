@@ -10,27 +10,24 @@ labels, S_j += sum_k G_jk (change_k R). Where weights are clipped (signs) scores
 from class to class there is a G for each: there rows are visited one after another.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ...data.gathered import Gathered, by_class, by_feature, has_dense_rows
+from ...data.gathered import by_class, by_feature, has_dense_rows
 from ...data.rows import mean_length
-from ...jit import kernel, vectors
-from ...losses.blocks import row_block_step, row_moves
+from ...jit import vectors
+from ...losses.base import own_scratch
 from ...problems.linear import RowProblem
 from ...regularizers.spaces import follow_unclipped, unclipped
 from ...utils.blas import blas_threads
+from ...utils.threads import Team, spans
 from ..tuning import BlockTuning
+from .block_visits import BlockRooms, add_blocks, bend_of, draw_back, go_along, reach_block, visit_block
+from .joint import followed, ratio, share
 from .linear import AscentOptions, BlockAscent
-from .schedule import reschedule
-
-
-@kernel
-def reschedule_block(plan, examples, shares, now, level):
-    for j in range(examples.size):
-        reschedule(plan, examples[j], now, shares[j] <= level)
 
 
 def shared_variance(problem: RowProblem) -> np.ndarray | None:
@@ -71,26 +68,62 @@ def block_size(problem: RowProblem, dtype: Any, tuning: BlockTuning) -> int:
 
 
 class BlockedAscent(BlockAscent):
-    """A run over dense rows, `options.block` of them at a time."""
+    """A run over dense rows, `options.block` of them at a time, on `n_jobs` threads."""
+
+    held = (*BlockAscent.held, "spread")
+    team = Team(1)
+    rooms: BlockRooms
 
     def __init__(self, problem: RowProblem, duals: np.ndarray | None, options: AscentOptions):
+        self.n_jobs = options.threads
         super().__init__(problem, duals, options)
-        self.between = max(1, self.between // self.size) * self.size
+        self.alone = max(1, self.between // self.size) * self.size  # examples between two looks at the clock, of one thread
 
     def take(self, duals):
         super().take(duals)
-        problem, dtype = self.problem, self.dtype
+        problem = self.problem
         self.size = min(self.options.block, max(problem.n_examples, 1))
-        self.gathered = Gathered(problem.X, self.size, dtype, shared_variance(problem))
-        self.block_scores = vectors.zeros_table(self.size, problem.n_classes, dtype)
-        self.moved = row_moves(self.size, problem.n_classes, problem.regularizer.moves, dtype)
+        variance = shared_variance(problem)
+        self.variance = np.ones(0, self.dtype) if variance is None else vectors.pack(variance[None], self.dtype).ravel()
+        self.spread = np.ones(2)  # of blocks side by side: of passes, and of sweeps over classes that have duals
+        self.threads = 0
+
+    def muster(self) -> None:
+        """Get threads to work, and room for them."""
+        problem, least = self.problem, self.options.tuning.blocks.least
+        threads = max(1, min(self.n_jobs, problem.n_examples // least))
+        if threads == self.threads:
+            return
+        self.threads, self.between = threads, threads * self.alone
+        shape = problem.table.shape[1] + 1, problem.n_classes, problem.regularizer.moves
+        self.rooms = BlockRooms(threads, self.size, shape, problem.X.bias, self.variance, self.dtype)
+        others = range(threads - 1)
+        self.losses = [self.loss, *(own_scratch(self.loss) for _ in others)]
+        self.exact_losses = [problem.exact_loss, *(own_scratch(problem.exact_loss) for _ in others)]
+        self.ways: list[vectors.VectorTable] = []
+        if threads > 1:
+            self.ways = [vectors.zeros_table(self.lanes, shape[0], self.dtype) for _ in range(shape[2])]
+        if self.team.size != threads:
+            self.team = Team(threads)
+
+    @property
+    def lanes(self) -> int:
+        """Classes, padded."""
+        return self.duals.flat.shape[1]
+
+    def advance(self, stop):
+        self.muster()
+        self.stop, self.visited, self.met = stop, (0, 0.0), 0.0
+        return super().advance(stop)
 
     def before_visits(self):
         """Weights are turned for the pass: those that duals move, then those that scores use."""
         self.turned = [by_class(unclipped(self.space))]
-        self.turned.append(self.turned[0] if self.problem.regularizer.moves == 1 else by_class(self.space.w))
+        if self.problem.regularizer.moves > 1:
+            self.turned.append(by_class(self.space.w))
 
     def after_visits(self):
+        self.reward += self.visit_again(*self.visited)
         by_feature(self.turned[0], unclipped(self.space))
         if self.problem.regularizer.moves > 1:
             by_feature(self.turned[1], self.space.w)
@@ -99,40 +132,129 @@ class BlockedAscent(BlockAscent):
 
     def visit(self, visit, level):
         now, start, stop = visit
-        found = np.zeros(2)
-        with blas_threads(1):
-            for first in range(start, stop, self.size):
-                found += self.visit_block(self.plan.order[first : min(first + self.size, stop)], now, level)
-        return found
-
-    def visit_block(self, examples: np.ndarray, now: int, level: float) -> tuple[float, float]:
-        """The sum of the shares of the gap and the change of the reward, as of `row_pass`."""
-        gathered, moved = self.gathered, self.moved
-        v, w = self.turned
-        gathered.take(examples)
-        gathered.scores(w, self.block_scores)
-        curvature, scratch = self.curvature[examples], (self.scores, self.change, level)
-        gap, gain, count = row_block_step(
-            self.loss, examples, curvature, gathered.products(), self.block_scores, self.duals, moved, scratch
-        )
-        reschedule_block(self.plan, examples, moved.shares, now, level)
-        gathered.keep(moved.stepped[:count])
-        gathered.add(moved.changes, v)
-        if w is not v:
-            gathered.add(moved.follows, w)
+        gap, gain, _ = self.visit_all((start, stop), (now, False), level)
+        self.visited, self.met = (stop, level), self.met + gap
         return gap, gain
 
+    def visit_again(self, count: int, level: float) -> float:
+        """Sweeps over the classes that have duals, of the examples of a pass: what it has found is far from settled, and their
+        scores are few. Returns the change of the reward."""
+        tuning, classes, total = self.options.tuning.blocks, self.problem.n_classes, 0.0
+        if not self.problem.loss.selective:
+            return total
+        order = self.plan.order[:count]
+        awake = order[self.plan.wait[order] == 0]
+        order[: awake.size] = awake
+        for _ in range(tuning.again):
+            found = np.zeros(3)
+            for start in range(0, awake.size, self.between):
+                if self.stop():
+                    return total + float(found[1])
+                found += self.visit_all((start, min(start + self.between, awake.size)), (self.passes, True), level)
+            total += float(found[1])
+            if found[0] <= tuning.worth * self.met or found[2] > tuning.filled * classes * awake.size:
+                break
+        return total
+
+    def visit_all(self, span: tuple[int, int], how: tuple[int, bool], level: float) -> np.ndarray:
+        """Visit these places of the order. `how`: which pass it is, and whether only classes with duals count. Returns the sum of the
+        shares of the gap, the change of the reward and how many classes had scores."""
+        found = np.zeros(3)
+        with blas_threads(1):
+            for blocks in self.rounds(*span):
+                found += self.visit_blocks(blocks, how, level)
+        return found
+
+    def rounds(self, start: int, stop: int) -> Iterator[list[tuple[int, int]]]:
+        """Blocks that are visited side by side."""
+        if self.threads == 1:
+            yield from ([(first, min(first + self.size, stop))] for first in range(start, stop, self.size))
+            return
+        least, most = self.options.tuning.blocks.least, self.threads * self.size
+        for first, last in spans(stop - start, -(-(stop - start) // most)):
+            many = max(-(-(last - first) // self.size), min(self.threads, (last - first) // least))
+            yield [(start + first + a, start + first + b) for a, b in spans(last - first, many)]
+
+    def visit_blocks(self, blocks: list[tuple[int, int]], how: tuple[int, bool], level: float) -> np.ndarray:
+        """One block a thread, then the weights."""
+        rooms, X, w, held = self.rooms, self.problem.X, self.turned[-1], how[1]
+        spread = 1.0 if len(blocks) == 1 else float(self.spread[int(held)])
+
+        def visit(p: int) -> tuple[float, float, float, float]:
+            orders = (*blocks[p], *how), (spread, level), self.variance
+            gap, gain, slope, rooms.counts[p], rooms.few[p], scored = visit_block(
+                X.values, self.losses[p], w, self.duals, self.curvature, self.plan, rooms.each[p], orders
+            )
+            return gap, gain, slope, scored
+
+        rooms.counts[:], rooms.few[:] = 0, False
+        gap, gain, slope, scored = np.sum(self.team.work(visit, range(len(blocks))), axis=0)
+        if len(blocks) == 1:
+            self.add_to(self.turned, False)
+        else:
+            gain += self.go(blocks, float(gain), float(slope), int(held))
+        return np.array([gap, gain, scored])
+
+    def sliced(self, work: Callable[[tuple[int, int]], Any]) -> list:
+        """work(span) for slices of the classes, one a thread."""
+        return self.team.work(work, spans(self.lanes, self.threads))
+
+    def add_to(self, weights: list[vectors.VectorTable], fresh: bool) -> float:
+        """Add what the blocks have left to these turned weights, or put it there; returns its square in the metric of the prior
+        where fresh."""
+        rooms, moved = self.rooms, self.rooms.all.moved
+
+        def add(span: tuple[int, int]) -> float:
+            add_blocks(rooms.all, moved.changes, rooms.counts, rooms.few, weights[0], span, fresh)
+            if len(weights) > 1:  # what coupled labels' scores follow has few zeros
+                add_blocks(rooms.all, moved.follows, rooms.counts, np.zeros_like(rooms.few), weights[1], span, fresh)
+            return bend_of(weights[0], weights[-1], self.variance, span) if fresh else 0.0
+
+        return float(sum(self.sliced(add)))
+
+    def go(self, blocks: list[tuple[int, int]], gain: float, slope: float, kind: int) -> float:
+        """Move the weights along the steps of all blocks, as far as these are good for together; returns by how much the reward
+        changes where that is not all the way."""
+        rooms, bend = self.rooms, self.add_to(self.ways, True)
+        t = share(gain, slope, bend)
+        if t >= self.options.tuning.blocks.enough:
+            t = 1.0
+        found = ratio(np.array([gain]), np.array([slope]), np.array([bend]))
+        self.spread[kind] = followed(float(self.spread[kind]), found, float(self.threads))
+        slices = spans(self.lanes, self.threads)
+
+        def finish(p: int) -> float:
+            if p < len(slices):
+                for weights, way in zip(self.turned, self.ways, strict=True):
+                    go_along(weights, way, t, slices[p])
+            if t == 1.0 or p >= len(blocks):
+                return 0.0
+            each, out = rooms.each[p], rooms.out[p]
+            return draw_back(self.exact_losses[p], self.duals, self.plan, each, out, blocks[p], int(rooms.counts[p]), t)
+
+        return float(sum(self.team.work(finish, range(self.threads))))
+
     def reach_rows(self, space, t):
+        rooms, X, gains = self.rooms, self.problem.X, 0.0
         self.turned = [by_class(unclipped(space))]
-        gain = super().reach_rows(space, t)
+        parts = spans(self.problem.n_examples, self.threads)
+        firsts = [first for first, _ in parts]
+
+        def reach(p: int) -> float:
+            orders = (self.passes - 1, firsts[p], parts[p][1]), t, self.variance
+            firsts[p], gain, rooms.counts[p], rooms.few[p] = reach_block(
+                X.values, self.losses[p], self.duals, self.before, self.plan, rooms.each[p], orders
+            )
+            return gain
+
+        with blas_threads(1):
+            while any(first < last for first, (_, last) in zip(firsts, parts, strict=True)):
+                rooms.counts[:], rooms.few[:] = 0, False
+                gains += sum(self.team.work(reach, range(len(parts))))
+                self.add_to(self.turned, False)
         by_feature(self.turned.pop(), unclipped(space))
         follow_unclipped(space)
-        return gain
-
-    def give_back(self, space, count):
-        with blas_threads(1):
-            self.gathered.take(self.lacking.which[:count])
-            self.gathered.add(self.lacking.rows, self.turned[0])
+        return gains
 
 
 def row_ascent(problem: RowProblem, duals: np.ndarray | None, options: AscentOptions) -> BlockAscent:

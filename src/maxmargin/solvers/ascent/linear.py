@@ -149,7 +149,7 @@ def row_pass(X, loss, space, duals, curvature, plan, visit, scratch):
 @dataclass(frozen=True)
 class AscentOptions:
     """How a run goes about it. `dtype`: of the iterations; they go on in float64 when float32 makes no progress any more.
-    `block`: examples that are stepped together, by `blocked`; 0 for one after another."""
+    `block`: examples that are stepped together, by `blocked`; 0 for one after another. `threads`: that step side by side."""
 
     tol: float
     seed: int
@@ -158,6 +158,7 @@ class AscentOptions:
     average: bool = True
     tuning: AscentTuning = ASCENT
     block: int = 0
+    threads: int = 1
 
 
 class Ascent(LinearFinishing, ABC):
@@ -471,7 +472,7 @@ class BlockAscent(Accelerated):
         """Extrapolate the duals and correct these weights; returns the change of the reward."""
         first, gain, scratch = 0, 0.0, (self.change, t)
         while first < self.problem.n_examples:
-            visit = self.passes - 1, first
+            visit = self.passes - 1, first, self.problem.n_examples
             first, count, more = row_reach(self.loss, self.duals, self.before, self.plan, visit, self.lacking, scratch)
             self.give_back(space, count)
             gain += more

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...jit import jitable, kernel, vectors
+from ...jit import jitable, jitable_call, kernel, vectors
 from ...losses.base import row_extrapolate
 from ...regularizers.spaces import move_row
 from .schedule import resting, visited
@@ -40,12 +40,17 @@ def turn_back(duals, before, i, t, change):
 
 @kernel
 def row_reach(loss, duals, before, plan, visit, lacking, scratch):
-    """Extrapolate the rows of the examples that pass visit[0] was the last to visit, from example visit[1] on until there is no
-    room for what they lack; scratch holds a row and the step. Returns where to go on, how many lack something, and the change
-    of the reward."""
-    (now, start), (change, t) = visit, scratch
+    return reach_some(loss, duals, before, plan, visit, lacking, scratch)
+
+
+@jitable_call
+def reach_some(loss, duals, before, plan, visit, lacking, scratch):
+    """Extrapolate the rows of the examples that pass visit[0] was the last to visit, from example visit[1] on until visit[2] or
+    until there is no room for what they lack; scratch holds a row and the step. Returns where to go on, how many lack something,
+    and the change of the reward."""
+    (now, start, stop), (change, t) = visit, scratch
     gain, count = 0.0, 0
-    for i in range(start, duals.vectors.shape[0]):
+    for i in range(start, stop):
         if count == lacking.which.size:
             return i, count, gain
         if visited(plan, i, now):
@@ -59,7 +64,7 @@ def row_reach(loss, duals, before, plan, visit, lacking, scratch):
                 for b in range(change.vectors.shape[1]):
                     vectors.store(lacking.rows.vectors, count, b, vectors.load(change.vectors, 0, b))
                 count += 1
-    return duals.vectors.shape[0], count, gain
+    return stop, count, gain
 
 
 @kernel

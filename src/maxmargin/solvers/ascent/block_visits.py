@@ -1,0 +1,274 @@
+"""What threads do with blocks of dense rows: each visits one, then all move the weights together.
+
+A thread leaves in its room what the rows of its block have changed, and these rows, one after another. The weights are moved by
+slices of classes, a slice a thread, so that no thread has a copy of them. See `blocked`.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...data.gathered import Entries, list_few, most_entries, take_rows
+from ...jit import jitable, jitable_call, kernel, vectors
+from ...jit.products import add_products, outer_products
+from ...losses.base import row_repair, row_step
+from ...losses.blocks import RowMoves, follow_moves, keep_move
+from .momentum import Lacking, reach_some
+from .schedule import reschedule
+
+STRIP = 32  # examples of a block whose inner products are computed at a time: those above the diagonal are not needed. 2026-11-16
+
+
+class BlockRoom(NamedTuple):
+    """Room of one thread for a block; of all threads, one behind another, as `BlockRooms.all`."""
+
+    rows: vectors.VectorTable  # of the block, the bias behind each
+    scaled: vectors.VectorTable  # those times the variance of each feature: the same table where that is one
+    scores: vectors.VectorTable
+    products: np.ndarray  # (STRIP, size)
+    moved: RowMoves
+    row: vectors.VectorTable
+    change: vectors.VectorTable
+    entries: Entries  # of the changes
+
+
+def part_of(tables: Any, p: int, parts: int) -> Any:
+    """The p-th of so many equal runs of rows, of every array in a tuple of tuples of arrays."""
+    if isinstance(tables, np.ndarray):
+        size = len(tables) // parts
+        return tables[p * size : (p + 1) * size]
+    return type(tables)(*(part_of(table, p, parts) for table in tables))
+
+
+class BlockRooms:
+    """Room for `threads` blocks of up to `size` examples; `shape`: how many features and classes, and the moves of a class."""
+
+    def __init__(self, threads: int, size: int, shape: tuple[int, int, int], bias: float, variance: np.ndarray, dtype: Any):
+        features, classes, moves = shape
+        blocks = vectors.blocks(classes, dtype)
+        lanes = blocks * vectors.width(dtype)
+
+        def table(rows: int, columns: int) -> vectors.VectorTable:
+            return vectors.zeros_table(threads * rows, columns, dtype)
+
+        rows, changes = table(size, features), table(size, classes)
+        rows.flat[:, features - 1] = bias
+        scaled = table(size, features) if variance.size else rows
+        follows = changes if moves == 1 else table(size, classes)
+        number, filled = np.zeros(threads * size, np.int64), np.zeros((threads * size, blocks), np.uint32)
+        moved = RowMoves(number, changes, follows, filled, number.copy(), np.zeros(0))
+        which = np.zeros(threads * most_entries(size, lanes), np.uint32)
+        starts = np.zeros(threads * (lanes + 1), np.int64)
+        entries = Entries(which, which.copy(), starts, which.copy(), which.astype(dtype))
+        products = np.zeros((threads * STRIP, size), dtype)
+        self.all = BlockRoom(
+            rows, scaled, table(size, classes), products, moved, table(1, classes), table(moves, classes), entries
+        )
+        self.each = [part_of(self.all, p, threads) for p in range(threads)]
+        self.counts, self.few = np.zeros(threads, np.int64), np.zeros(threads, np.bool_)  # rows that moved; few of their entries
+        self.out = [vectors.zeros_table(1, classes, np.float64) for _ in range(threads)]
+
+
+# ---- a block ---------------------------------------------------------------------------------------------
+
+
+@jitable
+def dot_rows(A, i, B, j):
+    """The inner product of two rows of vectors."""
+    zero = vectors.zeros_like(A)
+    one, two, three, four, b = zero, zero, zero, zero, 0
+    while A.shape[1] - b >= 4:
+        one = vectors.add(one, vectors.multiply(vectors.load(A, i, b), vectors.load(B, j, b)))
+        two = vectors.add(two, vectors.multiply(vectors.load(A, i, b + 1), vectors.load(B, j, b + 1)))
+        three = vectors.add(three, vectors.multiply(vectors.load(A, i, b + 2), vectors.load(B, j, b + 2)))
+        four = vectors.add(four, vectors.multiply(vectors.load(A, i, b + 3), vectors.load(B, j, b + 3)))
+        b += 4
+    while b < A.shape[1]:
+        one = vectors.add(one, vectors.multiply(vectors.load(A, i, b), vectors.load(B, j, b)))
+        b += 1
+    return vectors.total(vectors.add(vectors.add(one, two), vectors.add(three, four)))
+
+
+@jitable_call
+def score_held(room, w, duals, examples):
+    """The scores of classes that have a dual; those of others are so low that they get none. Returns how many have."""
+    never = vectors.shift(vectors.zeros_like(duals.vectors), vectors.NEVER)
+    width, count = duals.vectors.shape[2], 0
+    for j in range(examples.size):
+        i = examples[j]
+        for b in range(duals.vectors.shape[1]):
+            vectors.store(room.scores.vectors, j, b, never)
+            if vectors.magnitude(vectors.load(duals.vectors, i, b)) > 0:
+                for c in range(b * width, (b + 1) * width):
+                    if duals.flat[i, c] != 0:
+                        room.scores.flat[j, c] = dot_rows(room.rows.vectors, j, w.vectors, c)
+                        count += 1
+    return count
+
+
+@jitable_call
+def take_block(values, examples, variance, room):
+    """Copy the rows of a block."""
+    take_rows(values, examples, room.rows.flat)
+    if variance.size > 0:
+        for k in range(examples.size):
+            for j in range(variance.size):
+                room.scaled.flat[k, j] = room.rows.flat[k, j] * variance[j]
+
+
+@jitable_call
+def keep_rows(table, which, count):
+    """Only these rows of a table, in order, at its beginning."""
+    for m in range(count):
+        if which[m] != m:
+            for b in range(table.vectors.shape[1]):
+                vectors.store(table.vectors, m, b, vectors.load(table.vectors, which[m], b))
+
+
+@jitable
+def slope_of(scores, j, changes, m):
+    """How the quadratic term grows with the change of example j, the m-th to move."""
+    total = vectors.zeros_like(scores.vectors)
+    for b in range(scores.vectors.shape[1]):
+        total = vectors.add(total, vectors.multiply(vectors.load(scores.vectors, j, b), vectors.load(changes.vectors, m, b)))
+    return np.float64(vectors.total(total))
+
+
+@kernel
+def visit_block(values, loss, w, duals, curvature, plan, room, visit):
+    """Visit plan.order[start:stop], with scores by these weights; the exact steps, one after another, are for examples that weigh
+    `spread` times as much. `held`: of each example only classes that have duals. Returns the sum of the shares of the gap, the
+    change of the reward and its slope, how many moved, whether few of their classes did, and how many classes have scores."""
+    (start, stop, now, held), (spread, level), variance = visit
+    examples, moved = plan.order[start:stop], room.moved
+    gap, gain, slope, count, scored = 0.0, 0.0, 0.0, 0, 0
+    take_block(values, examples, variance, room)
+    if held:
+        scored = score_held(room, w, duals, examples)
+    else:
+        outer_products(room.rows.flat[: examples.size], w.flat, room.scores.flat)
+    for j in range(examples.size):
+        i, place = examples[j], j % STRIP
+        if place == 0:
+            last = min(j + STRIP, examples.size)
+            outer_products(room.rows.flat[j:last], room.scaled.flat[:last], room.products)
+            if spread != 1.0:
+                for k in range(last - j):
+                    for m in range(last):
+                        room.products[k, m] *= spread
+        if held and vectors.magnitude_row(duals.vectors, i) == 0:
+            continue
+        follow_moves(room.scores, room.products[place], moved, j, count, room.row)
+        share, stepped, reward_change = row_step(loss, i, spread * curvature[i], room.row, duals, room.change, level)
+        gap += share
+        if stepped:
+            gain += reward_change
+            keep_move(moved, j, count, room.change)
+            slope += slope_of(room.scores, j, moved.changes, count)
+            count += 1
+        if not held:
+            reschedule(plan, i, now, share <= level)
+    keep_rows(room.scaled, moved.stepped, count)
+    return gap, gain, slope, count, list_few(moved.changes, count, room.entries), scored
+
+
+@kernel
+def reach_block(values, loss, duals, before, plan, room, visit):
+    """As `row_reach`; the rows that lack something are in the room after it, and what they lack in the place of changes. Returns
+    also whether that is little."""
+    reach, t, variance = visit
+    lacking = Lacking(room.moved.stepped, room.moved.changes)
+    first, count, gain = reach_some(loss, duals, before, plan, reach, lacking, (room.change, t))
+    take_block(values, lacking.which[:count], variance, room)
+    return first, gain, count, list_few(room.moved.changes, count, room.entries)
+
+
+@kernel
+def draw_back(loss, duals, plan, room, out, visit, count, t):
+    """Let the examples that moved in a block go only a part t of their way; returns the change of the reward. `out`: scratch."""
+    gain, moved = 0.0, room.moved
+    for m in range(count):
+        i = plan.order[visit[0] + moved.stepped[m]]
+        gain -= row_repair(loss, i, duals, out)
+        for b in range(duals.vectors.shape[1]):
+            change = vectors.load(moved.changes.vectors, m, b)
+            vectors.store(duals.vectors, i, b, vectors.fma(vectors.load(duals.vectors, i, b), t - 1.0, change))
+        gain += row_repair(loss, i, duals, out)
+    return gain
+
+
+# ---- weights ---------------------------------------------------------------------------------------------
+
+
+@jitable_call
+def add_listed(rows, entries, few, W, c, fresh):
+    """W[c] += sum_k table[k, c] x_k over the entries of class c of all blocks with few of them, or = where `fresh`."""
+    size, most, stride = rows.shape[0] // few.size, entries.row.size // few.size, entries.starts.size // few.size
+    zero, b = vectors.zeros_like(rows), 0
+    while rows.shape[1] - b >= 4:
+        one, two, three, four = zero, zero, zero, zero
+        if not fresh:
+            one, two = vectors.load(W, c, b), vectors.load(W, c, b + 1)
+            three, four = vectors.load(W, c, b + 2), vectors.load(W, c, b + 3)
+        for p in range(few.size):
+            if few[p]:
+                for e in range(p * most + entries.starts[p * stride + c], p * most + entries.starts[p * stride + c + 1]):
+                    k, t = p * size + entries.which[e], entries.value[e]
+                    one = vectors.fma(one, t, vectors.load(rows, k, b))
+                    two = vectors.fma(two, t, vectors.load(rows, k, b + 1))
+                    three = vectors.fma(three, t, vectors.load(rows, k, b + 2))
+                    four = vectors.fma(four, t, vectors.load(rows, k, b + 3))
+        vectors.store(W, c, b, one)
+        vectors.store(W, c, b + 1, two)
+        vectors.store(W, c, b + 2, three)
+        vectors.store(W, c, b + 3, four)
+        b += 4
+    while b < rows.shape[1]:
+        one = zero if fresh else vectors.load(W, c, b)
+        for p in range(few.size):
+            if few[p]:
+                for e in range(p * most + entries.starts[p * stride + c], p * most + entries.starts[p * stride + c + 1]):
+                    one = vectors.fma(one, entries.value[e], vectors.load(rows, p * size + entries.which[e], b))
+        vectors.store(W, c, b, one)
+        b += 1
+
+
+@kernel
+def add_blocks(room, table, counts, few, W, span, fresh):
+    """W[first:last] += sum_k table[k] x_k over what all blocks have left, or = where `fresh`: class by class where few entries
+    are not zero, else by products. Weights are turned."""
+    first, last = span
+    size = room.scaled.flat.shape[0] // counts.size
+    stride = room.entries.starts.size // counts.size
+    for c in range(first, last):
+        some = fresh
+        for p in range(counts.size):
+            starts = p * stride + c
+            some |= few[p] and room.entries.starts[starts + 1] > room.entries.starts[starts]
+        if some:
+            add_listed(room.scaled.vectors, room.entries, few, W.vectors, c, fresh)
+    for p in range(counts.size):
+        if not few[p] and counts[p] > 0:
+            begin, end = p * size, p * size + counts[p]
+            add_products(table.flat[begin:end, first:last], room.scaled.flat[begin:end], W.flat[first:last])
+
+
+@kernel
+def bend_of(U, other, variance, span):
+    """<u, u> in the metric of the prior, of these classes, where U = Sigma u; or <U, other> where labels are coupled."""
+    total = 0.0
+    for c in range(span[0], span[1]):
+        for j in range(U.flat.shape[1]):
+            product = np.float64(U.flat[c, j]) * other.flat[c, j]
+            if variance.size > 0:
+                product = product / variance[j] if variance[j] > 0 else 0.0
+            total += product
+    return total
+
+
+@kernel
+def go_along(W, U, t, span):
+    """W += t U, of these classes."""
+    for c in range(span[0], span[1]):
+        for b in range(W.vectors.shape[1]):
+            vectors.store(W.vectors, c, b, vectors.fma(vectors.load(W.vectors, c, b), t, vectors.load(U.vectors, c, b)))
