@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...data.gathered import Entries, list_few, most_entries, take_rows
+from ...data.rows import prefetch_row
 from ...jit import jitable, jitable_call, kernel, vectors
 from ...jit.products import add_products, outer_products
 from ...losses.base import row_repair, row_step
@@ -72,40 +73,6 @@ class BlockRooms:
 # ---- a block ---------------------------------------------------------------------------------------------
 
 
-@jitable
-def dot_rows(A, i, B, j):
-    """The inner product of two rows of vectors."""
-    zero = vectors.zeros_like(A)
-    one, two, three, four, b = zero, zero, zero, zero, 0
-    while A.shape[1] - b >= 4:
-        one = vectors.add(one, vectors.multiply(vectors.load(A, i, b), vectors.load(B, j, b)))
-        two = vectors.add(two, vectors.multiply(vectors.load(A, i, b + 1), vectors.load(B, j, b + 1)))
-        three = vectors.add(three, vectors.multiply(vectors.load(A, i, b + 2), vectors.load(B, j, b + 2)))
-        four = vectors.add(four, vectors.multiply(vectors.load(A, i, b + 3), vectors.load(B, j, b + 3)))
-        b += 4
-    while b < A.shape[1]:
-        one = vectors.add(one, vectors.multiply(vectors.load(A, i, b), vectors.load(B, j, b)))
-        b += 1
-    return vectors.total(vectors.add(vectors.add(one, two), vectors.add(three, four)))
-
-
-@jitable_call
-def score_held(room, w, duals, examples):
-    """The scores of classes that have a dual; those of others are so low that they get none. Returns how many have."""
-    never = vectors.shift(vectors.zeros_like(duals.vectors), vectors.NEVER)
-    width, count = duals.vectors.shape[2], 0
-    for j in range(examples.size):
-        i = examples[j]
-        for b in range(duals.vectors.shape[1]):
-            vectors.store(room.scores.vectors, j, b, never)
-            if vectors.magnitude(vectors.load(duals.vectors, i, b)) > 0:
-                for c in range(b * width, (b + 1) * width):
-                    if duals.flat[i, c] != 0:
-                        room.scores.flat[j, c] = dot_rows(room.rows.vectors, j, w.vectors, c)
-                        count += 1
-    return count
-
-
 @jitable_call
 def take_block(values, examples, variance, room):
     """Copy the rows of a block."""
@@ -137,16 +104,13 @@ def slope_of(scores, j, changes, m):
 @kernel
 def visit_block(values, loss, w, duals, curvature, plan, room, visit):
     """Visit plan.order[start:stop], with scores by these weights; the exact steps, one after another, are for examples that weigh
-    `spread` times as much. `held`: of each example only classes that have duals. Returns the sum of the shares of the gap, the
-    change of the reward and its slope, how many moved, whether few of their classes did, and how many classes have scores."""
-    (start, stop, now, held), (spread, level), variance = visit
+    `spread` times as much. Returns the sum of the shares of the gap, the change of the reward and its slope, how many moved, and
+    whether few of their classes did."""
+    (now, start, stop), (spread, level), variance = visit
     examples, moved = plan.order[start:stop], room.moved
-    gap, gain, slope, count, scored = 0.0, 0.0, 0.0, 0, 0
+    gap, gain, slope, count = 0.0, 0.0, 0.0, 0
     take_block(values, examples, variance, room)
-    if held:
-        scored = score_held(room, w, duals, examples)
-    else:
-        outer_products(room.rows.flat[: examples.size], w.flat, room.scores.flat)
+    outer_products(room.rows.flat[: examples.size], w.flat, room.scores.flat)
     for j in range(examples.size):
         i, place = examples[j], j % STRIP
         if place == 0:
@@ -156,8 +120,8 @@ def visit_block(values, loss, w, duals, curvature, plan, room, visit):
                 for k in range(last - j):
                     for m in range(last):
                         room.products[k, m] *= spread
-        if held and vectors.magnitude_row(duals.vectors, i) == 0:
-            continue
+        if j + 1 < examples.size:
+            prefetch_row(duals.vectors, examples[j + 1])
         follow_moves(room.scores, room.products[place], moved, j, count, room.row)
         share, stepped, reward_change = row_step(loss, i, spread * curvature[i], room.row, duals, room.change, level)
         gap += share
@@ -166,10 +130,9 @@ def visit_block(values, loss, w, duals, curvature, plan, room, visit):
             keep_move(moved, j, count, room.change)
             slope += slope_of(room.scores, j, moved.changes, count)
             count += 1
-        if not held:
-            reschedule(plan, i, now, share <= level)
+        reschedule(plan, i, now, share <= level)
     keep_rows(room.scaled, moved.stepped, count)
-    return gap, gain, slope, count, list_few(moved.changes, count, room.entries), scored
+    return gap, gain, slope, count, list_few(moved.changes, count, room.entries)
 
 
 @kernel
@@ -264,11 +227,3 @@ def bend_of(U, other, variance, span):
                 product = product / variance[j] if variance[j] > 0 else 0.0
             total += product
     return total
-
-
-@kernel
-def go_along(W, U, t, span):
-    """W += t U, of these classes."""
-    for c in range(span[0], span[1]):
-        for b in range(W.vectors.shape[1]):
-            vectors.store(W.vectors, c, b, vectors.fma(vectors.load(W.vectors, c, b), t, vectors.load(U.vectors, c, b)))

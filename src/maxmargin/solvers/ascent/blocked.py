@@ -10,7 +10,7 @@ labels, S_j += sum_k G_jk (change_k R). Where weights are clipped (signs) scores
 from class to class there is a G for each: there rows are visited one after another.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -25,9 +25,11 @@ from ...regularizers.spaces import follow_unclipped, unclipped
 from ...utils.blas import blas_threads
 from ...utils.threads import Team, spans
 from ..tuning import BlockTuning
-from .block_visits import BlockRooms, add_blocks, bend_of, draw_back, go_along, reach_block, visit_block
-from .joint import followed, ratio, share
+from .block_visits import BlockRooms, add_blocks, bend_of, draw_back, reach_block, visit_block
 from .linear import AscentOptions, BlockAscent
+from .sweeps import Crew, Sweeps, go_along, going, spread_after
+
+SWEPT = 4  # blocks' worth of examples that a thread sweeps over before it meets the others. By guess, 2026-11-16
 
 
 def shared_variance(problem: RowProblem) -> np.ndarray | None:
@@ -97,14 +99,15 @@ class BlockedAscent(BlockAscent):
         self.threads, self.between = threads, threads * self.alone
         shape = problem.table.shape[1] + 1, problem.n_classes, problem.regularizer.moves
         self.rooms = BlockRooms(threads, self.size, shape, problem.X.bias, self.variance, self.dtype)
-        others = range(threads - 1)
-        self.losses = [self.loss, *(own_scratch(self.loss) for _ in others)]
-        self.exact_losses = [problem.exact_loss, *(own_scratch(problem.exact_loss) for _ in others)]
+        if self.team.size != threads:
+            self.team = Team(threads)
+        losses = self.loss, problem.exact_loss
+        first, second = ([loss, *(own_scratch(loss) for _ in range(threads - 1))] for loss in losses)
+        self.crew = Crew(self.team, first, second)
         self.ways: list[vectors.VectorTable] = []
         if threads > 1:
             self.ways = [vectors.zeros_table(self.lanes, shape[0], self.dtype) for _ in range(shape[2])]
-        if self.team.size != threads:
-            self.team = Team(threads)
+        self.sweeps = Sweeps(problem, self.crew, SWEPT * self.size, self.variance, self.dtype, self.options.tuning.blocks)
 
     @property
     def lanes(self) -> int:
@@ -132,38 +135,34 @@ class BlockedAscent(BlockAscent):
 
     def visit(self, visit, level):
         now, start, stop = visit
-        gap, gain, _ = self.visit_all((start, stop), (now, False), level)
-        self.visited, self.met = (stop, level), self.met + gap
-        return gap, gain
+        found = np.zeros(2)
+        with blas_threads(1):
+            for blocks in self.rounds(start, stop):
+                found += self.visit_blocks(blocks, now, level)
+        self.visited, self.met = (stop, level), self.met + found[0]
+        return found
 
     def visit_again(self, count: int, level: float) -> float:
-        """Sweeps over the classes that have duals, of the examples of a pass: what it has found is far from settled, and their
-        scores are few. Returns the change of the reward."""
+        """Sweeps over the classes that have duals, of the examples of a pass. Returns the change of the reward."""
         tuning, classes, total = self.options.tuning.blocks, self.problem.n_classes, 0.0
         if not self.problem.loss.selective:
             return total
         order = self.plan.order[:count]
         awake = order[self.plan.wait[order] == 0]
         order[: awake.size] = awake
+        state = self.turned[0], self.duals, self.curvature, self.plan
         for _ in range(tuning.again):
             found = np.zeros(3)
             for start in range(0, awake.size, self.between):
                 if self.stop():
                     return total + float(found[1])
-                found += self.visit_all((start, min(start + self.between, awake.size)), (self.passes, True), level)
+                span = start, min(start + self.between, awake.size)
+                more, self.spread[1] = self.sweeps.sweep(state, span, float(self.spread[1]), level)
+                found += more
             total += float(found[1])
             if found[0] <= tuning.worth * self.met or found[2] > tuning.filled * classes * awake.size:
                 break
         return total
-
-    def visit_all(self, span: tuple[int, int], how: tuple[int, bool], level: float) -> np.ndarray:
-        """Visit these places of the order. `how`: which pass it is, and whether only classes with duals count. Returns the sum of the
-        shares of the gap, the change of the reward and how many classes had scores."""
-        found = np.zeros(3)
-        with blas_threads(1):
-            for blocks in self.rounds(*span):
-                found += self.visit_blocks(blocks, how, level)
-        return found
 
     def rounds(self, start: int, stop: int) -> Iterator[list[tuple[int, int]]]:
         """Blocks that are visited side by side."""
@@ -175,29 +174,25 @@ class BlockedAscent(BlockAscent):
             many = max(-(-(last - first) // self.size), min(self.threads, (last - first) // least))
             yield [(start + first + a, start + first + b) for a, b in spans(last - first, many)]
 
-    def visit_blocks(self, blocks: list[tuple[int, int]], how: tuple[int, bool], level: float) -> np.ndarray:
-        """One block a thread, then the weights."""
-        rooms, X, w, held = self.rooms, self.problem.X, self.turned[-1], how[1]
-        spread = 1.0 if len(blocks) == 1 else float(self.spread[int(held)])
+    def visit_blocks(self, blocks: list[tuple[int, int]], now: int, level: float) -> np.ndarray:
+        """One block a thread, then the weights; returns the sum of the shares of the gap and the change of the reward."""
+        rooms, X, w = self.rooms, self.problem.X, self.turned[-1]
+        spread = 1.0 if len(blocks) == 1 else float(self.spread[0])
 
-        def visit(p: int) -> tuple[float, float, float, float]:
-            orders = (*blocks[p], *how), (spread, level), self.variance
-            gap, gain, slope, rooms.counts[p], rooms.few[p], scored = visit_block(
-                X.values, self.losses[p], w, self.duals, self.curvature, self.plan, rooms.each[p], orders
+        def visit(p: int) -> tuple[float, float, float]:
+            orders = (now, *blocks[p]), (spread, level), self.variance
+            gap, gain, slope, rooms.counts[p], rooms.few[p] = visit_block(
+                X.values, self.crew.losses[p], w, self.duals, self.curvature, self.plan, rooms.each[p], orders
             )
-            return gap, gain, slope, scored
+            return gap, gain, slope
 
         rooms.counts[:], rooms.few[:] = 0, False
-        gap, gain, slope, scored = np.sum(self.team.work(visit, range(len(blocks))), axis=0)
+        gap, gain, slope = np.sum(self.team.work(visit, range(len(blocks))), axis=0)
         if len(blocks) == 1:
             self.add_to(self.turned, False)
         else:
-            gain += self.go(blocks, float(gain), float(slope), int(held))
-        return np.array([gap, gain, scored])
-
-    def sliced(self, work: Callable[[tuple[int, int]], Any]) -> list:
-        """work(span) for slices of the classes, one a thread."""
-        return self.team.work(work, spans(self.lanes, self.threads))
+            gain += self.go(blocks, float(gain), float(slope))
+        return np.array([gap, gain])
 
     def add_to(self, weights: list[vectors.VectorTable], fresh: bool) -> float:
         """Add what the blocks have left to these turned weights, or put it there; returns its square in the metric of the prior
@@ -210,17 +205,14 @@ class BlockedAscent(BlockAscent):
                 add_blocks(rooms.all, moved.follows, rooms.counts, np.zeros_like(rooms.few), weights[1], span, fresh)
             return bend_of(weights[0], weights[-1], self.variance, span) if fresh else 0.0
 
-        return float(sum(self.sliced(add)))
+        return float(sum(self.team.work(add, spans(self.lanes, self.threads))))
 
-    def go(self, blocks: list[tuple[int, int]], gain: float, slope: float, kind: int) -> float:
+    def go(self, blocks: list[tuple[int, int]], gain: float, slope: float) -> float:
         """Move the weights along the steps of all blocks, as far as these are good for together; returns by how much the reward
         changes where that is not all the way."""
         rooms, bend = self.rooms, self.add_to(self.ways, True)
-        t = share(gain, slope, bend)
-        if t >= self.options.tuning.blocks.enough:
-            t = 1.0
-        found = ratio(np.array([gain]), np.array([slope]), np.array([bend]))
-        self.spread[kind] = followed(float(self.spread[kind]), found, float(self.threads))
+        t = going(gain, slope, bend, self.options.tuning.blocks)
+        self.spread[0] = spread_after(float(self.spread[0]), (gain, slope, bend), self.threads)
         slices = spans(self.lanes, self.threads)
 
         def finish(p: int) -> float:
@@ -230,7 +222,7 @@ class BlockedAscent(BlockAscent):
             if t == 1.0 or p >= len(blocks):
                 return 0.0
             each, out = rooms.each[p], rooms.out[p]
-            return draw_back(self.exact_losses[p], self.duals, self.plan, each, out, blocks[p], int(rooms.counts[p]), t)
+            return draw_back(self.crew.exact[p], self.duals, self.plan, each, out, blocks[p], int(rooms.counts[p]), t)
 
         return float(sum(self.team.work(finish, range(self.threads))))
 
@@ -243,7 +235,7 @@ class BlockedAscent(BlockAscent):
         def reach(p: int) -> float:
             orders = (self.passes - 1, firsts[p], parts[p][1]), t, self.variance
             firsts[p], gain, rooms.counts[p], rooms.few[p] = reach_block(
-                X.values, self.losses[p], self.duals, self.before, self.plan, rooms.each[p], orders
+                X.values, self.crew.losses[p], self.duals, self.before, self.plan, rooms.each[p], orders
             )
             return gain
 
