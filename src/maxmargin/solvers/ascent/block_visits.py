@@ -30,6 +30,8 @@ class BlockRoom(NamedTuple):
     moved: RowMoves
     row: vectors.VectorTable
     change: vectors.VectorTable
+    push: np.ndarray  # (1, size): how far each row goes along the mean
+    common: vectors.VectorTable  # (1, classes): by how much all rows have moved along the mean
     entries: Entries  # of the changes
 
 
@@ -61,10 +63,9 @@ class BlockRooms:
         which = np.zeros(threads * most_entries(size, lanes), np.uint32)
         starts = np.zeros(threads * (lanes + 1), np.int64)
         entries = Entries(which, which.copy(), starts, which.copy(), which.astype(dtype))
-        products = np.zeros((threads * STRIP, size), dtype)
-        self.all = BlockRoom(
-            rows, scaled, table(size, classes), products, moved, table(1, classes), table(moves, classes), entries
-        )
+        products, push = np.zeros((threads * STRIP, size), dtype), np.zeros((threads, size), dtype)
+        scores, scratch, along = table(size, classes), (table(1, classes), table(moves, classes)), (push, table(1, classes))
+        self.all = BlockRoom(rows, scaled, scores, products, moved, *scratch, *along, entries)
         self.each = [part_of(self.all, p, threads) for p in range(threads)]
         self.counts, self.few = np.zeros(threads, np.int64), np.zeros(threads, np.bool_)  # rows that moved; few of their entries
         self.out = [vectors.zeros_table(1, classes, np.float64) for _ in range(threads)]
@@ -101,34 +102,52 @@ def slope_of(scores, j, changes, m):
     return np.float64(vectors.total(total))
 
 
+@jitable_call
+def multiply_strip(room, along, first, last, orders):
+    """Inner products of the rows first ... last - 1 with those up to them, in the metric of steps that others make too."""
+    spread, extra, _ = orders
+    outer_products(room.rows.flat[first:last], room.scaled.flat[:last], room.products)
+    if spread != 1.0 or extra > 0.0:
+        for k in range(last - first):
+            push = extra * room.push[0, first + k]
+            for m in range(last):
+                room.products[k, m] = spread * room.products[k, m] + push * room.push[0, m]
+
+
 @kernel
 def visit_block(values, loss, w, duals, curvature, plan, room, visit):
     """Visit plan.order[start:stop], with scores by these weights; the exact steps, one after another, are for examples that weigh
-    `spread` times as much. Returns the sum of the shares of the gap, the change of the reward and its slope, how many moved, and
-    whether few of their classes did."""
-    (now, start, stop), (spread, level), variance = visit
+    `spread` times as much, and `extra` times more along the mean. Returns the sum of the shares of the gap, the change of the
+    reward and its slope, how many moved, and whether few of their classes did."""
+    (now, start, stop), (spread, extra, level), (variance, along) = visit
     examples, moved = plan.order[start:stop], room.moved
     gap, gain, slope, count = 0.0, 0.0, 0.0, 0
     take_block(values, examples, variance, room)
     outer_products(room.rows.flat[: examples.size], w.flat, room.scores.flat)
+    if along.size > 0:
+        outer_products(along, room.rows.flat[: examples.size], room.push)
+        for c in range(room.common.flat.shape[1]):
+            room.common.flat[0, c] = 0
     for j in range(examples.size):
         i, place = examples[j], j % STRIP
         if place == 0:
-            last = min(j + STRIP, examples.size)
-            outer_products(room.rows.flat[j:last], room.scaled.flat[:last], room.products)
-            if spread != 1.0:
-                for k in range(last - j):
-                    for m in range(last):
-                        room.products[k, m] *= spread
+            multiply_strip(room, along, j, min(j + STRIP, examples.size), (spread, extra, level))
         if j + 1 < examples.size:
             prefetch_row(duals.vectors, examples[j + 1])
         follow_moves(room.scores, room.products[place], moved, j, count, room.row)
-        share, stepped, reward_change = row_step(loss, i, spread * curvature[i], room.row, duals, room.change, level)
+        curve = spread * curvature[i] + extra * room.push[0, j] * room.push[0, j]
+        share, stepped, reward_change = row_step(loss, i, curve, room.row, duals, room.change, level)
         gap += share
         if stepped:
             gain += reward_change
             keep_move(moved, j, count, room.change)
             slope += slope_of(room.scores, j, moved.changes, count)
+            if along.size > 0:
+                for b in range(room.common.vectors.shape[1]):
+                    change = vectors.load(moved.changes.vectors, count, b)
+                    vectors.store(
+                        room.common.vectors, 0, b, vectors.fma(vectors.load(room.common.vectors, 0, b), room.push[0, j], change)
+                    )
             count += 1
         reschedule(plan, i, now, share <= level)
     keep_rows(room.scaled, moved.stepped, count)

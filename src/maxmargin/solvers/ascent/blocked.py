@@ -26,8 +26,9 @@ from ...utils.blas import blas_threads
 from ...utils.threads import Team, spans
 from ..tuning import BlockTuning
 from .block_visits import BlockRooms, add_blocks, bend_of, draw_back, reach_block, visit_block
+from .joint import along_the_mean
 from .linear import AscentOptions, BlockAscent
-from .sweeps import Crew, Sweeps, go_along, going, spread_after
+from .sweeps import Crew, Sweeps, follow_spread, go_along, going, steps_for
 
 SWEPT = 4  # blocks' worth of examples that a thread sweeps over before it meets the others. By guess, 2026-11-16
 
@@ -87,7 +88,7 @@ class BlockedAscent(BlockAscent):
         self.size = min(self.options.block, max(problem.n_examples, 1))
         variance = shared_variance(problem)
         self.variance = np.ones(0, self.dtype) if variance is None else vectors.pack(variance[None], self.dtype).ravel()
-        self.spread = np.ones(2)  # of blocks side by side: of passes, and of sweeps over classes that have duals
+        self.spread = np.ones((2, 2))  # of passes, and of sweeps: everywhere, and along the mean
         self.threads = 0
 
     def muster(self) -> None:
@@ -105,9 +106,13 @@ class BlockedAscent(BlockAscent):
         first, second = ([loss, *(own_scratch(loss) for _ in range(threads - 1))] for loss in losses)
         self.crew = Crew(self.team, first, second)
         self.ways: list[vectors.VectorTable] = []
+        self.metric = self.variance, np.zeros((0, 0), self.dtype)
         if threads > 1:
+            mean = np.append(problem.X.values.mean(axis=0, dtype=np.float64), problem.X.bias)
+            along = along_the_mean(mean, shared_variance(problem))
+            self.metric = self.variance, vectors.table(vectors.pack(along[None], self.dtype)).flat
             self.ways = [vectors.zeros_table(self.lanes, shape[0], self.dtype) for _ in range(shape[2])]
-        self.sweeps = Sweeps(problem, self.crew, SWEPT * self.size, self.variance, self.dtype, self.options.tuning.blocks)
+        self.sweeps = Sweeps(problem, self.crew, SWEPT * self.size, self.metric, self.dtype, self.options.tuning.blocks)
 
     @property
     def lanes(self) -> int:
@@ -157,8 +162,7 @@ class BlockedAscent(BlockAscent):
                 if self.stop():
                     return total + float(found[1])
                 span = start, min(start + self.between, awake.size)
-                more, self.spread[1] = self.sweeps.sweep(state, span, float(self.spread[1]), level)
-                found += more
+                found += self.sweeps.sweep(state, span, self.spread[1], level)
             total += float(found[1])
             if found[0] <= tuning.worth * self.met or found[2] > tuning.filled * classes * awake.size:
                 break
@@ -177,10 +181,10 @@ class BlockedAscent(BlockAscent):
     def visit_blocks(self, blocks: list[tuple[int, int]], now: int, level: float) -> np.ndarray:
         """One block a thread, then the weights; returns the sum of the shares of the gap and the change of the reward."""
         rooms, X, w = self.rooms, self.problem.X, self.turned[-1]
-        spread = 1.0 if len(blocks) == 1 else float(self.spread[0])
+        steps = (1.0, 0.0) if len(blocks) == 1 else steps_for(self.spread[0])
 
         def visit(p: int) -> tuple[float, float, float]:
-            orders = (now, *blocks[p]), (spread, level), self.variance
+            orders = (now, *blocks[p]), (*steps, level), self.metric
             gap, gain, slope, rooms.counts[p], rooms.few[p] = visit_block(
                 X.values, self.crew.losses[p], w, self.duals, self.curvature, self.plan, rooms.each[p], orders
             )
@@ -212,7 +216,7 @@ class BlockedAscent(BlockAscent):
         changes where that is not all the way."""
         rooms, bend = self.rooms, self.add_to(self.ways, True)
         t = going(gain, slope, bend, self.options.tuning.blocks)
-        self.spread[0] = spread_after(float(self.spread[0]), (gain, slope, bend), self.threads)
+        follow_spread(self.spread[0], (gain, slope, bend), rooms.all.common.flat[: len(blocks)])
         slices = spans(self.lanes, self.threads)
 
         def finish(p: int) -> float:

@@ -19,7 +19,7 @@ from ...losses.base import row_repair, row_step
 from ...problems.linear import RowProblem
 from ...utils.threads import Team, spans
 from ..tuning import BlockTuning
-from .joint import followed, ratio, share
+from .joint import common_after, followed, ratio, share
 
 ROOM = 32  # changes of an example that a list has room for, on average; a list that is full ends a round. By guess, 2026-11-16
 
@@ -38,6 +38,7 @@ class SweepRoom(NamedTuple):
     row: vectors.VectorTable
     change: vectors.VectorTable
     which: np.ndarray
+    common: vectors.VectorTable  # (1, classes): by how much all examples have moved along the mean
     listed: Changes  # of no length where they are not asked for
 
 
@@ -50,15 +51,17 @@ class Crew(NamedTuple):
 
 
 @jitable_call
-def score_held(X, i, w, duals, row, which):
-    """The scores of the classes of example i that have a dual, and which they are; returns how many."""
+def score_held(X, i, w, duals, room, push):
+    """The scores of the classes of example i that have a dual, `push` times more along the mean than the weights say, and which
+    classes they are; returns how many."""
+    row, which = room.row, room.which
     never, width, many = vectors.shift(vectors.zeros_like(row.vectors), vectors.NEVER), row.vectors.shape[2], 0
     for b in range(row.vectors.shape[1]):
         vectors.store(row.vectors, 0, b, never)
         if vectors.magnitude(vectors.load(duals.vectors, i, b)) > 0:
             for c in range(b * width, (b + 1) * width):
                 if duals.flat[i, c] != 0:
-                    row.flat[0, c] = dot(X, i, w.flat[c])
+                    row.flat[0, c] = dot(X, i, w.flat[c]) + push * room.common.flat[0, c]
                     which[many] = c
                     many += 1
     return many
@@ -66,11 +69,14 @@ def score_held(X, i, w, duals, row, which):
 
 @kernel
 def sweep(X, loss, w, duals, curvature, plan, room, visit):
-    """Visit plan.order[start:stop] until the list of changes is full; every change moves the weights `spread` times. Returns
-    where to go on, the sum of the shares of the gap, the change of the reward, and how many changes and scores there were."""
-    (start, stop), (spread, level), variance = visit
-    row, change, which, listed = room
-    gap, gain, count, scored = 0.0, 0.0, 0, 0
+    """Visit plan.order[start:stop] until the list of changes is full; every change moves the weights `spread` times,
+    and scores `extra` times more along the mean. Returns where to go on, the sum of the shares of the gap, the change of the
+    reward, and how many changes and scores there were."""
+    (start, stop), (spread, extra, level), (variance, along) = visit
+    row, change, which, common, listed = room
+    gap, gain, count, scored, push = 0.0, 0.0, 0, 0, 0.0
+    for c in range(common.flat.shape[1]):
+        common.flat[0, c] = 0
     for k in range(start, stop):
         i = plan.order[k]
         if k + plan.ahead < stop:
@@ -78,11 +84,13 @@ def sweep(X, loss, w, duals, curvature, plan, room, visit):
             rows.prefetch_row(duals.vectors, plan.order[k + plan.ahead])
         if listed.column.size > 0 and count + which.size > listed.column.size:
             return k, gap, gain, count, scored
-        many = score_held(X, i, w, duals, row, which)
+        if along.size > 0:
+            push = np.float64(dot(X, i, along[0]))
+        many = score_held(X, i, w, duals, room, extra * push)
         scored += many
         if many == 0:
             continue
-        share, stepped, reward_change = row_step(loss, i, spread * curvature[i], row, duals, change, level)
+        share, stepped, reward_change = row_step(loss, i, spread * curvature[i] + extra * push * push, row, duals, change, level)
         gap += share
         if stepped:
             gain += reward_change
@@ -94,6 +102,7 @@ def sweep(X, loss, w, duals, curvature, plan, room, visit):
                         add_scaled(X, i, w.flat.dtype.type(spread * t), variance, w.flat[c])
                     else:
                         add(X, i, w.flat.dtype.type(spread * t), w.flat[c])
+                    common.flat[0, c] += push * t
                     if listed.column.size > 0:
                         listed.example[count], listed.column[count], listed.change[count] = i, c, t
                         count += 1
@@ -145,8 +154,8 @@ def take_back(loss, duals, listed, count, out, t):
 class Sweeps:
     """Sweeps of a run on the threads of a crew; `size`: examples that are worth a meeting of these."""
 
-    def __init__(self, problem: RowProblem, crew: Crew, size: int, variance: np.ndarray, dtype: Any, tuning: BlockTuning):
-        self.problem, self.crew, self.variance, self.tuning = problem, crew, variance, tuning
+    def __init__(self, problem: RowProblem, crew: Crew, size: int, metric: tuple, dtype: Any, tuning: BlockTuning):
+        self.problem, self.crew, self.metric, self.tuning = problem, crew, metric, tuning
         threads, classes, features = crew.team.size, problem.n_classes, problem.table.shape[1] + 1
         self.lanes = vectors.blocks(classes, dtype) * vectors.width(dtype)
         self.size, most = size, (size * ROOM + self.lanes if threads > 1 else 0)
@@ -154,51 +163,51 @@ class Sweeps:
         for _ in range(threads):
             number = np.zeros(most, np.int64)
             listed = Changes(number, number.copy(), np.zeros(most, dtype))
-            row, change = (vectors.zeros_table(1, classes, dtype) for _ in range(2))
-            self.rooms.append(SweepRoom(row, change, np.zeros(self.lanes, np.int64), listed))
+            row, change, common = (vectors.zeros_table(1, classes, dtype) for _ in range(3))
+            self.rooms.append(SweepRoom(row, change, np.zeros(self.lanes, np.int64), common, listed))
         if threads > 1:
             self.copies = vectors.zeros_table(threads * self.lanes, features, dtype)
             self.way = vectors.zeros_table(self.lanes, features, dtype)
 
-    def sweep(self, state: tuple, span: tuple[int, int], spread: float, level: float) -> tuple[np.ndarray, float]:
+    def sweep(self, state: tuple, span: tuple[int, int], spread: np.ndarray, level: float) -> np.ndarray:
         """Visit these places of the order; `state`: turned weights, duals, curvatures and the plan. Returns the sum of the shares
-        of the gap, the change of the reward and how many scores there were, and the next spread."""
+        of the gap, the change of the reward and how many scores there were. Spreads are those for the next time then."""
         many = max(1, min(self.crew.team.size, (span[1] - span[0]) // self.tuning.least))
         if many == 1:
-            _, gap, gain, _, scored = self.walk(0, state, state[0], span, (1.0, level))
-            return np.array([gap, gain, scored]), spread
+            _, gap, gain, _, scored = self.walk(0, state, state[0], span, (1.0, 0.0, level))
+            return np.array([gap, gain, scored])
         ends = [span[0] + last for _, last in spans(span[1] - span[0], many)]
         places, found = [span[0], *ends[:-1]], np.zeros(3)
         while places != ends:
-            more, spread = self.round(state, places, ends, spread, level)
-            found += more
-        return found, spread
+            found += self.round(state, places, ends, spread, level)
+        return found
 
-    def walk(self, p: int, state: tuple, w: vectors.VectorTable, span: tuple[int, int], how: tuple[float, float]) -> tuple:
+    def walk(self, p: int, state: tuple, w: vectors.VectorTable, span: tuple[int, int], how: tuple[float, float, float]) -> tuple:
         _, duals, curvature, plan = state
-        visit = span, how, self.variance
+        visit = span, how, self.metric
         return sweep(self.problem.X, self.crew.losses[p], w, duals, curvature, plan, self.rooms[p], visit)
 
-    def round(self, state: tuple, places: list[int], ends: list[int], spread: float, level: float) -> tuple[np.ndarray, float]:
+    def round(self, state: tuple, places: list[int], ends: list[int], spread: np.ndarray, level: float) -> np.ndarray:
         """Each thread goes on from its place, on a copy of the weights, then all meet."""
         W, duals, _, _ = state
         work, many = self.crew.team.work, len(places)
-        counts = [0] * many
+        counts, how = [0] * many, (*steps_for(spread), level)
 
         def walk(p: int) -> tuple[float, float, float]:
             mine = slice(p * self.lanes, (p + 1) * self.lanes)
             copy = vectors.VectorTable(self.copies.vectors[mine], self.copies.flat[mine])
             np.copyto(copy.flat, W.flat)
             span = places[p], min(ends[p], places[p] + self.size)
-            places[p], gap, gain, counts[p], scored = self.walk(p, state, copy, span, (spread, level))
+            places[p], gap, gain, counts[p], scored = self.walk(p, state, copy, span, how)
             return gap, gain, scored
 
         gap, gain, scored = np.sum(work(walk, range(many)), axis=0)
         slices = spans(self.lanes, many)
-        joined = work(lambda span: join(W, self.copies, self.way, self.variance, spread, many, span), slices)
+        joined = work(lambda span: join(W, self.copies, self.way, self.metric[0], how[0], many, span), slices)
         slope, bend = np.sum(joined, axis=0)
         found = float(gain), float(slope), float(bend)
         t = going(*found, self.tuning)
+        follow_spread(spread, found, np.concatenate([room.common.flat for room in self.rooms[:many]]))
 
         def finish(p: int) -> float:
             if p < len(slices):
@@ -206,7 +215,7 @@ class Sweeps:
             return 0.0 if t == 1.0 else take_back(self.crew.exact[p], duals, self.rooms[p].listed, counts[p], self.out[p], t)
 
         gain += sum(work(finish, range(many)))
-        return np.array([gap, gain, scored]), spread_after(spread, found, many)
+        return np.array([gap, gain, scored])
 
 
 def going(gain: float, slope: float, bend: float, tuning: BlockTuning) -> float:
@@ -216,6 +225,13 @@ def going(gain: float, slope: float, bend: float, tuning: BlockTuning) -> float:
     return 1.0 if t >= tuning.enough else t
 
 
-def spread_after(spread: float, found: tuple[float, float, float], most: int) -> float:
-    """As `followed`, by what steps have gained, their slope and their bend."""
-    return followed(spread, ratio(*(np.array([x]) for x in found)), float(most))
+def steps_for(spread: np.ndarray) -> tuple[float, float]:
+    """How many times examples weigh for steps with these spreads, in all directions and along the mean: the latter more."""
+    return float(spread[0]), max(float(spread[1] - spread[0]), 0.0)
+
+
+def follow_spread(spread: np.ndarray, found: tuple[float, float, float], ways: np.ndarray) -> None:
+    """Let spreads follow what the parts have gained, the slope and the bend of that, and how each went along the mean."""
+    most = float(len(ways))
+    spread[0] = followed(float(spread[0]), ratio(*(np.array([x]) for x in found)), most)
+    spread[1] = common_after(float(spread[1]), ways, most)
