@@ -1,4 +1,4 @@
-"""Dense rows taken out of a table, in any order: their scores, inner products and sums as matrix products.
+"""Dense rows taken out of a table, in any order: their scores and sums as matrix products.
 
 Weights are turned for it, (classes, features + 1) with both padded to whole vectors, the bias the last feature: a sum over few
 examples and classes then reads and writes whole runs of memory.
@@ -7,7 +7,7 @@ examples and classes then reads and writes whole runs of memory.
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg.blas import dgemm, dsyrk, sgemm, ssyrk
+from scipy.linalg.blas import dgemm, sgemm
 
 from ..jit import jitable_call, kernel, vectors
 from .rows import Dense, Indexed
@@ -153,7 +153,6 @@ class Gathered:
         self.scaled, self.variance = self.table, np.ones(0, dtype)  # by the variance
         if variance is not None:
             self.scaled, self.variance = vectors.zeros_table(size, features, dtype), vectors.pack(variance[None], dtype).ravel()
-        self.squares = np.empty(size * size, dtype)
         self.entries = room_for_entries(0, 0, dtype)
 
     @property
@@ -171,25 +170,9 @@ class Gathered:
         if self.variance.size:
             np.multiply(self.rows, self.variance, out=self.scaled_rows)
 
-    def keep(self, which: np.ndarray) -> None:
-        """Leave out all but these of the rows taken."""
-        if which.size < self.count:
-            for table in (self.table, self.scaled) if self.variance.size else (self.table,):
-                table.flat[: which.size] = table.flat[which]
-            self.count = which.size
-
     def scores(self, W: vectors.VectorTable, out: vectors.VectorTable) -> None:
         """Of each row and class, to the first rows of `out`; weights are turned."""
         np.dot(self.rows, W.flat.T, out=out.flat[: self.count])
-
-    def products(self) -> np.ndarray:
-        """(rows, rows): inner products of each row with those before it and itself; what is above the diagonal means nothing."""
-        result = self.squares[: self.count**2].reshape(self.count, self.count)
-        if self.variance.size:
-            return np.dot(self.rows, self.scaled_rows.T, out=result)
-        syrk = ssyrk if result.dtype == np.float32 else dsyrk  # of the transposed matrices, as BLAS has columns first
-        syrk(1.0, self.rows.T, 0.0, result.T, trans=1, overwrite_c=1)
-        return result
 
     def add(self, table: vectors.VectorTable, W: vectors.VectorTable) -> None:
         """W += sum_k table_k x_k over the rows taken, times the variance; class by class where few entries are not zero."""

@@ -8,6 +8,15 @@ The iterates are those of row by row, to rounding: the same order, momentum, ave
 the processor for each example, and with many classes they leave its caches in between. Coupled labels move the scores of all
 labels, S_j += sum_k G_jk (change_k R). Where weights are clipped (signs) scores do not move by G, and where a variance differs
 from class to class there is a G for each: there rows are visited one after another.
+
+After a pass the few classes that have duals are swept over (`sweeps`), where the loss leaves most without: that saves passes.
+
+Several threads take a block each, all from the same weights, with steps for examples that weigh more (`joint`):
+
+    U = sum over the blocks of Sigma X_b' changes      by slices of classes, one a thread
+    W += t U                                           duals of all blocks go back where t < 1
+
+Results depend on the number of threads, not on which of them was faster.
 """
 
 from collections.abc import Iterator

@@ -156,7 +156,8 @@ class Sweeps:
 
     def __init__(self, problem: RowProblem, crew: Crew, size: int, metric: tuple, dtype: Any, tuning: BlockTuning):
         self.problem, self.crew, self.metric, self.tuning = problem, crew, metric, tuning
-        threads, classes, features = crew.team.size, problem.n_classes, problem.table.shape[1] + 1
+        self.threads = threads = min(crew.team.size, tuning.sweepers)
+        classes, features = problem.n_classes, problem.table.shape[1] + 1
         self.lanes = vectors.blocks(classes, dtype) * vectors.width(dtype)
         self.size, most = size, (size * ROOM + self.lanes if threads > 1 else 0)
         self.rooms, self.out = [], [vectors.zeros_table(1, classes, np.float64) for _ in range(threads)]
@@ -172,10 +173,13 @@ class Sweeps:
     def sweep(self, state: tuple, span: tuple[int, int], spread: np.ndarray, level: float) -> np.ndarray:
         """Visit these places of the order; `state`: turned weights, duals, curvatures and the plan. Returns the sum of the shares
         of the gap, the change of the reward and how many scores there were. Spreads are those for the next time then."""
-        many = max(1, min(self.crew.team.size, (span[1] - span[0]) // self.tuning.least))
+        many = max(1, min(self.threads, (span[1] - span[0]) // self.tuning.least))
         if many == 1:
-            _, gap, gain, _, scored = self.walk(0, state, state[0], span, (1.0, 0.0, level))
-            return np.array([gap, gain, scored])
+            place, found = span[0], np.zeros(3)
+            while place < span[1]:
+                place, gap, gain, _, scored = self.walk(0, state, state[0], (place, span[1]), (1.0, 0.0, level))
+                found += gap, gain, scored
+            return found
         ends = [span[0] + last for _, last in spans(span[1] - span[0], many)]
         places, found = [span[0], *ends[:-1]], np.zeros(3)
         while places != ends:
