@@ -240,6 +240,7 @@ class BlockedAscent(BlockAscent):
         return float(sum(self.team.work(finish, range(self.threads))))
 
     def reach_rows(self, space, t):
+        self.muster()
         rooms, X, gains = self.rooms, self.problem.X, 0.0
         self.turned = [by_class(unclipped(space))]
         parts = spans(self.problem.n_examples, self.threads)

@@ -470,9 +470,9 @@ class BlockAscent(Accelerated):
 
     def reach_rows(self, space, t) -> float:
         """Extrapolate the duals and correct these weights; returns the change of the reward."""
-        first, gain, scratch = 0, 0.0, (self.change, t)
-        while first < self.problem.n_examples:
-            visit = self.passes - 1, first, self.problem.n_examples
+        first, stop, gain, scratch = 0, self.problem.n_examples, 0.0, (self.change, t)
+        while first < stop:
+            visit = self.passes - 1, first, stop
             first, count, more = row_reach(self.loss, self.duals, self.before, self.plan, visit, self.lacking, scratch)
             self.give_back(space, count)
             gain += more
