@@ -9,7 +9,7 @@ from numba import types
 
 from .instructions import instruction
 
-PLAIN, TURNED = ord("n"), ord("t")
+UNTURNED, TURNED = ord("n"), ord("t")
 
 
 def outer_products(A, B, out):
@@ -47,7 +47,7 @@ def _product(context, builder, kinds, arrays, turned, sizes, keep):
 
     A, B, out = arrays
     kind = byte(ord("s" if kinds[2].dtype.bitwidth == 32 else "d"))
-    letters = [byte(TURNED if turn else PLAIN) for turn in turned]
+    letters = [byte(TURNED if turn else UNTURNED) for turn in turned]
     operands = [number(1.0), address(B), stride(B), address(A), stride(A), number(keep), address(out), stride(out)]
     builder.call(function, [kind, *letters, *sizes, *operands])
     return context.get_dummy_value()

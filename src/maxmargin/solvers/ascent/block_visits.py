@@ -17,7 +17,9 @@ from ...losses.blocks import RowMoves, follow_moves, keep_move
 from .momentum import Lacking, reach_some
 from .schedule import reschedule
 
-STRIP = 32  # examples of a block whose inner products are computed at a time: those above the diagonal are not needed. 2026-11-16
+ROWS_OF_STRIP = (
+    32  # examples of a block whose inner products are computed at a time: those above the diagonal are not needed. 2026-11-16
+)
 
 
 class BlockRoom(NamedTuple):
@@ -26,7 +28,7 @@ class BlockRoom(NamedTuple):
     rows: vectors.VectorTable  # of the block, the bias behind each
     scaled: vectors.VectorTable  # those times the variance of each feature: the same table where that is one
     scores: vectors.VectorTable
-    products: np.ndarray  # (STRIP, size)
+    products: np.ndarray  # (ROWS_OF_STRIP, size)
     moved: RowMoves
     row: vectors.VectorTable
     change: vectors.VectorTable
@@ -63,7 +65,7 @@ class BlockRooms:
         which = np.zeros(threads * most_entries(size, lanes), np.uint32)
         starts = np.zeros(threads * (lanes + 1), np.int64)
         entries = Entries(which, which.copy(), starts, which.copy(), which.astype(dtype))
-        products, push = np.zeros((threads * STRIP, size), dtype), np.zeros((threads, size), dtype)
+        products, push = np.zeros((threads * ROWS_OF_STRIP, size), dtype), np.zeros((threads, size), dtype)
         scores, scratch, along = table(size, classes), (table(1, classes), table(moves, classes)), (push, table(1, classes))
         self.all = BlockRoom(rows, scaled, scores, products, moved, *scratch, *along, entries)
         self.each = [part_of(self.all, p, threads) for p in range(threads)]
@@ -129,9 +131,9 @@ def visit_block(values, loss, w, duals, curvature, plan, room, visit):
         for c in range(room.common.flat.shape[1]):
             room.common.flat[0, c] = 0
     for j in range(examples.size):
-        i, place = examples[j], j % STRIP
+        i, place = examples[j], j % ROWS_OF_STRIP
         if place == 0:
-            multiply_strip(room, along, j, min(j + STRIP, examples.size), (spread, extra, level))
+            multiply_strip(room, along, j, min(j + ROWS_OF_STRIP, examples.size), (spread, extra, level))
         if j + 1 < examples.size:
             prefetch_row(duals.vectors, examples[j + 1])
         follow_moves(room.scores, room.products[place], moved, j, count, room.row)

@@ -68,7 +68,7 @@ def score_held(X, i, w, duals, room, push):
 
 
 @kernel
-def sweep(X, loss, w, duals, curvature, plan, room, visit):
+def sweep_held(X, loss, w, duals, curvature, plan, room, visit):
     """Visit plan.order[start:stop] until the list of changes is full; every change moves the weights `spread` times,
     and scores `extra` times more along the mean. Returns where to go on, the sum of the shares of the gap, the change of the
     reward, and how many changes and scores there were."""
@@ -189,7 +189,7 @@ class Sweeps:
     def walk(self, p: int, state: tuple, w: vectors.VectorTable, span: tuple[int, int], how: tuple[float, float, float]) -> tuple:
         _, duals, curvature, plan = state
         visit = span, how, self.metric
-        return sweep(self.problem.X, self.crew.losses[p], w, duals, curvature, plan, self.rooms[p], visit)
+        return sweep_held(self.problem.X, self.crew.losses[p], w, duals, curvature, plan, self.rooms[p], visit)
 
     def round(self, state: tuple, places: list[int], ends: list[int], spread: np.ndarray, level: float) -> np.ndarray:
         """Each thread goes on from its place, on a copy of the weights, then all meet."""
