@@ -63,7 +63,7 @@ def problem_of(name, prior="none", data=X, bias=0.7, C=0.4):
     return BlockProblem(table_of(turned, bias), label, WEIGHT, cost, LOSSES[name], regularizer, half_spaces).at(C)
 
 
-ONCE = ASCENT._replace(blocks=BlockTuning(again=0, least=1))  # passes as of row by row, and any number of threads
+ONCE = ASCENT._replace(blocks=BlockTuning(again=0, least=1, meeting=0.0))  # passes as of row by row, and any number of threads
 
 
 def run_of(problem, block, dtype=np.float64, tol=1e-6, duals=None, tuning=ONCE, **options):
@@ -212,7 +212,7 @@ def optimum(problem):
     return drive(run, Budget(tol=1e-8, max_iter=3000), History()).certificate.dual
 
 
-SWEPT = ASCENT._replace(blocks=BlockTuning(again=4, least=1, filled=1.0))
+SWEPT = ASCENT._replace(blocks=BlockTuning(again=4, least=1, filled=1.0, meeting=0.0))
 RUNS = [("crammer_singer", "none"), ("crammer_singer", "scale"), ("alpha", "none"), ("labels", "none"), ("coupled", "none")]
 
 
@@ -345,6 +345,9 @@ def test_the_solver_chooses():
     run = mm.DualCoordinate().begin(sized(1000, 512, 64), Start(), Setting(1e-3, 0, 2))
     run.muster()
     assert run.threads == 2
+    run.n_jobs, run.options = 3, replace(run.options, tuning=ASCENT._replace(blocks=BlockTuning(meeting=1e12)))
+    run.muster()
+    assert run.threads == 1  # blocks that are not worth a meeting
 
 
 # ---- sums over rows and exact values -------------------------------------------------------------------------

@@ -148,6 +148,8 @@ class BlockTuning(NamedTuple):
     least: int = 16
     enough: float = 0.75
     sweepers: int = 8
+    # Multiplications and additions of a block from which on a meeting of threads is worth it. By guess, 2026-11-16.
+    meeting: float = 4e6
 
 
 class AscentTuning(NamedTuple):

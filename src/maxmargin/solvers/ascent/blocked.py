@@ -102,8 +102,10 @@ class BlockedAscent(BlockAscent):
 
     def muster(self) -> None:
         """Get threads to work, and room for them."""
-        problem, least = self.problem, self.options.tuning.blocks.least
-        threads = max(1, min(self.n_jobs, problem.n_examples // least))
+        problem, tuning = self.problem, self.options.tuning.blocks
+        threads = max(1, min(self.n_jobs, problem.n_examples // tuning.least))
+        if self.size * self.visit_work() < tuning.meeting:
+            threads = 1
         if threads == self.threads:
             return
         self.threads, self.between = threads, threads * self.alone
