@@ -137,14 +137,14 @@ class BlockTuning(NamedTuple):
     sizes: tuple[int, ...] = (32, 64, 128, 256)
     most: float = 2.0**30
     # Sweeps over the classes that have duals, after a pass over all of them. There is another one while the last has met more
-    # than this part of the gap of the pass, and scored no more than this part of the classes. Made rows, 3,000 x 512 with 1,000
-    # classes and 10,000 x 256 with 100, 2026-11-16.
+    # than this part of the gap of the pass, and scored no more than this part of the classes. `again` out of 0, 2, 4 and 8: made
+    # rows, 3,000 x 512 with 1,000 classes and 10,000 x 256 with 100; the two parts by guess, 2026-11-16.
     again: int = 4
     worth: float = 0.05
     filled: float = 0.25
     # Threads: the least examples of a block, the part of their way from which on they go all of it, and how many sweep at the
-    # most: sweeps put right what steps side by side overdo, and more so the fewer make them. Passes over made rows with a bias,
-    # 2,000 x 256 with 300 classes and 16,000 x 64 with 100, 2026-11-16.
+    # most: sweeps put right what steps side by side overdo, and more so the fewer make them. `sweepers` by passes, not by the
+    # clock: made rows with a bias, 2,000 x 256 with 300 classes and 16,000 x 64 with 100; the others by guess, 2026-11-16.
     least: int = 16
     enough: float = 0.75
     sweepers: int = 8
