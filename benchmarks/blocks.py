@@ -1,9 +1,11 @@
-"""Dense rows of classes or labels, stepped in blocks by matrix products, beside one row after another: the same iterates.
+"""Dense rows of classes or labels, stepped in blocks by matrix products, beside one row after another; then on several threads.
 
 Both are this package: a run that is given a block of no rows, on a problem that is evaluated row by row, is how things were
-done before. Processor seconds of one thread, in turns; kernels are compiled before.
+done before. A pass in blocks is timed without the sweeps that follow it, a run to the target with them. Processor seconds of one
+thread, in turns; of several threads seconds by the clock. Kernels are compiled before.
 """
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +24,7 @@ from maxmargin.result import History
 from maxmargin.solvers.ascent.blocked import BlockedAscent, block_size
 from maxmargin.solvers.ascent.linear import AscentOptions, BlockAscent
 from maxmargin.solvers.loop import Budget, drive
-from maxmargin.solvers.tuning import ASCENT
+from maxmargin.solvers.tuning import ASCENT, AscentTuning
 
 from .report import Report, figure, table
 
@@ -30,6 +32,8 @@ TOL = 1e-3
 LAM = 1e-4
 PASSES = 4
 SEED = 0
+THREADS = 1, 2, 4, 8, 16
+ONCE = ASCENT._replace(blocks=ASCENT.blocks._replace(again=0))
 
 
 class OneByOne(BlockProblem):
@@ -72,7 +76,7 @@ CASES = (
     Case(1_500, 512, 1_000, "topk_beta", must=(12.0, 8.0)),
     Case(5_000, 128, 5_000, "topk_alpha", must=(12.0, 8.0)),
 )
-QUICK = (Case(500, 64, 200), Case(500, 64, 100, "coupled labels"))
+QUICK = (Case(500, 96, 300), Case(500, 64, 100, "coupled labels"))
 LOSSES = {"crammer_singer": CrammerSingerLoss(), "topk_alpha": TopKAlphaLoss(5), "topk_beta": TopKBetaLoss(5)}
 
 
@@ -107,14 +111,14 @@ def problems(case: Case) -> tuple[RowProblem, RowProblem]:
     return LabelsOneByOne(**{name: getattr(whole, name) for name in whole.__dataclass_fields__}), whole
 
 
-def begun(problem: RowProblem, block: int):
-    options = AscentOptions(TOL, SEED, np.float32, block=block)
+def begun(problem: RowProblem, block: int, threads: int = 1, tuning: AscentTuning = ASCENT):
+    options = AscentOptions(TOL, SEED, np.float32, block=block, threads=threads, tuning=tuning)
     return (BlockedAscent if block else BlockAscent)(problem, None, options)
 
 
 def passes(problem: RowProblem, block: int) -> float:
     """Processor seconds of a pass, the mean of the first ones."""
-    run = begun(problem, block)
+    run = begun(problem, block, tuning=ONCE)
     begin = time.process_time()
     for _ in range(PASSES):
         run.advance(lambda: False)
@@ -155,6 +159,28 @@ def line(case: Case, repeat: int, limit: float) -> list[str]:
     return [*cells, str(count), figure(ratios[1], 2), certified, must]
 
 
+def on_threads(case: Case, limit: float) -> list[str]:
+    """Seconds to the target and passes, for each number of threads that the machine has."""
+    _, now = problems(case)
+    block = block_size(now, np.float32, ASCENT.blocks)
+    if not block:
+        return [str(case), *["-"] * len(THREADS)]
+    cells, alone = [str(case)], 0.0
+    for threads in THREADS:
+        if threads > (os.cpu_count() or 1):
+            cells.append("-")
+            continue
+        drive(begun(now, block, threads), Budget(tol=1e-9, max_iter=7, max_time=5.0, n_jobs=threads), History())  # compiles
+        run = begun(now, block, threads)
+        begin = time.perf_counter()
+        result = drive(run, Budget(tol=TOL, max_time=limit, n_jobs=threads), History())
+        seconds = time.perf_counter() - begin
+        alone = alone or seconds
+        met = "" if result.certificate.converged else ", not reached"
+        cells.append(f"{figure(seconds)} s, {run.passes} passes, {figure(alone / seconds, 2)} times{met}")
+    return cells
+
+
 def run(report: Report, quick: bool, repeat: int, limit: float) -> None:
     head = ["set", "block", "row by row, s a pass", "blocks, s a pass", "times", "row by row, s to 1e-3", "blocks, s to 1e-3"]
     head += ["passes", "times", "certified", "must"]
@@ -163,5 +189,11 @@ def run(report: Report, quick: bool, repeat: int, limit: float) -> None:
         for case in QUICK if quick else CASES:
             lines.append(line(case, repeat, limit))
             print(" | ".join(lines[-1]), flush=True)
-    text = f"Processor seconds of one thread, float32, lam = {LAM:g}; of a pass the mean of the first {PASSES}."
-    report.section("blocks", "\n\n".join([text, table(head, lines)]))
+        several = []
+        for case in QUICK if quick else CASES:
+            several.append(on_threads(case, limit))
+            print(" | ".join(several[-1]), flush=True)
+    text = f"Processor seconds of one thread, float32, lam = {LAM:g}; of a pass, without sweeps, the mean of the first {PASSES}."
+    heads = ["set", *(f"{threads} thread{'s' * (threads > 1)}" for threads in THREADS)]
+    by_clock = "By the clock, to 1e-3, for each number of threads."
+    report.section("blocks", "\n\n".join([text, table(head, lines), by_clock, table(heads, several)]))

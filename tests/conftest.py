@@ -24,6 +24,7 @@ LONG = re.compile(
             r"test_docs.py::test_code_runs_as_printed\[segmentation_and_parts.md",
             rf"test_latent.py::test_\w+\[((pairwise|{SLOWER})-2|(plain|batch)-3)\]",
             r"test_latent.py::test_weights_of_zero_are_told\[bags",
+            r"test_blocked.py::test_threads_(and_sweeps\[\d+-(alpha|coupled)|in_single_precision\[coupled)",
             r"test_blocks.py::test_rows\[(TopK|Multinomial|MultilabelLog|MultilabelSquaredE)",
             r"test_contracts.py::test_every_certificate_holds_against_every_other\[\w+-(MultilabelLog|MultilabelSquaredE|Multinomial)",
             r"test_contracts.py::test_every_certificate_holds_against_every_other\[\w+-(Parts|Graph|TopKBetaLoss)\]",

@@ -16,6 +16,7 @@ from maxmargin.problems.linear import BlockProblem
 from maxmargin.problems.multilabel import MultilabelProblem
 from maxmargin.regularizers.prior import Prior
 from maxmargin.result import History
+from maxmargin.solvers.ascent import sweeps
 from maxmargin.solvers.ascent.blocked import BlockedAscent, block_size, exact_in_blocks
 from maxmargin.solvers.ascent.linear import AscentOptions, BlockAscent
 from maxmargin.solvers.base import Setting, Start
@@ -62,9 +63,12 @@ def problem_of(name, prior="none", data=X, bias=0.7, C=0.4):
     return BlockProblem(table_of(turned, bias), label, WEIGHT, cost, LOSSES[name], regularizer, half_spaces).at(C)
 
 
-def run_of(problem, block, dtype=np.float64, tol=1e-6, duals=None, **options):
+ONCE = ASCENT._replace(blocks=BlockTuning(again=0, least=1, meeting=0.0))  # passes as of row by row, and any number of threads
+
+
+def run_of(problem, block, dtype=np.float64, tol=1e-6, duals=None, tuning=ONCE, **options):
     kind = BlockedAscent if block else BlockAscent
-    run = kind(problem, duals, AscentOptions(tol, 1, dtype, block=block, **options))
+    run = kind(problem, duals, AscentOptions(tol, 1, dtype, block=block, tuning=tuning, **options))
     run.polish_tuning = POLISH._replace(first=10**9, later=10**9)  # passes alone
     return run
 
@@ -169,7 +173,7 @@ def stop_after(count):
 
 
 def test_a_run_stops_between_blocks():
-    tuning = ASCENT._replace(pace=PACE._replace(work=1))
+    tuning = ONCE._replace(pace=PACE._replace(work=1))
     run = run_of(problem_of("crammer_singer"), 7, tuning=tuning)
     run.advance(stop_after(3))
     assert run.visits == 21
@@ -177,12 +181,115 @@ def test_a_run_stops_between_blocks():
 
 
 def test_a_run_that_is_stopped_ends_with_a_certificate():
-    tuning = ASCENT._replace(pace=PACE._replace(work=1))
+    tuning = ONCE._replace(pace=PACE._replace(work=1))
     run = run_of(problem_of("crammer_singer"), 7, tuning=tuning)
     asked = stop_after(4)
     result = drive(run, Budget(tol=1e-9, halt=asked), History())
     assert result.message == BY_HAND and 0 < run.visits < N
     assert result.certificate.dual <= result.certificate.primal < np.inf
+
+
+# ---- sweeps over classes that have duals, and threads --------------------------------------------------------
+
+
+def climbed(problem, passes=10, **options):
+    """A run, each pass of which ends with the dual value that it says, and not below where it began."""
+    run = run_of(problem, 8, **options)
+    close, dual = 1e-9 if run.dtype == np.float64 else 1e-4, run.dual
+    for _ in range(passes):
+        run.advance(lambda: False)
+        assert run.dual >= dual - close * abs(dual)
+        said = run.dual
+        assert run.synchronise() == pytest.approx(said, rel=close)
+        run.accelerate()
+        assert run.dual >= dual - close * abs(dual)
+        dual = run.dual
+    return run
+
+
+def optimum(problem):
+    run = run_of(problem, 0)
+    return drive(run, Budget(tol=1e-8, max_iter=3000), History()).certificate.dual
+
+
+SWEPT = ASCENT._replace(blocks=BlockTuning(again=4, least=1, filled=1.0, meeting=0.0))
+RUNS = [("crammer_singer", "none"), ("crammer_singer", "scale"), ("alpha", "none"), ("labels", "none"), ("coupled", "none")]
+
+
+@pytest.mark.parametrize("name,prior", RUNS)
+@pytest.mark.parametrize("threads", [1, 2, 4, 60])
+def test_threads_and_sweeps(name, prior, threads):
+    """The dual is that of the duals, never falls and ends at the same optimum, with more threads than rows too."""
+    problem = problem_of(name, prior)
+    run = climbed(problem, threads=threads, tuning=SWEPT)
+    assert run.threads == min(threads, N) and np.all(run.spread >= 1.0)
+    if name != "coupled":
+        assert threads == 1 or np.any(run.spread > 1.0)
+    result = drive(run, Budget(tol=1e-5, max_iter=3000), History())
+    assert result.certificate.converged
+    assert result.certificate.dual == pytest.approx(optimum(problem), rel=3e-5)
+
+
+@pytest.mark.parametrize("name", ["crammer_singer", "coupled"])
+def test_threads_in_single_precision(name):
+    climbed(problem_of(name, data=X.astype(np.float32)), 6, threads=3, tuning=SWEPT, dtype=np.float32)
+
+
+def test_steps_that_are_too_long_together_are_drawn_back():
+    """Rows that are all alike: what each thread would do alone is far too much for all of them."""
+    alike = X[:1] + 0.01 * X
+    for name in ("crammer_singer", "labels"):
+        climbed(problem_of(name, data=alike, C=5.0), 5, threads=10, tuning=SWEPT)
+
+
+def test_sweeps_save_passes():
+    problem, passes = problem_of("crammer_singer", C=5.0), []
+    for tuning in (ONCE, SWEPT):
+        run = run_of(problem, 16, tuning=tuning)
+        assert drive(run, Budget(tol=1e-3, max_iter=3000), History()).certificate.converged
+        passes.append(run.passes)
+    assert 3 * passes[1] <= 2 * passes[0]
+
+
+def test_a_full_list_of_changes_ends_a_round(monkeypatch):
+    monkeypatch.setattr(sweeps, "ROOM", 0)
+    climbed(problem_of("crammer_singer"), threads=3, tuning=SWEPT)
+
+
+def test_the_same_for_the_same_number_of_threads():
+    problem = problem_of("crammer_singer")
+    one, two, other = (climbed(problem, threads=threads, tuning=SWEPT) for threads in (3, 3, 2))
+    np.testing.assert_array_equal(one.duals.flat, two.duals.flat)
+    assert np.any(one.duals.flat != other.duals.flat)
+
+
+def test_snapshots_on_threads():
+    problem = problem_of("crammer_singer")
+    run, other = (run_of(problem, 8, threads=3, tuning=SWEPT) for _ in range(2))
+    after(run, 6)
+    other.resume({key: np.copy(value) if isinstance(value, np.ndarray) else value for key, value in run.snapshot().items()})
+    for each in (run, other):
+        after(each, 3)
+    np.testing.assert_array_equal(other.duals.flat, run.duals.flat)
+    np.testing.assert_array_equal(other.spread, run.spread)
+
+
+def test_a_run_on_threads_stops_between_rounds():
+    tuning = SWEPT._replace(pace=PACE._replace(work=1))
+    run = run_of(problem_of("crammer_singer"), 7, threads=2, tuning=tuning)
+    run.advance(stop_after(2))
+    assert run.visits == 28
+    assert run.synchronise() == pytest.approx(run.dual, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["alpha", "coupled", "crammer_singer", "labels", "multinomial"])
+def test_losses_have_scratch_of_their_own(name):
+    """What steps write to is not shared, and what they read is not copied."""
+    loss = problem_of(name).loss_in(np.float64)
+    other = losses.base.own_scratch(loss)
+    for mine, theirs in zip(loss, other, strict=True):
+        shared = mine is theirs or np.shares_memory(mine[0], theirs[0])
+        assert shared != (name in ("alpha", "coupled") and mine is (loss.aside if name == "alpha" else loss.step))
 
 
 # ---- who is stepped in blocks --------------------------------------------------------------------------------
@@ -235,6 +342,12 @@ def test_the_solver_chooses():
     setting = Setting(1e-3, 0)
     assert isinstance(mm.DualCoordinate().begin(sized(1000, 512), Start(), setting), BlockedAscent)
     assert not isinstance(mm.DualCoordinate().begin(sized(20, 64), Start(), setting), BlockedAscent)
+    run = mm.DualCoordinate().begin(sized(1000, 512, 64), Start(), Setting(1e-3, 0, 2))
+    run.muster()
+    assert run.threads == 2
+    run.n_jobs, run.options = 3, replace(run.options, tuning=ASCENT._replace(blocks=BlockTuning(meeting=1e12)))
+    run.muster()
+    assert run.threads == 1  # blocks that are not worth a meeting
 
 
 # ---- sums over rows and exact values -------------------------------------------------------------------------
@@ -252,19 +365,16 @@ def test_sums_of_gathered_rows(dtype, filled, prior):
     gathered.take(which)
     full = np.hstack([X[which], np.full((43, 1), 0.7)])
     np.testing.assert_allclose(gathered.rows[:, : D + 1], full, rtol=1e-6)
-    np.testing.assert_allclose(np.tril(gathered.products()), np.tril((full * variance) @ full.T), rtol=1e-5, atol=1e-5)
-    kept = np.arange(1, 43)
-    gathered.keep(kept)
-    rows = generator.normal(size=(42, 20)) * (generator.random((42, 20)) < filled)
+    rows = generator.normal(size=(43, 20)) * (generator.random((43, 20)) < filled)
     table, W = vectors.table(vectors.pack(rows, dtype)), vectors.pack(generator.normal(size=(D + 1, 20)), dtype)
-    wanted = vectors.unpack(W, 20) + (full[kept] * variance).T @ rows
+    wanted = vectors.unpack(W, 20) + (full * variance).T @ rows
     turned = by_class(W)
     gathered.add(table, turned)
     by_feature(turned, W)
     np.testing.assert_allclose(vectors.unpack(W, 20), wanted, rtol=1e-5, atol=1e-5)
     scores = vectors.zeros_table(45, 20, dtype)
     gathered.scores(turned, scores)
-    np.testing.assert_allclose(scores.flat[:42, :20], full[kept] @ wanted, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(scores.flat[:43, :20], full @ wanted, rtol=1e-4, atol=1e-4)
 
 
 class OneByOne(BlockProblem):

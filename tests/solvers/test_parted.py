@@ -278,7 +278,7 @@ def test_shares_are_those_of_a_bounded_quadratic(seed, count):
     def value(t):
         return t @ ascent - 0.5 * t @ bends @ t
 
-    t = joint.shares(ascent + slopes, slopes, bends)
+    t, _ = joint.settled(ascent + slopes, slopes, bends)
     assert np.all((t >= 0.0) & (t <= 1.0)) and value(t) >= -1e-12
     best = minimize(lambda t: -value(t), np.zeros(count), jac=lambda t: bends @ t - ascent, bounds=[(0.0, 1.0)] * count)
     reachable = np.where(ascent > 0.0, 1.0, 0.0)  # a part that gains nothing alone stays
@@ -288,14 +288,14 @@ def test_shares_are_those_of_a_bounded_quadratic(seed, count):
 
 
 def test_a_part_that_gains_nothing_stays():
-    t = joint.shares(np.array([1.0, 1.0, 0.0]), np.array([0.0, 1.0, 0.0]), np.diag([1.0, 1.0, 0.0]))
+    t, _ = joint.settled(np.array([1.0, 1.0, 0.0]), np.array([0.0, 1.0, 0.0]), np.diag([1.0, 1.0, 0.0]))
     np.testing.assert_array_equal(t, [1.0, 0.0, 0.0])
-    assert joint.share(1.0, 0.0, 4.0) == 0.25 and joint.share(1.0, 0.0, 0.0) == 1.0
+    assert joint.settled_as_one(1.0, 0.0, 4.0) == (0.25, 0.25) and joint.settled_as_one(1.0, 0.0, 0.0) == (1.0, 1.0)
 
 
 def test_the_spread_follows():
     same = np.ones((2, 2))
-    found = joint.ratio(np.ones(2), np.zeros(2), same)
+    found = joint.settled(np.ones(2), np.zeros(2), same)[1]
     assert found == 0.5 and joint.followed(1.0, found, 2.0) > 1.0
     assert joint.followed(2.0, 0.1, 2.0) == 2.0 and joint.followed(1.0, 3.0, 2.0) == 1.0 and joint.followed(1.5, 3.0, 2.0) < 1.5
 

@@ -1,4 +1,4 @@
-"""Dense rows taken out of a table, in any order: their scores, inner products and sums as matrix products.
+"""Dense rows taken out of a table, in any order: their scores and sums as matrix products.
 
 Weights are turned for it, (classes, features + 1) with both padded to whole vectors, the bias the last feature: a sum over few
 examples and classes then reads and writes whole runs of memory.
@@ -7,9 +7,9 @@ examples and classes then reads and writes whole runs of memory.
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg.blas import dgemm, dsyrk, sgemm, ssyrk
+from scipy.linalg.blas import dgemm, sgemm
 
-from ..jit import kernel, vectors
+from ..jit import jitable_call, kernel, vectors
 from .rows import Dense, Indexed
 
 # A number that is added class by class takes as long as so many of a matrix product, and a weight that is read and written too.
@@ -24,13 +24,18 @@ def has_dense_rows(X: Any) -> bool:
     return isinstance(X, Dense | Indexed)
 
 
-@kernel
-def gather_rows(values, which, out):
+@jitable_call
+def take_rows(values, which, out):
     """The rows `which`, in the dtype of `out`, which has a column more."""
     for k in range(which.size):
         i = which[k]
         for j in range(values.shape[1]):
             out[k, j] = values[i, j]
+
+
+@kernel
+def gather_rows(values, which, out):
+    take_rows(values, which, out)
 
 
 @kernel
@@ -72,10 +77,12 @@ def room_for_entries(most: int, classes: int, dtype: Any) -> Entries:
     return Entries(which, which.copy(), np.empty(classes + 1, np.int64), which.copy(), np.empty(most, dtype))
 
 
-@kernel
-def list_entries(table, count, most, entries):
-    """List the entries of the first `count` rows of a table; returns whether there are at most `most`."""
+@jitable_call
+def list_few(table, count, entries):
+    """List the entries of the first `count` rows of a table, where so few are not zero that a sum class by class is faster than a
+    product; returns whether they are."""
     starts, width, found = entries.starts, table.vectors.shape[2], 0
+    most = min(entries.row.size, int((count - WEIGHT_MOVED) * (starts.size - 1) / ENTRY))
     for c in range(starts.size):
         starts[c] = 0
     for k in range(count):
@@ -95,6 +102,16 @@ def list_entries(table, count, most, entries):
         starts[c] -= 1
         entries.which[starts[c]], entries.value[starts[c]] = k, table.flat[k, c]
     return True
+
+
+@kernel
+def list_entries(table, count, entries):
+    return list_few(table, count, entries)
+
+
+def most_entries(rows: int, classes: int) -> int:
+    """That `list_few` lists of a table with so many rows."""
+    return max(0, int((rows - WEIGHT_MOVED) * classes / ENTRY))
 
 
 @kernel
@@ -136,7 +153,6 @@ class Gathered:
         self.scaled, self.variance = self.table, np.ones(0, dtype)  # by the variance
         if variance is not None:
             self.scaled, self.variance = vectors.zeros_table(size, features, dtype), vectors.pack(variance[None], dtype).ravel()
-        self.squares = np.empty(size * size, dtype)
         self.entries = room_for_entries(0, 0, dtype)
 
     @property
@@ -154,33 +170,16 @@ class Gathered:
         if self.variance.size:
             np.multiply(self.rows, self.variance, out=self.scaled_rows)
 
-    def keep(self, which: np.ndarray) -> None:
-        """Leave out all but these of the rows taken."""
-        if which.size < self.count:
-            for table in (self.table, self.scaled) if self.variance.size else (self.table,):
-                table.flat[: which.size] = table.flat[which]
-            self.count = which.size
-
     def scores(self, W: vectors.VectorTable, out: vectors.VectorTable) -> None:
         """Of each row and class, to the first rows of `out`; weights are turned."""
         np.dot(self.rows, W.flat.T, out=out.flat[: self.count])
 
-    def products(self) -> np.ndarray:
-        """(rows, rows): inner products of each row with those before it and itself; what is above the diagonal means nothing."""
-        result = self.squares[: self.count**2].reshape(self.count, self.count)
-        if self.variance.size:
-            return np.dot(self.rows, self.scaled_rows.T, out=result)
-        syrk = ssyrk if result.dtype == np.float32 else dsyrk  # of the transposed matrices, as BLAS has columns first
-        syrk(1.0, self.rows.T, 0.0, result.T, trans=1, overwrite_c=1)
-        return result
-
     def add(self, table: vectors.VectorTable, W: vectors.VectorTable) -> None:
         """W += sum_k table_k x_k over the rows taken, times the variance; class by class where few entries are not zero."""
         classes = W.flat.shape[0]
-        most = int((self.count - WEIGHT_MOVED) * classes / ENTRY)
-        if most > self.entries.row.size:
-            self.entries = room_for_entries(most, classes, W.flat.dtype)
-        if most > 0 and list_entries(table, self.count, most, self.entries):
+        if self.entries.starts.size != classes + 1:
+            self.entries = room_for_entries(most_entries(len(self.table.flat), classes), classes, W.flat.dtype)
+        if list_entries(table, self.count, self.entries):
             add_entries(self.scaled.vectors, self.entries, W.vectors)
         elif self.count > 0:
             gemm = sgemm if W.flat.dtype == np.float32 else dgemm

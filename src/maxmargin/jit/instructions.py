@@ -136,7 +136,7 @@ def prefetch(array, k):
 CONTRACT, REORDER = ("contract",), ("contract", "reassoc", "nsz")
 
 
-def _instruction(plain):
+def instruction(plain):
     """Let `plain` mean, in compiled code, the instructions that the decorated function emits.
 
     They are emitted where `plain` is called: as numba's `overload` each would be a function, compiled for every combination of
@@ -200,7 +200,7 @@ def _call(builder, name, vector, kind, arguments, fastmath=()):
     return builder.call(function, arguments, fastmath=fastmath)
 
 
-@_instruction(zeros_like)
+@instruction(zeros_like)
 def _(typing, array):
     vector = Vector(array.dtype)
 
@@ -210,7 +210,7 @@ def _(typing, array):
     return vector(array), emit
 
 
-@_instruction(load)
+@instruction(load)
 def _(typing, array, i, j):
     def emit(context, builder, signature, args):
         value = builder.load(_address(context, builder, signature.args[0], signature.args[1:], *args))
@@ -220,7 +220,7 @@ def _(typing, array, i, j):
     return Vector(array.dtype)(array, i, j), emit
 
 
-@_instruction(store)
+@instruction(store)
 def _(typing, array, i, j, vector):
     def emit(context, builder, signature, args):
         pointer = _address(context, builder, signature.args[0], signature.args[1:3], *args[:3])
@@ -230,7 +230,7 @@ def _(typing, array, i, j, vector):
     return types.void(array, i, j, vector), emit
 
 
-@_instruction(fma)
+@instruction(fma)
 def _(typing, vector, x, other):
     def emit(context, builder, signature, args):
         repeated = _splat(context, builder, args[1], signature.args[1], vector)
@@ -239,7 +239,7 @@ def _(typing, vector, x, other):
     return vector(vector, x, other), emit
 
 
-@_instruction(shift)
+@instruction(shift)
 def _(typing, vector, x):
     def emit(context, builder, signature, args):
         return builder.fadd(args[0], _splat(context, builder, args[1], signature.args[1], vector), flags=CONTRACT)
@@ -257,10 +257,10 @@ def _lanewise(name):
     return typer
 
 
-_instruction(add)(_lanewise("fadd"))
-_instruction(subtract)(_lanewise("fsub"))
-_instruction(multiply)(_lanewise("fmul"))
-_instruction(divide)(_lanewise("fdiv"))
+instruction(add)(_lanewise("fadd"))
+instruction(subtract)(_lanewise("fsub"))
+instruction(multiply)(_lanewise("fmul"))
+instruction(divide)(_lanewise("fdiv"))
 
 
 def _chosen(comparison):
@@ -273,11 +273,11 @@ def _chosen(comparison):
     return typer
 
 
-_instruction(maximum)(_chosen(">"))
-_instruction(minimum)(_chosen("<"))
+instruction(maximum)(_chosen(">"))
+instruction(minimum)(_chosen("<"))
 
 
-@_instruction(clamp)
+@instruction(clamp)
 def _(typing, vector, low, high):
     def emit(context, builder, signature, args):
         kind, (x, least, most) = args[0].type, args
@@ -290,7 +290,7 @@ def _(typing, vector, low, high):
     return vector(vector, low, high), emit
 
 
-@_instruction(where_negative)
+@instruction(where_negative)
 def _(typing, vector, chosen):
     def emit(context, builder, signature, args):
         zero = ir.Constant(args[0].type, [0.0] * vector.count)
@@ -299,7 +299,7 @@ def _(typing, vector, chosen):
     return vector(vector, chosen), emit
 
 
-@_instruction(total)
+@instruction(total)
 def _(typing, vector):
     def emit(context, builder, signature, args):
         element = args[0].type.element
@@ -308,7 +308,7 @@ def _(typing, vector):
     return vector.dtype(vector), emit
 
 
-@_instruction(largest)
+@instruction(largest)
 def _(typing, vector):
     def emit(context, builder, signature, args):
         return _call(builder, "llvm.vector.reduce.fmax", vector, args[0].type.element, [args[0]])
@@ -316,7 +316,7 @@ def _(typing, vector):
     return vector.dtype(vector), emit
 
 
-@_instruction(magnitude)
+@instruction(magnitude)
 def _(typing, vector):
     def emit(context, builder, signature, args):
         absolute = _call(builder, "llvm.fabs", vector, args[0].type, [args[0]])
@@ -325,7 +325,7 @@ def _(typing, vector):
     return vector.dtype(vector), emit
 
 
-@_instruction(prefetch)
+@instruction(prefetch)
 def _(typing, array, k):
     def emit(context, builder, signature, args):
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
@@ -370,7 +370,7 @@ def _polynomial(builder, terms, x):
     return values[0]
 
 
-@_instruction(exp)
+@instruction(exp)
 def _(typing, vector):
     def emit(context, builder, signature, args):
         kind = args[0].type
@@ -390,7 +390,7 @@ def _(typing, vector):
     return (vector(vector), emit) if vector.dtype.bitwidth == 64 else None
 
 
-@_instruction(log)
+@instruction(log)
 def _(typing, vector):
     def emit(context, builder, signature, args):
         kind = args[0].type

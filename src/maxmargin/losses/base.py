@@ -13,6 +13,8 @@ so that each example knows its own share of the duality gap.
 """
 
 from abc import ABC, abstractmethod
+from copy import deepcopy
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,7 @@ class Loss(BaseEstimator, ABC):
     precise = False  # whether rows of its duals need float64: float32 holds none that is very near to its bound
     margins = True  # whether it has margins, which `cost` is about
     exchanges = False  # whether the duals of a row are parts of its cap, whose reward is the cost of their class
+    selective = False  # whether few classes of a row have duals, and one whose score is very low gets none
     quadratic = False  # whether the reward of its one dual consists of quadratic pieces, and `piece` is registered
 
 
@@ -166,3 +169,9 @@ def row_extrapolate(loss: Any, i: int, duals: Any, before: Any, t: float, change
 @generic
 def row_repair(loss: Any, i: int, duals: Any, out: Any) -> Any:
     """Write the feasible float64 duals nearest to the stored ones to out[0]; returns their reward."""
+
+
+@singledispatch
+def own_scratch(loss: Any) -> Any:
+    """A loss as kernels see it, once more, for another thread: with scratch of its own. Losses without any are shared."""
+    return deepcopy(loss)

@@ -88,10 +88,10 @@ def row_moves(size: int, classes: int, moves: int, dtype: Any) -> RowMoves:
 
 @jitable_call
 def follow_moves(scores, products, moved, j, count, row):
-    """The scores of example j of a block, after the moves of those before it."""
+    """The scores of example j of a block, after the moves of those before it; products are its own, with those."""
     take_row(scores, j, row)
     for m in range(count):
-        product = products[j, moved.stepped[m]]
+        product = products[moved.stepped[m]]
         for q in range(moved.many[m]):
             b = moved.filled[m, q]
             step = vectors.load(moved.follows.vectors, m, b)
@@ -124,7 +124,7 @@ def row_block_step(loss, examples, curvature, products, scores, duals, moved, sc
     for j in range(examples.size):
         if j + 1 < examples.size:
             prefetch_row(duals.vectors, examples[j + 1])
-        follow_moves(scores, products, moved, j, count, row)
+        follow_moves(scores, products[j], moved, j, count, row)
         share, stepped, reward_change = row_step(loss, examples[j], curvature[j], row, duals, change, calm)
         moved.shares[j] = share
         gap += share

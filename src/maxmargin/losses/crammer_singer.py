@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..jit import jitable, vectors
-from .base import MulticlassLoss, row_extrapolate, row_prefetch, row_repair, row_slope, row_step, row_value
+from .base import MulticlassLoss, own_scratch, row_extrapolate, row_prefetch, row_repair, row_slope, row_step, row_value
 
 
 class CrammerSinger(NamedTuple):
@@ -36,9 +36,15 @@ class CrammerSingerLoss(MulticlassLoss):
     """max_j (cost[y, j] + z_j - z_y)"""
 
     exchanges = True
+    selective = True
 
     def of(self, label, cost, cap, dtype):
         return crammer_singer(label, cap, cost, dtype)
+
+
+@own_scratch.register
+def _(loss: CrammerSinger):
+    return loss
 
 
 @row_value.register(CrammerSinger)

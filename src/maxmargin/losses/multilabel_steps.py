@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..jit import generic, jitable, vectors
-from .base import row_extrapolate, row_prefetch, row_repair, row_slope, row_step, row_value
+from .base import own_scratch, row_extrapolate, row_prefetch, row_repair, row_slope, row_step, row_value
 
 NO_CURVATURE = 1e-30  # stands for a curvature of zero: the step then ends at a bound
 
@@ -222,6 +222,7 @@ def serve(kind) -> None:
     row_step.register(kind)(step_of)
     row_extrapolate.register(kind)(extrapolate_of)
     row_repair.register(kind)(repair_of)
+    own_scratch.register(kind)(lambda loss: loss)
 
 
 # ---- coupled labels --------------------------------------------------------------------------------------
@@ -234,6 +235,11 @@ class Coupled(NamedTuple):
     R: vectors.VectorTable  # (labels, labels)
     step: vectors.VectorTable  # room for a vector
     sweeps: int = 2  # in a visit: one more than needed saves passes where labels pull hard. Set not recorded, 2026-11-15
+
+
+@own_scratch.register
+def _(loss: Coupled):
+    return loss._replace(step=vectors.table(np.zeros_like(loss.step.vectors)))
 
 
 @row_value.register(Coupled)

@@ -17,7 +17,18 @@ from typing import NamedTuple
 import numpy as np
 
 from ..jit import jitable, vectors
-from .base import MulticlassLoss, row_bend, row_extrapolate, row_prefetch, row_repair, row_slope, row_step, row_value, row_within
+from .base import (
+    MulticlassLoss,
+    own_scratch,
+    row_bend,
+    row_extrapolate,
+    row_prefetch,
+    row_repair,
+    row_slope,
+    row_step,
+    row_value,
+    row_within,
+)
 from .logistic import FARTHEST_SCORE
 from .multilabel_logistic import LEAST_PART, lane_either
 
@@ -60,6 +71,11 @@ def softened(loss, scores):
     for b in range(scores.vectors.shape[1]):
         total = vectors.add(total, vectors.exp(vectors.shift(vectors.load(scores.vectors, 0, b), -highest)))
     return highest + np.log(vectors.total(total))
+
+
+@own_scratch.register
+def _(loss: Multinomial):
+    return loss
 
 
 @row_value.register(Multinomial)

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..jit import generic_call, jitable, jitable_call, vectors
 from ..projections.newton import UNKNOWN, Level, above, finite, level, projected, top_sum
-from .base import MulticlassLoss, row_extrapolate, row_prefetch, row_repair, row_slope, row_step, row_value
+from .base import MulticlassLoss, own_scratch, row_extrapolate, row_prefetch, row_repair, row_slope, row_step, row_value
 
 SHORT = 1e-11  # a radius below this part of the largest entry is lost in rounding
 SAFER = 1.0 + 1e-9  # keeps a bound on the safe side of rounding
@@ -60,6 +60,8 @@ class TopKFields(NamedTuple):
 
 class TopKLoss(MulticlassLoss):
     """What the two have in common as users name them: how many guesses, and how round the corners are. Margins are all one."""
+
+    selective = True
 
     def __init__(self, k: int = 5, smoothing: float = 0.0):
         self.k = k
@@ -439,8 +441,14 @@ def ask_for(loss, i):
     vectors.prefetch(loss.cap, i)
 
 
+def with_room(loss):
+    """`own_scratch` of both losses."""
+    return loss._replace(aside=Aside(*(np.zeros_like(array) for array in loss.aside)))
+
+
 def register_rows(kind: type) -> None:
     """Make a class with the fields of `TopKFields` a loss of rows; what is its own are the four generic functions above."""
+    own_scratch.register(kind)(with_room)
     row_value.register(kind)(value_of_topk)
     row_slope.register(kind)(slope_of_topk)
     row_step.register(kind)(best_row)

@@ -109,8 +109,9 @@ LOOP, PACE, VISITS = LoopTuning(), PaceTuning(), VisitTuning()
 
 class BlockTuning(NamedTuple):
     """When dense rows of classes are stepped in blocks, and of how many examples: what a visit costs either way, in seconds, but
-    for the step itself. In float32; in float64 what is counted by numbers costs twice as much. By parts of passes over made
-    rows, 256 to 1,024 columns and 100 to 1,000 classes, Crammer and Singer's loss, one core of a Neoverse N1, 2026-11-16."""
+    for the step itself; and how sweeps and threads go about it. In float32; in float64 what is counted by numbers costs twice as
+    much. By parts of passes over made rows, 256 to 1,024 columns and 100 to 1,000 classes, Crammer and Singer's loss, one core of
+    a Neoverse N1, 2026-11-16."""
 
     # Of a weight that goes through the processor for one example, where all weights stay in a core's own cache (so many bytes)
     # and where they do not.
@@ -135,6 +136,20 @@ class BlockTuning(NamedTuple):
     # Examples of a block, and multiplications and additions of one at the most: a run stops between two.
     sizes: tuple[int, ...] = (32, 64, 128, 256)
     most: float = 2.0**30
+    # Sweeps over the classes that have duals, after a pass over all of them. There is another one while the last has met more
+    # than this part of the gap of the pass, and scored no more than this part of the classes. `again` out of 0, 2, 4 and 8: made
+    # rows, 3,000 x 512 with 1,000 classes and 10,000 x 256 with 100; the two parts by guess, 2026-11-16.
+    again: int = 4
+    worth: float = 0.05
+    filled: float = 0.25
+    # Threads: the least examples of a block, the part of their way from which on they go all of it, and how many sweep at the
+    # most: sweeps put right what steps side by side overdo, and more so the fewer make them. `sweepers` by passes, not by the
+    # clock: made rows with a bias, 2,000 x 256 with 300 classes and 16,000 x 64 with 100; the others by guess, 2026-11-16.
+    least: int = 16
+    enough: float = 0.75
+    sweepers: int = 8
+    # Multiplications and additions of a block from which on a meeting of threads is worth it. By guess, 2026-11-16.
+    meeting: float = 4e6
 
 
 class PartTuning(NamedTuple):

@@ -156,7 +156,7 @@ def row_pass(X, loss, space, duals, curvature, plan, visit, scratch):
 @dataclass(frozen=True)
 class AscentOptions:
     """How a run goes about it. `dtype`: of the iterations; they go on in float64 when float32 makes no progress any more.
-    `block`: examples that are stepped together, by `blocked`; 0 for one after another."""
+    `block`: examples that are stepped together, by `blocked`; 0 for one after another. `threads`: that step side by side."""
 
     tol: float
     seed: int
@@ -165,6 +165,7 @@ class AscentOptions:
     average: bool = True
     tuning: AscentTuning = ASCENT
     block: int = 0
+    threads: int = 1
 
 
 class Ascent(LinearFinishing, ABC):

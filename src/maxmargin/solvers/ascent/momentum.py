@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...jit import jitable, kernel, vectors
+from ...jit import jitable, jitable_call, kernel, vectors
 from ...losses.base import row_extrapolate
 from ...regularizers.spaces import move_row
 from .schedule import resting, visited
@@ -40,9 +40,14 @@ def turn_back(duals, before, i, t, change):
 
 @kernel
 def row_reach(loss, duals, before, plan, visit, lacking, scratch):
-    """Extrapolate the rows of the examples that pass `now` was the last to visit, from `start` on until `stop` or there is no
-    room for what they lack; scratch holds a row and the step. Returns where to go on, how many lack something, and the change
-    of the reward."""
+    return reach_some(loss, duals, before, plan, visit, lacking, scratch)
+
+
+@jitable_call
+def reach_some(loss, duals, before, plan, visit, lacking, scratch):
+    """Extrapolate the rows of the examples that pass visit[0] was the last to visit, from example visit[1] on until visit[2] or
+    until there is no room for what they lack; scratch holds a row and the step. Returns where to go on, how many lack something,
+    and the change of the reward."""
     (now, start, stop), (change, t) = visit, scratch
     gain, count = 0.0, 0
     for i in range(start, stop):
