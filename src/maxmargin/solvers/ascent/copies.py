@@ -15,7 +15,7 @@ from ...regularizers.spaces import Free, Paired, Shaped, Space, unclipped
 AT_A_TIME = 256  # entries that are compared at a time: those of a few dozen copies stay in a core's own cache
 
 
-class Found(NamedTuple):
+class Compared(NamedTuple):
     """Sums over entries, and room for what the copies have moved."""
 
     slopes: np.ndarray  # (copies,)
@@ -23,8 +23,8 @@ class Found(NamedTuple):
     moved: np.ndarray  # (2, copies, AT_A_TIME)
 
 
-def room_to_meet(count: int) -> Found:
-    return Found(np.zeros(count), np.zeros((count, count)), np.zeros((2, count, AT_A_TIME)))
+def room_to_meet(count: int) -> Compared:
+    return Compared(np.zeros(count), np.zeros((count, count)), np.zeros((2, count, AT_A_TIME)))
 
 
 @kernel
@@ -116,7 +116,7 @@ class Copies:
         if not isinstance(self.space, Free):
             self.at_work[1][:, part] = self.flat[1][part]
 
-    def meet(self, k: int, span: tuple[int, int]) -> Found:
+    def meet(self, k: int, span: tuple[int, int]) -> Compared:
         """The sums over span k."""
         (v, w), (V, W), found = self.flat, self.at_work, self.found[k]
         start, copies = ((v, w), (V, W)) if isinstance(self.space, Paired) else ((v, v), (V, V))
