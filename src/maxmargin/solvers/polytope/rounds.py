@@ -120,7 +120,7 @@ def gone_together(found: list[Found], changes: np.ndarray, spread: float) -> Joi
     return Joined(t, t @ changes, rise, followed(spread, best, len(found)))
 
 
-def put_back(part: tuple[Found, float]) -> None:
+def drawn_back(part: tuple[Found, float]) -> None:
     """Points that went only t of their way."""
     found, t = part
     for array, at, before in found.before:

@@ -24,7 +24,7 @@ from .rounds import (
     Seat,
     Together,
     change_of,
-    put_back,
+    drawn_back,
     expected_losses,
     gone_together,
     in_layers,
@@ -180,7 +180,7 @@ class StructuredRun(Run, ABC):
         found = together(work, range(len(parts)))
         joint = gone_together(found, changes[: len(found)].reshape(len(found), -1), spread)
         if back := [(one, far) for one, far in zip(found, joint.far.tolist(), strict=True) if far < 1.0]:
-            together(put_back, back)
+            together(drawn_back, back)
         start += joint.change.reshape(start.shape)
         self.space, self.spread = space_of(start, problem.bound), joint.spread
         self.dual += joint.rise
