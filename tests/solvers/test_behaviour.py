@@ -333,7 +333,7 @@ def test_handler_is_restored_after_an_error(default_handler):
 @pytest.mark.compiled
 def test_ctrl_c_from_outside():
     program = """
-        import sys, warnings
+        import sys, time, warnings
         import numpy as np
         import maxmargin as mm
 
@@ -343,6 +343,7 @@ def test_ctrl_c_from_outside():
             def on_fit_task_end(self, estimator, context):
                 if context.task_id == 0 and context.parent is not None:
                     print("running", flush=True)
+                time.sleep(0.1)  # a fit of 20 passes would be over before anyone presses a key
             def teardown(self, estimator, context): pass
 
         rng = np.random.default_rng(0)

@@ -63,7 +63,7 @@ def expected(estimator, X, reset: bool) -> bool:
 def validate_data(estimator, X="no_validation", y="no_validation", **options):
     """As `sklearn.utils.validation.validate_data`, which takes longer than a small fit: what it would leave as it is, is given
     back at once."""
-    if KNOWN_OPTIONS.issuperset(options) and plain_matrix(X, options["dtype"]):
+    if KNOWN_OPTIONS.issuperset(options) and options.keys() >= {"dtype", "reset"} and plain_matrix(X, options["dtype"]):
         alone = isinstance(y, str)
         if (alone or plain_target(y, X.shape[0])) and expected(estimator, X, options["reset"]):
             return X if alone else (X, y)

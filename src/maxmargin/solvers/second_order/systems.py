@@ -82,6 +82,8 @@ class Factor:
                 return
 
     def solve(self, g: np.ndarray) -> np.ndarray:
+        if not g.size:  # no row counts, and LAPACK takes no empty matrix
+            return g.copy()
         found: np.ndarray = self.scale * dpotrs(self.factor, self.scale * g, lower=1)[0]
         return found
 
