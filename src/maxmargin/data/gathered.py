@@ -17,6 +17,7 @@ from .rows import Dense, Indexed
 ENTRY = 3.0
 WEIGHT_MOVED = 4.0
 TILE_SIDE = 32  # of the squares in which a table is turned: what fits into the first cache, 2026-11-16
+ALL_FEW = np.ones(1, bool)  # one block, whose entries are listed
 
 
 def has_dense_rows(X: Any) -> bool:
@@ -114,33 +115,46 @@ def most_entries(rows: int, classes: int) -> int:
     return max(0, int((rows - WEIGHT_MOVED) * classes / ENTRY))
 
 
-@kernel
-def add_entries(X, entries, W):
-    """W[c] += sum_k table[k, c] x_k over the entries of each class; four vectors of features at a time."""
-    for c in range(entries.starts.size - 1):
-        first, last, b = entries.starts[c], entries.starts[c + 1], 0
-        if first == last:
-            continue
-        while X.shape[1] - b >= 4:
+@jitable_call
+def add_listed(rows, entries, few, W, c, fresh):
+    """W[c] += sum_k table[k, c] x_k over the entries of class c of all blocks with few of them, or = where `fresh`; four vectors
+    of features at a time. Blocks lie one after another, in the rows and in the entries."""
+    size, most, stride = rows.shape[0] // few.size, entries.row.size // few.size, entries.starts.size // few.size
+    zero, b = vectors.zeros_like(rows), 0
+    while rows.shape[1] - b >= 4:
+        one, two, three, four = zero, zero, zero, zero
+        if not fresh:
             one, two = vectors.load(W, c, b), vectors.load(W, c, b + 1)
             three, four = vectors.load(W, c, b + 2), vectors.load(W, c, b + 3)
-            for p in range(first, last):
-                k, t = entries.which[p], entries.value[p]
-                one = vectors.fma(one, t, vectors.load(X, k, b))
-                two = vectors.fma(two, t, vectors.load(X, k, b + 1))
-                three = vectors.fma(three, t, vectors.load(X, k, b + 2))
-                four = vectors.fma(four, t, vectors.load(X, k, b + 3))
-            vectors.store(W, c, b, one)
-            vectors.store(W, c, b + 1, two)
-            vectors.store(W, c, b + 2, three)
-            vectors.store(W, c, b + 3, four)
-            b += 4
-        while b < X.shape[1]:
-            one = vectors.load(W, c, b)
-            for p in range(first, last):
-                one = vectors.fma(one, entries.value[p], vectors.load(X, entries.which[p], b))
-            vectors.store(W, c, b, one)
-            b += 1
+        for p in range(few.size):
+            if few[p]:
+                for e in range(p * most + entries.starts[p * stride + c], p * most + entries.starts[p * stride + c + 1]):
+                    k, t = p * size + entries.which[e], entries.value[e]
+                    one = vectors.fma(one, t, vectors.load(rows, k, b))
+                    two = vectors.fma(two, t, vectors.load(rows, k, b + 1))
+                    three = vectors.fma(three, t, vectors.load(rows, k, b + 2))
+                    four = vectors.fma(four, t, vectors.load(rows, k, b + 3))
+        vectors.store(W, c, b, one)
+        vectors.store(W, c, b + 1, two)
+        vectors.store(W, c, b + 2, three)
+        vectors.store(W, c, b + 3, four)
+        b += 4
+    while b < rows.shape[1]:
+        one = zero if fresh else vectors.load(W, c, b)
+        for p in range(few.size):
+            if few[p]:
+                for e in range(p * most + entries.starts[p * stride + c], p * most + entries.starts[p * stride + c + 1]):
+                    one = vectors.fma(one, entries.value[e], vectors.load(rows, p * size + entries.which[e], b))
+        vectors.store(W, c, b, one)
+        b += 1
+
+
+@kernel
+def add_entries(X, entries, all_few, W):
+    """W[c] += sum_k table[k, c] x_k over the entries of each class, of one block."""
+    for c in range(entries.starts.size - 1):
+        if entries.starts[c] < entries.starts[c + 1]:
+            add_listed(X, entries, all_few, W, c, False)
 
 
 class Gathered:
@@ -180,7 +194,7 @@ class Gathered:
         if self.entries.starts.size != classes + 1:
             self.entries = room_for_entries(most_entries(len(self.table.flat), classes), classes, W.flat.dtype)
         if list_entries(table, self.count, self.entries):
-            add_entries(self.scaled.vectors, self.entries, W.vectors)
+            add_entries(self.scaled.vectors, self.entries, ALL_FEW, W.vectors)
         elif self.count > 0:
             gemm = sgemm if W.flat.dtype == np.float32 else dgemm
             gemm(1.0, self.scaled_rows.T, table.flat[: self.count].T, 1.0, W.flat.T, trans_b=True, overwrite_c=True)

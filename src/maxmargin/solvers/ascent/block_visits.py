@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...data.gathered import Entries, list_few, most_entries, take_rows
+from ...data.gathered import Entries, add_listed, list_few, most_entries, take_rows
 from ...data.rows import prefetch_row
 from ...jit import jitable, jitable_call, kernel, vectors
 from ...jit.products import add_products, outer_products
@@ -182,39 +182,6 @@ def draw_back(loss, duals, plan, room, out, visit, count, t):
 
 
 # ---- weights ---------------------------------------------------------------------------------------------
-
-
-@jitable_call
-def add_listed(rows, entries, few, W, c, fresh):
-    """W[c] += sum_k table[k, c] x_k over the entries of class c of all blocks with few of them, or = where `fresh`."""
-    size, most, stride = rows.shape[0] // few.size, entries.row.size // few.size, entries.starts.size // few.size
-    zero, b = vectors.zeros_like(rows), 0
-    while rows.shape[1] - b >= 4:
-        one, two, three, four = zero, zero, zero, zero
-        if not fresh:
-            one, two = vectors.load(W, c, b), vectors.load(W, c, b + 1)
-            three, four = vectors.load(W, c, b + 2), vectors.load(W, c, b + 3)
-        for p in range(few.size):
-            if few[p]:
-                for e in range(p * most + entries.starts[p * stride + c], p * most + entries.starts[p * stride + c + 1]):
-                    k, t = p * size + entries.which[e], entries.value[e]
-                    one = vectors.fma(one, t, vectors.load(rows, k, b))
-                    two = vectors.fma(two, t, vectors.load(rows, k, b + 1))
-                    three = vectors.fma(three, t, vectors.load(rows, k, b + 2))
-                    four = vectors.fma(four, t, vectors.load(rows, k, b + 3))
-        vectors.store(W, c, b, one)
-        vectors.store(W, c, b + 1, two)
-        vectors.store(W, c, b + 2, three)
-        vectors.store(W, c, b + 3, four)
-        b += 4
-    while b < rows.shape[1]:
-        one = zero if fresh else vectors.load(W, c, b)
-        for p in range(few.size):
-            if few[p]:
-                for e in range(p * most + entries.starts[p * stride + c], p * most + entries.starts[p * stride + c + 1]):
-                    one = vectors.fma(one, entries.value[e], vectors.load(rows, p * size + entries.which[e], b))
-        vectors.store(W, c, b, one)
-        b += 1
 
 
 @kernel
