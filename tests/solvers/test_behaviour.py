@@ -350,10 +350,10 @@ def test_ctrl_c_from_outside():
         X = rng.standard_normal((20_000, 50))
         y = (X[:, 0] + rng.standard_normal(20_000) > 0).astype(int)
         warnings.simplefilter("ignore")
-        model = mm.SVMClassifier(C=10.0, tol=1e-14, max_iter=10**9).set_callbacks(Tell()).fit(X, y)
+        model = mm.SVMClassifier(C=10.0, tol=1e-14, max_iter=10**9, random_state=0).set_callbacks(Tell()).fit(X, y)
         print(model.certificate_.message, flush=True)
         assert model.certificate_.dual <= model.certificate_.primal and np.isfinite(model.coef_).all()
-        print(model.score(X, y) > 0.6, flush=True)
+        print(model.score(X, y) > 0.55, flush=True)  # after some five passes
     """
     command = [sys.executable, "-c", textwrap.dedent(program)]
     # A shell in the background ignores Ctrl-C, and its children with it: the child here gets Python's own handler.
