@@ -104,6 +104,7 @@ class Search(Certified):
 
     _default_score: DefaultScore | None = None  # of linear models
     _multilabel = False  # whether a source has an indicator matrix
+    _largest_state = 0  # bytes of a fit that is kept whole, so that its refinement goes on with it
 
     regularization_path = without("regularization_path")
     partial_fit = without("partial_fit")
@@ -227,7 +228,7 @@ class Search(Certified):
             own["random_state"] = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         own |= {"n_jobs": None, "keep_duals": False, "warm_start": False, "verbose": 0}
         model = self._estimator(**own)
-        model._silent = True
+        model._silent, model._state_bytes = True, self._largest_state
         scorer = check_scoring(model, scoring=self.scoring)
         if "probability" in own and not needs_probabilities(scorer, self.scoring):
             model.set_params(probability=None)
@@ -252,6 +253,8 @@ class Search(Certified):
 
 class LinearSearch(Search):
     """The search of a model of matrices with a column of targets."""
+
+    _largest_state = 1 << 22  # there are as many as folds times values of C
 
     @property
     def _stratified(self) -> bool:

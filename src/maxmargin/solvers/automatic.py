@@ -42,6 +42,8 @@ class Automatic(Solver):
             run = newton.begin(problem, start, setting)
             run.solver_name = STAGES[1]
             return run
+        if cost is not None and start.method == STAGES[1] and start.duals is not None and start.rise >= 1.0:
+            return Relay(newton.begin(problem, start, setting), setting, Prices(problem, cost), stage=1)  # it would crawl again
         run = DualCoordinate().begin(problem, start, setting)
         run.solver_name = STAGES[0]
         return run if cost is None else Relay(run, setting, Prices(problem, cost))
@@ -105,10 +107,10 @@ class Prices:
 class Relay(Run):
     """A coordinate run that Newton's method relieves when it crawls."""
 
-    def __init__(self, run: Run, setting: Setting, prices: Prices, tuning: RelayTuning = RELAY):
+    def __init__(self, run: Run, setting: Setting, prices: Prices, tuning: RelayTuning = RELAY, stage: int = 0):
         self.run, self.setting, self.prices, self.tuning = run, setting, prices, tuning
         self.problem, self.warm = run.problem, run.warm
-        self.stage = 0
+        self.stage = stage
         self.trail: list[tuple[float, float]] = []  # what was spent when a pass had ended, and the gap as it estimated it
         self.next_look = tuning.early * prices.newton
         self.risen, self.risen_at = -math.inf, 0  # the exact dual value after Newton's method, and when it last rose by something
@@ -118,7 +120,7 @@ class Relay(Run):
         """Show what the run at work shows."""
         run = self.run
         self.passes, self.visits, self.dual, self.exact = run.passes, run.visits, run.dual, run.exact
-        self.average, self.solver_name = run.average, STAGES[self.stage]
+        self.average, self.solver_name, self.continues = run.average, STAGES[self.stage], run.continues
         # Duals of half-spaces are not handed on: without them passes would begin far below where Newton's method has ended.
         self.stuck = self.stage == 1 and run.stuck and run.problem.half_spaces is not None
 
