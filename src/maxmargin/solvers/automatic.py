@@ -10,6 +10,7 @@ target, which they may still reach. Costs are counted, not timed: the same data 
 import math
 from collections.abc import Callable, Mapping
 from functools import singledispatch
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -147,11 +148,11 @@ class Relay(Run):
         if spent < self.next_look:
             return False
         self.next_look = spent * self.tuning.seldom
-        seconds, gaps = np.clip(self.trail, TINY, LARGEST_GAP).T
-        around = [gaps[np.abs(seconds / spent - at) <= self.tuning.around] for at in (0.5, 1.0)]
+        near = self.tuning.around
+        around = [[gap for seconds, gap in self.trail if abs(seconds / spent - at) <= near] for at in (0.5, 1.0)]
         if min(len(part) for part in around) == 0:
             return False
-        middle, end = (float(np.median(part)) for part in around)
+        middle, end = (min(max(median(part), TINY), LARGEST_GAP) for part in around)
         ahead, fallen = math.log(end / max(self.setting.tol * abs(self.dual), TINY)), math.log(middle / end)
         price = self.prices.newton * max(1.0, self.tuning.patience * self.prices.newton / spent)
         return ahead > 0.0 and 0.5 * spent * ahead > max(fallen, 0.0) * price

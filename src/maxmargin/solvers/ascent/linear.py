@@ -188,6 +188,7 @@ class Ascent(LinearFinishing, ABC):
     options: AscentOptions
     duals: Any
     side_duals: Any = None
+    in_step = False  # whether the weights and the dual value are those of the duals, from scratch
 
     def __init__(self, problem, duals: np.ndarray | None, options: AscentOptions):
         self.problem, self.options, self.average = problem, options, options.average
@@ -217,20 +218,22 @@ class Ascent(LinearFinishing, ABC):
         self.mean_sum = np.zeros_like(averaged(self.space))
         self.mean_count, self.mean_next = 0, max(2, 2 * self.passes)
         self.dual = self.floor = self.reward = 0.0
-        self.exact_v = v
+        self.exact_v, self.in_step = v, False
         self.synchronise()
 
     def synchronise(self) -> float:
         """Rebuild the weights from the duals, exactly; returns the exact dual value."""
+        if self.in_step:
+            return self.dual
         self.dual, self.exact_v = self.problem.evaluate(self.duals, self.side_duals)
         for target, source in zip(self.space, self.problem.regularizer.space(self.exact_v, self.dtype), strict=True):
             target[...] = source
-        self.reward = self.dual - dual_part(self.space)
+        self.reward, self.in_step = self.dual - dual_part(self.space), True
         return self.dual
 
     def advance(self, stop: Callable[[], bool]) -> float:
         """One pass; returns the sum of the shares of the gap that it met (an estimate: the weights moved meanwhile)."""
-        self.floor = self.dual
+        self.floor, self.in_step = self.dual, False
         count, tuning = gather(self.plan, self.passes), self.options.tuning
         level = tuning.visits.calm * self.options.tol * abs(self.dual) / max(self.problem.n_examples, 1)
         gap, stretch = 0.0, self.together(count)
@@ -261,6 +264,7 @@ class Ascent(LinearFinishing, ABC):
         if state["dtype"] != self.dtype.name:
             self.settle_in(np.dtype(state["dtype"]), None)
         super().resume(state)
+        self.in_step = False
 
     def refine(self) -> None:
         """Go on in float64: float32 makes no progress any more."""
@@ -353,8 +357,10 @@ class Accelerated(Ascent):
             return
         duals, dual = self.left(), self.dual
         self.take(self.problem.clipped(min(most, self.reward / (2.0 * quadratic_part)) * duals))
+        self.in_step = False
         if not self.synchronise() > dual:
             self.take(duals)
+            self.in_step = False
             self.synchronise()
 
     def begin_again(self):
@@ -371,7 +377,7 @@ class Accelerated(Ascent):
             self.remember()
             self.before_v[...] = unclipped(self.space)
             return
-        self.memory += 1
+        self.memory, self.in_step = self.memory + 1, False
         t = min(self.memory / (self.memory + 3.0), self.options.tuning.farthest)
         push_weights(self.space, self.before_v, t, self.other)
         gain = self.reach(t)
