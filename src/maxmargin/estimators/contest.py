@@ -35,9 +35,9 @@ FINEST = 0.1  # of `tol`
 TELLING = 1e-2  # the largest gap at which bounds of scores are worth their time
 FIRST_PASSES = 40  # passes of a first fit at the most
 LEAST_PASSES = 10  # that the first fits count as, for each C, at the least
-# Passes of refinement for each of the first fits. 500 rows of a9a, cadata, news20 and digits (log loss), iris, wine and two made
-# sets, where 3.0 takes up to twice the time for the same winners and 1.0 loses one. 2026-11-17.
-EFFORT = 1.5
+# Passes of refinement for each of the first fits. Half of it takes up to half of the time on 500 rows of the same sets, and loses
+# the winners of a9a and cadata on 2,000. 2026-11-17.
+EFFORT = 3.0
 
 
 class Gaps(NamedTuple):
