@@ -196,7 +196,6 @@ class Ascent(LinearFinishing, ABC):
         self.plan = schedule(problem.n_examples, options.seed, self.row_bytes(), options.tuning.visits)
         self.curvature = problem.curvature
         self.between = examples_between(self.visit_work(), self.stretch, options.tuning.pace)
-        self.passes = self.visits = 0
         self.settle_in(np.dtype(options.dtype), duals)
 
     def row_bytes(self) -> float:
@@ -355,9 +354,8 @@ class Accelerated(Ascent):
         quadratic_part = -dual_part(self.space)
         if most <= 1.0 or quadratic_part <= 0.0 or self.reward <= 2.0 * quadratic_part:
             return
-        duals, dual = self.left(), self.dual
+        duals, dual, self.in_step = self.left(), self.dual, False
         self.take(self.problem.clipped(min(most, self.reward / (2.0 * quadratic_part)) * duals))
-        self.in_step = False
         if not self.synchronise() > dual:
             self.take(duals)
             self.in_step = False
