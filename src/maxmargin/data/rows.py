@@ -71,12 +71,12 @@ def rows(X, bias: float = 0.0, sparse_below: float = 0.0):
         return CSR(data, indices.view(unsigned), indptr.view(unsigned), constant, X.shape[1])
     X = unlocked(np.ascontiguousarray(X))
     if X.size and sparse_below > 0.0:
-        indptr = np.zeros(X.shape[0] + 1, np.uint64)
         spare = max(SPARE, X.size // 32)  # how many non-zeros too many the first rows may have before the rest is given up
-        capacity = int(sparse_below * X.size) + spare + X.shape[1]
-        columns = np.empty(capacity, np.uint16 if X.shape[1] <= 65_536 else np.uint32)
         if clearly_dense(X, sparse_below, spare):
             return Dense(X, constant)
+        indptr = np.zeros(X.shape[0] + 1, np.uint64)
+        capacity = int(sparse_below * X.size) + spare + X.shape[1]
+        columns = np.empty(capacity, np.uint16 if X.shape[1] <= 65_536 else np.uint32)
         if list_nonzeros(X, columns, indptr, sparse_below * X.shape[1], spare) < sparse_below * X.size:
             columns.resize(int(indptr[-1]), refcheck=False)  # what was never written never took up memory
             return Indexed(X, columns, indptr, constant)

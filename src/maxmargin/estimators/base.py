@@ -86,6 +86,7 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         "dtype": "no_validation",
     }
     _silent = False  # whether somebody else tells of a target that was missed: a search does, once for all its fits
+    _state_bytes = 0  # that the state of a run may take, for another one to go on from: a search does so
 
     def _validate_params(self) -> None:
         values = tuple(self.get_params(deep=False).values())
@@ -114,7 +115,7 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         else:
             estimator = clone(self).set_params(**setting)
         if self._silent:
-            estimator._silent = True
+            estimator._silent, estimator._state_bytes = True, self._state_bytes
         if hasattr(self, "_skl_callbacks"):
             estimator.set_callbacks(*self._skl_callbacks)
         return estimator
@@ -141,7 +142,8 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         line = Progress() if self.verbose else None
         if line is not None:
             line.setup(self, context)
-        budget = Budget(self.tol, self.max_iter, self.max_time, thread_count(self.n_jobs), self._watch(context, line))
+        jobs, watch = thread_count(self.n_jobs), self._watch(context, line)
+        budget = Budget(self.tol, self.max_iter, self.max_time, jobs, watch, state_bytes=self._state_bytes)
         seed = seed_of(self.random_state)
         result = way(solver, problem, budget, self.history_, seed=seed, average=not self.keep_duals, **start)
         self.certificate_, self.history_, self.n_iter_ = result.certificate, result.history, result.n_iter

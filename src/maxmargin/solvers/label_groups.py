@@ -89,7 +89,7 @@ class Groups:
             return
         share = None if left is None else left * min(budget.n_jobs, count - k) / (count - k)
         jobs = 1 if count > 1 else budget.n_jobs
-        own = replace(budget, max_time=share, n_jobs=jobs, watch=self.watch, halt=self.halted, begin=clock())
+        own = replace(budget, max_time=share, n_jobs=jobs, watch=self.watch, halt=self.halted, begin=clock(), state_bytes=0)
         group, history = self.problem.group(self.columns[k]), GroupHistory(self.totals, k)
         result = carry_out(self.solver, group, own, history, start=self.start(group, k, start), seed=seed + k, average=average)
         self.note_ending(result, own)

@@ -29,7 +29,8 @@ SMALLER = "Scale the features, or lower C."
 class Budget:
     """When to stop, and who is told after each pass. `watch` returns True to stop the run, `halt` to stop it within a pass.
 
-    The clock of `max_time` began when the budget was made, and stands still while kernels are compiled.
+    The clock of `max_time` began when the budget was made, and stands still while kernels are compiled. `state_bytes`: what the
+    state of a run that continues well may take to be left with its result; none is, where it would take more.
     """
 
     tol: float = 1e-3
@@ -40,6 +41,7 @@ class Budget:
     halt: Callable[[], bool] = lambda: False
     begin: float = field(default_factory=clock)
     tuning: LoopTuning = LOOP
+    state_bytes: int = 0
 
     def seconds(self) -> float:
         return clock() - self.begin
@@ -231,7 +233,13 @@ def carry_out(
     with Interrupt() as interrupt, blas_threads(budget.n_jobs):
         held = replace(budget, halt=lambda: interrupt.pressed or budget.halt())
         run = solver.begin(problem, start, Setting(budget.tol, seed, budget.n_jobs, average, lambda: bool(held.why(False))))
+        if start.state is not None:
+            run.resume(start.state)
+            run.warm = False  # it was not good enough when it stopped
         try:
-            return drive(run, held, history)
+            result = drive(run, held, history)
+            state = run.snapshot() if budget.state_bytes and run.continues else {}
+            small = 0 < sum(part.nbytes for part in state.values() if isinstance(part, np.ndarray)) <= budget.state_bytes
+            return replace(result, state=state) if small else result
         finally:
             run.close()

@@ -162,6 +162,7 @@ class Ascent(LinearFinishing, ABC):
     options: AscentOptions
     duals: Any
     side_duals: Any = None
+    in_step = False  # whether the weights and the dual value are those of the duals, from scratch
 
     def __init__(self, problem, duals: np.ndarray | None, options: AscentOptions):
         self.problem, self.options, self.average = problem, options, options.average
@@ -169,7 +170,6 @@ class Ascent(LinearFinishing, ABC):
         self.plan = schedule(problem.n_examples, options.seed, self.row_bytes(), options.tuning.visits)
         self.curvature = problem.curvature
         self.between = examples_between(self.visit_work(), self.stretch, options.tuning.pace)
-        self.passes = self.visits = 0
         self.settle_in(np.dtype(options.dtype), duals)
 
     def row_bytes(self) -> float:
@@ -196,15 +196,17 @@ class Ascent(LinearFinishing, ABC):
 
     def synchronise(self) -> float:
         """Rebuild the weights from the duals, exactly; returns the exact dual value."""
+        if self.in_step:
+            return self.dual
         self.dual, self.exact_v = self.problem.evaluate(self.duals, self.side_duals)
         for target, source in zip(self.space, self.problem.regularizer.space(self.exact_v, self.dtype), strict=True):
             target[...] = source
-        self.reward = self.dual - quadratic(self.space)
+        self.reward, self.in_step = self.dual - quadratic(self.space), True
         return self.dual
 
     def advance(self, stop: Callable[[], bool]) -> float:
         """One pass; returns the sum of the shares of the gap that it met (an estimate: the weights moved meanwhile)."""
-        self.floor = self.dual
+        self.floor, self.in_step = self.dual, False
         count, tuning = gather(self.plan, self.passes), self.options.tuning
         level = tuning.visits.calm * self.options.tol * abs(self.dual) / max(self.problem.n_examples, 1)
         gap, stretch = 0.0, self.together(count)
@@ -235,6 +237,7 @@ class Ascent(LinearFinishing, ABC):
         if state["dtype"] != self.dtype.name:
             self.settle_in(np.dtype(state["dtype"]), None)
         super().resume(state)
+        self.in_step = False
 
     def refine(self) -> None:
         """Go on in float64: float32 makes no progress any more."""
@@ -345,7 +348,7 @@ class Accelerated(Ascent):
             self.remember()
             self.before_v[...] = unclipped(self.space)
             return
-        self.memory += 1
+        self.memory, self.in_step = self.memory + 1, False
         t = min(self.memory / (self.memory + 3.0), self.options.tuning.farthest)
         extrapolate(self.space, self.before_v, t, self.other)
         gain = self.reach(t)
@@ -381,7 +384,7 @@ class ScalarAscent(Accelerated):
 
     def take(self, duals):
         self.duals = np.zeros(self.problem.n_examples) if duals is None else duals.copy()
-        self.before = self.duals.copy()
+        self.before, self.in_step = self.duals.copy(), False
 
     def put_walls(self, count):
         return np.zeros(count)
@@ -415,7 +418,7 @@ class BlockAscent(Accelerated):
         return self.options.tuning.pace.rows
 
     def take(self, duals):
-        n, classes = self.problem.n_examples, self.problem.n_classes
+        n, classes, self.in_step = self.problem.n_examples, self.problem.n_classes, False
         self.loss = self.problem.loss_in(self.dtype)
         self.duals, self.before = (vectors.zeros_table(n, classes, self.dtype) for _ in range(2))
         if duals is not None:
