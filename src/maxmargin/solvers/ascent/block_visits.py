@@ -99,6 +99,7 @@ def walk(loss, duals, curvature, plan, room, hand, visit, so_far):
         i = examples[j]
         if j + 1 < examples.size:
             prefetch_row(duals.vectors, examples[j + 1])
+            prefetch_row(room.scores.vectors, j + 1)  # other threads have them in their caches
         follow_moves(room.scores, products[j], room.moved, j, count, room.row)
         share, stepped, reward_change = row_step(loss, i, curvature[i], room.row, duals, hand.change, level)
         gap += share
