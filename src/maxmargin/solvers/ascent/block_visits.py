@@ -12,10 +12,10 @@ from ...data.gathered import Entries, add_listed, list_few, most_entries, take_r
 from ...data.rows import prefetch_row
 from ...jit import jitable_call, kernel, vectors
 from ...jit.products import add_products, outer_products
-from ...losses.base import row_step
+from ...losses.base import row_prefetch, row_step
 from ...losses.blocks import RowMoves, follow_moves, keep_move, row_moves
 from .momentum import Lacking, reach_some
-from .schedule import reschedule
+from .schedule import prefetch_plan, reschedule
 
 ROWS_OF_STRIP = (
     32  # examples of a block whose inner products are computed at a time: those above the diagonal are not needed. 2026-11-16
@@ -97,9 +97,14 @@ def walk(loss, duals, curvature, plan, room, hand, visit, so_far):
     gap, gain, count = so_far
     for j in range(first, last):
         i = examples[j]
-        if j + 1 < examples.size:
+        if j + 1 < last:
             prefetch_row(duals.vectors, examples[j + 1])
             prefetch_row(room.scores.vectors, j + 1)  # other threads have them in their caches
+        if j + 2 < last:
+            ahead = examples[j + 2]
+            vectors.prefetch(curvature, ahead)
+            row_prefetch(loss, ahead)
+            prefetch_plan(plan, ahead)
         follow_moves(room.scores, products[j], room.moved, j, count, room.row)
         share, stepped, reward_change = row_step(loss, i, curvature[i], room.row, duals, hand.change, level)
         gap += share

@@ -36,6 +36,9 @@ from .sweeps import Sweeps
 from .together import UNDER_WAY, reach_together, visit_together
 
 
+ASKED = 256  # examples whose duals are counted to know what a sweep costs
+
+
 def shared_variance(problem: RowProblem) -> np.ndarray | None:
     """The variance of each feature, (features + 1,), which all classes must have in common; None for ones."""
     variance = problem.regularizer.variance
@@ -53,24 +56,66 @@ def exact_in_blocks(problem: RowProblem) -> bool:
     return bool(np.all(variances == variances[:, :1]))
 
 
+class Prices:
+    """What a visit to a row of a problem costs, in seconds, by the prices of `tuning`."""
+
+    def __init__(self, problem: RowProblem, dtype: Any, tuning: BlockTuning):
+        self.tuning, self.moves = tuning, problem.regularizer.moves
+        self.features, self.length = problem.table.shape[1] + 1.0, mean_length(problem.X)
+        self.vectors = vectors.blocks(problem.n_classes, dtype)
+        self.classes = float(self.vectors * vectors.width(dtype))
+        self.single = np.dtype(dtype).itemsize / 4.0
+
+    def by_row(self) -> float:
+        """Row by row, but for the step."""
+        tuning, weights = self.tuning, self.features * self.classes * self.single
+        near = weights * 4.0 * self.moves <= tuning.cached
+        return (tuning.near if near else tuning.far) * self.moves * self.length * self.classes * self.single
+
+    def parts(self, rows: int) -> tuple[float, float, float]:
+        """In a block, but for the step: products with the weights; products of rows and their copies; the rest."""
+        tuning, d = self.tuning, self.features
+        products = tuning.product * (1.0 + tuning.packed / rows) * (self.moves + tuning.update) * d * self.classes
+        before = rows * tuning.square * d + tuning.copied * d
+        rest = rows * tuning.follow * self.classes * self.single + tuning.visit
+        return products * self.single, before * self.single, rest
+
+    def in_block(self, rows: int) -> float:
+        """The same of one thread, all together."""
+        return sum(self.parts(rows)) + self.tuning.call / rows
+
+    def step(self) -> float:
+        return self.tuning.step * self.classes * self.single
+
+    def on_threads(self, threads: int, rows: int, count: int) -> float:
+        """In blocks on so many threads, with the step, where `count` examples are visited in a call."""
+        if threads == 1:
+            return self.in_block(rows) + self.step()
+        tuning, (products, before, rest) = self.tuning, self.parts(rows)
+        rest += self.step()
+        meetings = 2.0 * (tuning.meeting + threads * tuning.comer) / rows
+        begin = (tuning.muster + threads * tuning.each) / max(count, 1)
+        return max(rest, (rest + before) / threads) + products / min(threads, self.vectors) + meetings + begin
+
+    def in_sweep(self, held: float) -> float:
+        """In a sweep, where an example has duals of so many classes."""
+        return self.tuning.visit + self.step() + self.tuning.near * self.length * held * self.single
+
+    def best_threads(self, most: int, rows: int, count: int) -> int:
+        """How many threads to use, of so many at the most."""
+        found = [self.on_threads(threads, rows, count) for threads in range(1, min(most, rows) + 1)]
+        return next(k for k, price in enumerate(found, 1) if price <= (1.0 + self.tuning.spare) * min(found))
+
+
 def block_size(problem: RowProblem, dtype: Any, tuning: BlockTuning) -> int:
     """How many examples to step together, by what a visit costs either way; 0 where one after another is faster."""
     if not exact_in_blocks(problem):
         return 0
-    moves, d = problem.regularizer.moves, problem.table.shape[1] + 1.0
-    classes = float(vectors.blocks(problem.n_classes, dtype) * vectors.width(dtype))
-    single = np.dtype(dtype).itemsize / 4.0
-    near = d * classes * single * 4.0 * moves <= tuning.cached
-    walk = (tuning.near if near else tuning.far) * moves * mean_length(problem.X) * classes * single
-
-    def block(rows: int) -> float:
-        products = tuning.product * (1.0 + tuning.packed / rows) * (moves + tuning.update) * d * classes
-        within = rows * (tuning.square * d + tuning.follow * classes) + tuning.copied * d
-        return (products + within) * single + tuning.visit + tuning.call / rows
-
-    sizes = [rows for rows in tuning.sizes if rows * d * classes * moves <= tuning.most] or [tuning.sizes[0]]
-    best = min(sizes, key=block)
-    return best if block(best) < tuning.sure * walk else 0
+    prices = Prices(problem, dtype, tuning)
+    work = prices.features * prices.classes * prices.moves
+    sizes = [rows for rows in tuning.sizes if rows * work <= tuning.most] or [tuning.sizes[0]]
+    best = min(sizes, key=prices.in_block)
+    return best if prices.in_block(best) < tuning.sure * prices.by_row() else 0
 
 
 class BlockedAscent(BlockAscent):
@@ -93,24 +138,29 @@ class BlockedAscent(BlockAscent):
 
     def muster(self) -> None:
         """Get threads to work, and room for them."""
-        problem, tuning = self.problem, self.options.tuning.blocks
-        threads = max(1, min(self.n_jobs, self.size))
-        if self.size * self.visit_work() < tuning.meeting:
-            threads = 1
+        problem = self.problem
+        self.prices = Prices(problem, self.dtype, self.options.tuning.blocks)
+        threads = self.prices.best_threads(self.n_jobs, self.size, min(problem.n_examples, self.n_jobs * self.alone))
         if threads == self.threads:
             return
         self.threads, self.between = threads, threads * self.alone
         if self.team.size != threads:
             self.team = Team(threads)
-        moves, bias = problem.regularizer.moves, problem.X.bias
-        shape = problem.table.shape[1] + 1, problem.n_classes, moves
+        moves, bias, classes = problem.regularizer.moves, problem.X.bias, problem.n_classes
+        shape = problem.table.shape[1] + 1, classes, moves
         self.room = block_room(UNDER_WAY if threads > 1 else 1, self.size, shape, bias, self.variance, self.dtype)
         width = vectors.width(self.dtype)
         runs = [(width * first, width * last) for first, last in spans(self.lanes // width, threads)]
         self.runs = runs + [(0, 0)] * (threads - len(runs))  # of classes, one a thread
-        self.hands = [hand(self.size, (last - first, problem.n_classes), moves, self.dtype) for first, last in self.runs]
+        self.hands = [hand(self.size, (last - first, classes), moves, self.dtype) for first, last in self.runs]
+        self.hand = hand(self.size, (self.lanes, classes), moves, self.dtype)  # for all classes
         self.losses = [self.loss, *(own_scratch(self.loss) for _ in range(threads - 1))]
         self.sweeps = Sweeps(problem, self.variance, self.dtype)
+
+    def with_others(self, count: int) -> bool:
+        """Whether so many visits are worth to get all threads for."""
+        price = self.prices.on_threads
+        return self.threads > 1 and price(self.threads, self.size, count) < price(1, self.size, count)
 
     def side_by_side(self, work: Callable[[int, np.ndarray], Any]) -> list:
         """work(p, board) on each thread; all of them meet at the board, and none waits for one that has failed."""
@@ -158,20 +208,20 @@ class BlockedAscent(BlockAscent):
             place = p, self.threads, self.runs[p], board
             return visit_together(X.values, self.losses[p], weights, *state, self.hands[p], (visit, *orders), place)
 
-        if self.threads > 1:
+        if self.with_others(visit[2] - visit[1]):
             found = np.array(self.side_by_side(together)[0])
         else:
             found, (now, start, stop) = np.zeros(2), visit
             with blas_threads(1):
                 for first in range(start, stop, self.size):
                     block = (now, first, min(first + self.size, stop)), *orders
-                    found += visit_block(X.values, self.loss, weights, *state, self.hands[0], block)
+                    found += visit_block(X.values, self.loss, weights, *state, self.hand, block)
         self.visited, self.met = (visit[2], level), self.met + found[0]
         return found
 
     def visit_again(self, count: int, level: float) -> float:
         """Sweeps over the classes that have duals, of the examples of a pass. Returns the change of the reward."""
-        tuning, classes, total = self.options.tuning.blocks, self.problem.n_classes, 0.0
+        tuning, total = self.options.tuning.blocks, 0.0
         if not self.problem.loss.selective:
             return total
         order = self.plan.order[:count]
@@ -179,16 +229,26 @@ class BlockedAscent(BlockAscent):
         order[: awake.size] = awake
         state = self.turned[0], self.duals, self.curvature, self.plan
         for _ in range(tuning.again):
-            found = np.zeros(3)
-            for start in range(0, awake.size, self.between):
+            if not self.worth_sweeping(awake, count):
+                break
+            found = np.zeros(2)
+            for start in range(0, awake.size, self.alone):
                 if self.stop():
                     return total + float(found[1])
-                span = start, min(start + self.between, awake.size)
+                span = start, min(start + self.alone, awake.size)
                 found += self.sweeps.sweep(self.loss, state, span, level)
             total += float(found[1])
-            if found[0] <= tuning.worth * self.met or found[2] > tuning.filled * classes * awake.size:
+            if found[0] <= tuning.worth * self.met:
                 break
         return total
+
+    def worth_sweeping(self, awake: np.ndarray, count: int) -> bool:
+        """Whether a visit of a sweep, which one thread makes, is so much cheaper than one of a pass that it brings more: by the
+        classes that some examples have duals of."""
+        some = awake[:ASKED]
+        held = np.count_nonzero(self.duals.flat[some]) / max(some.size, 1)
+        price = self.prices.on_threads(self.threads if self.with_others(count) else 1, self.size, count)
+        return self.prices.in_sweep(held) <= self.options.tuning.blocks.cheaper * price
 
     def reach_rows(self, space, t):
         self.muster()
@@ -206,7 +266,7 @@ class BlockedAscent(BlockAscent):
             gains = float(sum(self.side_by_side(together)))
         with blas_threads(1):
             while self.threads == 1 and first < n:
-                first, gain = reach_block(X.values, self.loss, w, *state, self.hands[0], ((now, first, n), *orders))
+                first, gain = reach_block(X.values, self.loss, w, *state, self.hand, ((now, first, n), *orders))
                 gains += gain
         by_feature(w, unclipped(space))
         follow_unclipped(space)

@@ -44,18 +44,16 @@ def score_held(X, i, w, duals, room):
 
 @kernel
 def sweep_held(X, loss, w, duals, curvature, plan, room, visit):
-    """Visit plan.order[start:stop]. Returns the sum of the shares of the gap, the change of the reward, and how many scores there
-    were."""
+    """Visit plan.order[start:stop]. Returns the sum of the shares of the gap and the change of the reward."""
     start, stop, level, variance = visit
     row, change, which = room
-    gap, gain, scored = 0.0, 0.0, 0
+    gap, gain = 0.0, 0.0
     for k in range(start, stop):
         i = plan.order[k]
         if k + plan.ahead < stop:
             rows.prefetch(X, plan.order[k + plan.ahead])
             rows.prefetch_row(duals.vectors, plan.order[k + plan.ahead])
         many = score_held(X, i, w, duals, room)
-        scored += many
         if many == 0:
             continue
         share, stepped, reward_change = row_step(loss, i, curvature[i], row, duals, change, level)
@@ -70,7 +68,7 @@ def sweep_held(X, loss, w, duals, curvature, plan, room, visit):
                         add_scaled(X, i, t, variance, w.flat[c])
                     else:
                         add(X, i, t, w.flat[c])
-    return gap, gain, scored
+    return gap, gain
 
 
 class Sweeps:
@@ -83,5 +81,5 @@ class Sweeps:
 
     def sweep(self, loss: Any, state: tuple, span: tuple[int, int], level: float) -> np.ndarray:
         """Visit these places of the order; `state`: turned weights, duals, curvatures and the plan. Returns the sum of the shares
-        of the gap, the change of the reward and how many scores there were."""
+        of the gap and the change of the reward."""
         return np.array(sweep_held(self.X, loss, *state, self.room, (*span, level, self.variance)))
