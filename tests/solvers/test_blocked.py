@@ -20,7 +20,7 @@ from maxmargin.problems.multilabel import MultilabelProblem
 from maxmargin.regularizers.prior import Prior
 from maxmargin.result import History
 from maxmargin.solvers.ascent import blocked
-from maxmargin.solvers.ascent.blocked import BlockedAscent, Prices, block_size, exact_in_blocks
+from maxmargin.solvers.ascent.blocked import BlockedAscent, BlockPrices, block_size, exact_in_blocks
 from maxmargin.solvers.ascent.linear import AscentOptions, BlockAscent
 from maxmargin.solvers.base import Setting, Start
 from maxmargin.solvers.loop import BY_HAND, Budget, drive
@@ -66,7 +66,7 @@ def problem_of(name, prior="none", data=X, bias=0.7, C=0.4):
     return BlockProblem(table_of(turned, bias), label, WEIGHT, cost, LOSSES[name], regularizer, half_spaces).at(C)
 
 
-# Prices by which any number of threads pays.
+# BlockPrices by which any number of threads pays.
 FREE = BlockTuning(visit=0.0, follow=0.0, step=0.0, meeting=0.0, comer=0.0, muster=0.0, each=0.0, spare=0.0, cheaper=np.inf)
 ONCE = ASCENT._replace(blocks=FREE._replace(again=0))  # passes as of row by row
 
@@ -250,11 +250,16 @@ def test_threads_on_blocks_of_any_size(block):
     compare(problem_of("crammer_singer"), block, threads=3)
 
 
+FEW = st.integers(1, 20)
+
+
 @settings(max_examples=20, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.integers(1, 70), st.integers(1, 12), st.integers(2, 30), st.integers(1, 20), st.integers(2, 6))
-def test_threads_on_random_problems(seed, n, features, classes, block, threads):
+@given(
+    st.integers(0, 2**32 - 1), st.integers(1, 70), st.integers(1, 12), st.integers(2, 30), st.tuples(*[st.integers(1, 20)] * 2)
+)
+def test_threads_on_random_problems(seed, n, features, classes, shape):
     """Iterates to rounding, and a primal value that is not below the dual one."""
-    generator = np.random.default_rng(seed)
+    (block, threads), generator = shape, np.random.default_rng(seed)
     data, label = generator.normal(size=(n, features)), generator.integers(classes, size=n)
     problem = BlockProblem(table_of(data, 1.0), label, generator.uniform(0, 2, n), 1.0 - np.eye(classes)).at(0.3)
     one, many = run_of(problem, 0), run_of(problem, block, threads=threads)
@@ -396,11 +401,12 @@ def test_the_solver_chooses():
 
 def test_what_a_sweep_must_cost():
     """A twentieth of a visit to all classes is worth it; on many threads, to whom that visit costs less, it is not."""
-    prices = Prices(sized(1000, 512), np.float32, BlockTuning())
+    prices = BlockPrices(sized(1000, 512), np.float32, BlockTuning())
     assert prices.in_sweep(5.0) < 0.1 * prices.on_threads(1, 64, 10_000)
     assert prices.in_sweep(5.0) > 0.2 * prices.on_threads(16, 64, 10_000)
-    assert 1 < prices.best_threads(16, 64, 10_000) <= 16
-    assert prices.best_threads(16, 64, 1) == 1
+    threads, rows = prices.best_team(16, 64, 10_000)
+    assert 4 < threads <= 16 and rows == 32
+    assert prices.best_team(16, 64, 1) == prices.best_team(1, 64, 10_000) == (1, 64)
     run = run_of(problem_of("crammer_singer"), 8, tuning=ASCENT._replace(blocks=FREE._replace(cheaper=0.0)))
     after(run, 2)
     other = run_of(problem_of("crammer_singer"), 8, tuning=ONCE)

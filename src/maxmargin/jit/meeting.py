@@ -16,11 +16,11 @@ from numba import types
 from . import jitable_call
 from .instructions import instruction
 
-ARRIVED, GIVEN_UP, TAKEN = 0, 16, 32  # places on a board, cache lines apart
+ARRIVED, GIVEN_UP, PIECES = 0, 16, 32  # places on a board, cache lines apart
 PLACES = 48
 # Looks at the board before a thread gives way to others: some ten microseconds, what threads with processors of their own wait
 # for each other at the most. By guess, 2026-11-17.
-PATIENCE = 5_000
+SPINS = 5_000
 ONE_AT_A_TIME = threading.Lock()
 GIVE_WAY = "maxmargin_give_way"
 
@@ -104,14 +104,14 @@ def _(typing):
 
 
 @jitable_call
-def meet(board, size):
+def meet_all(board, size):
     """Wait until all `size` threads of a team are here. Returns False where one of them has given up: nobody comes any more."""
     wanted, looks = (fetch_add(board, ARRIVED, 1) // size + 1) * size, 0
     while look(board, ARRIVED) < wanted:
         if look(board, GIVEN_UP) != 0:
             return False
         looks += 1
-        if looks > PATIENCE:
+        if looks > SPINS:
             give_way()
     return True
 

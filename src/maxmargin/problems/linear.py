@@ -32,7 +32,7 @@ from .base import PLAIN_TERM, Evaluated, Problem
 
 # Examples a part: sums are formed part by part, so they do not depend on the number of threads. Set not recorded, 2026-11-15.
 CHUNK = 4096
-ENOUGH = 64  # parts that many threads share out evenly, where matrix products are dear
+SHARED_OUT = 64  # parts that many threads share out evenly, where matrix products are dear
 TAKEN = 256  # rows of a matrix product. By what fits into a core's own cache, 2026-11-16.
 # Weights from which on scores and sums are matrix products, if at least this part of the rows is not zero: those that leave the
 # first cache. 3,000 made rows of 64 and 256 columns, 8 to 100 classes, Neoverse N1, 2026-11-16.
@@ -281,7 +281,7 @@ class RowProblem(LinearProblem):
         if not self.by_products:
             return piecewise(part, self.n_examples, n_jobs)
         turned = by_class(Z)
-        size = TAKEN * min(max(1, self.n_examples // (TAKEN * ENOUGH)), CHUNK // TAKEN)
+        size = TAKEN * min(max(1, self.n_examples // (TAKEN * SHARED_OUT)), CHUNK // TAKEN)
         with blas_threads(1):
             return piecewise(lambda start, stop: self._risk_of_part(turned, start, stop), self.n_examples, n_jobs, size)
 

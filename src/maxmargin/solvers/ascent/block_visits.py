@@ -1,7 +1,7 @@
 """Visits to blocks of dense rows: the rows of a block, their scores and inner products, the steps in order, the weights.
 
-What threads share out (`together`) and what one does alone (`visit_block`) is made of the same parts. Weights are turned, (classes,
-features + 1), and a thread adds to those of some classes, a run of them. See `blocked`.
+What threads share out (`together`) and what one does alone (`visit_block`) is made of the same parts. Weights are turned,
+(classes, features + 1), and a thread adds to those of a run of classes. See `blocked`.
 """
 
 from typing import Any, NamedTuple
@@ -32,7 +32,7 @@ class BlockRoom(NamedTuple):
     moved: RowMoves
     wide: vectors.VectorTable  # changes of all rows of the block, zero for those that have not moved
     row: vectors.VectorTable
-    count: np.ndarray  # (1,): how many rows of the block have moved
+    stepped: np.ndarray  # (1,): how many rows of the block have moved
 
 
 class Hand(NamedTuple):
@@ -90,7 +90,7 @@ def multiply_strip(room, begin, first, last):
 
 
 @jitable_call
-def walk(loss, duals, curvature, plan, room, hand, visit, so_far):
+def walk_block(loss, duals, curvature, plan, room, hand, visit, so_far):
     """The exact steps of the examples first ... last - 1 of a block, one after another; products are those of the block. Returns
     `so_far` with theirs: the sum of the shares of the gap, the change of the reward, and how many have moved."""
     (now, level), (examples, first, last), products = visit
@@ -153,8 +153,8 @@ def add_moves(room, hand, begin, size, count, weights, span):
 
 @kernel
 def visit_block(values, loss, weights, duals, curvature, plan, room, hand, visit):
-    """Visit plan.order[start:stop]: the exact steps, one after another. Returns the sum of the shares of the gap and the change of
-    the reward."""
+    """Visit plan.order[start:stop]: the exact steps, one after another. Returns the sum of the shares of the gap and the change
+    of the reward."""
     (now, start, stop), level, variance = visit
     examples, so_far = plan.order[start:stop], (0.0, 0.0, 0)
     take_block(values, examples, variance, room, 0)
@@ -162,7 +162,9 @@ def visit_block(values, loss, weights, duals, curvature, plan, room, hand, visit
     for first in range(0, examples.size, ROWS_OF_STRIP):
         last = min(first + ROWS_OF_STRIP, examples.size)
         multiply_strip(room, 0, first, last)
-        so_far = walk(loss, duals, curvature, plan, room, hand, ((now, level), (examples, first, last), room.products), so_far)
+        so_far = walk_block(
+            loss, duals, curvature, plan, room, hand, ((now, level), (examples, first, last), room.products), so_far
+        )
     add_moves(room, hand, 0, examples.size, so_far[2], weights, (0, weights[0].flat.shape[0]))
     return so_far[0], so_far[1]
 

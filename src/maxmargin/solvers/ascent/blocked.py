@@ -35,7 +35,6 @@ from .linear import AscentOptions, BlockAscent
 from .sweeps import Sweeps
 from .together import UNDER_WAY, reach_together, visit_together
 
-
 ASKED = 256  # examples whose duals are counted to know what a sweep costs
 
 
@@ -56,7 +55,7 @@ def exact_in_blocks(problem: RowProblem) -> bool:
     return bool(np.all(variances == variances[:, :1]))
 
 
-class Prices:
+class BlockPrices:
     """What a visit to a row of a problem costs, in seconds, by the prices of `tuning`."""
 
     def __init__(self, problem: RowProblem, dtype: Any, tuning: BlockTuning):
@@ -101,17 +100,26 @@ class Prices:
         """In a sweep, where an example has duals of so many classes."""
         return self.tuning.visit + self.step() + self.tuning.near * self.length * held * self.single
 
-    def best_threads(self, most: int, rows: int, count: int) -> int:
-        """How many threads to use, of so many at the most."""
-        found = [self.on_threads(threads, rows, count) for threads in range(1, min(most, rows) + 1)]
-        return next(k for k, price in enumerate(found, 1) if price <= (1.0 + self.tuning.spare) * min(found))
+    def best_team(self, most: int, rows: int, count: int) -> tuple[int, int]:
+        """How many threads to use, of so many at the most, and of how many rows blocks are then: half of them may be better, as
+        the steps within a block are those that threads do not share."""
+        sizes = [rows] if rows < 2 or most == 1 else [rows, rows // 2]
+        found = [
+            (self.on_threads(threads, size, count), threads, size)
+            for threads in range(1, min(most, rows) + 1)
+            for size in (sizes if threads > 1 else sizes[:1])
+            if threads <= size
+        ]
+        least = min(found)[0]
+        _, threads, size = next(each for each in found if each[0] <= (1.0 + self.tuning.spare) * least)
+        return threads, size
 
 
 def block_size(problem: RowProblem, dtype: Any, tuning: BlockTuning) -> int:
     """How many examples to step together, by what a visit costs either way; 0 where one after another is faster."""
     if not exact_in_blocks(problem):
         return 0
-    prices = Prices(problem, dtype, tuning)
+    prices = BlockPrices(problem, dtype, tuning)
     work = prices.features * prices.classes * prices.moves
     sizes = [rows for rows in tuning.sizes if rows * work <= tuning.most] or [tuning.sizes[0]]
     best = min(sizes, key=prices.in_block)
@@ -139,11 +147,12 @@ class BlockedAscent(BlockAscent):
     def muster(self) -> None:
         """Get threads to work, and room for them."""
         problem = self.problem
-        self.prices = Prices(problem, self.dtype, self.options.tuning.blocks)
-        threads = self.prices.best_threads(self.n_jobs, self.size, min(problem.n_examples, self.n_jobs * self.alone))
-        if threads == self.threads:
+        self.prices = BlockPrices(problem, self.dtype, self.options.tuning.blocks)
+        count, whole = min(problem.n_examples, self.n_jobs * self.alone), min(self.options.block, max(problem.n_examples, 1))
+        threads, size = self.prices.best_team(self.n_jobs, whole, count)
+        if (threads, size) == (self.threads, self.size):
             return
-        self.threads, self.between = threads, threads * self.alone
+        self.threads, self.size, self.between = threads, size, threads * self.alone
         if self.team.size != threads:
             self.team = Team(threads)
         moves, bias, classes = problem.regularizer.moves, problem.X.bias, problem.n_classes
