@@ -217,16 +217,24 @@ def optimum(problem):
     return drive(run, Budget(tol=1e-8, max_iter=3000), History()).certificate.dual
 
 
-SWEPT = ASCENT._replace(blocks=FREE)
+SWEPT = ASCENT._replace(blocks=TOGETHER)
+ONCE_AHEAD = ASCENT._replace(blocks=AHEAD._replace(again=0))
 RUNS = [("crammer_singer", "none"), ("crammer_singer", "scale"), ("alpha", "none"), ("labels", "none"), ("coupled", "none")]
 
 
-@pytest.mark.parametrize("name,prior", RUNS)
+@pytest.mark.parametrize("name,prior", [RUNS[0], RUNS[1], RUNS[2], RUNS[4]])
 @pytest.mark.parametrize("threads", [2, 3, 4, 60])
 def test_threads_take_the_steps_of_one(name, prior, threads):
     """Row by row or in blocks on any number of threads, also more than a block has rows."""
     run = compare(problem_of(name, prior), 8, threads=threads)
-    assert run.threads == min(threads, 8)
+    assert run.shared == (min(threads, 8), 8, False)
+
+
+@pytest.mark.parametrize("name,prior", [RUNS[0], RUNS[1], RUNS[4]])
+@pytest.mark.parametrize("threads", [2, 3, 60])
+def test_threads_that_look_ahead_take_the_steps_of_one(name, prior, threads):
+    run = compare(problem_of(name, prior), 8, threads=threads, tuning=ONCE_AHEAD)
+    assert run.shared == (min(threads, 8), 8, True)
 
 
 @pytest.mark.parametrize("name,prior", RUNS)
@@ -245,9 +253,10 @@ def test_threads_in_single_precision(name):
     climbed(problem_of(name, data=X.astype(np.float32)), 6, threads=3, tuning=SWEPT, dtype=np.float32)
 
 
+@pytest.mark.parametrize("tuning", [ONCE, ONCE_AHEAD], ids=["together", "ahead"])
 @pytest.mark.parametrize("block", [1, 7, 50, 1000])
-def test_threads_on_blocks_of_any_size(block):
-    compare(problem_of("crammer_singer"), block, threads=3)
+def test_threads_on_blocks_of_any_size(block, tuning):
+    compare(problem_of("crammer_singer"), block, threads=3, tuning=tuning)
 
 
 FEW = st.integers(1, 20)
@@ -262,11 +271,14 @@ def test_threads_on_random_problems(seed, n, features, classes, shape):
     (block, threads), generator = shape, np.random.default_rng(seed)
     data, label = generator.normal(size=(n, features)), generator.integers(classes, size=n)
     problem = BlockProblem(table_of(data, 1.0), label, generator.uniform(0, 2, n), 1.0 - np.eye(classes)).at(0.3)
-    one, many = run_of(problem, 0), run_of(problem, block, threads=threads)
-    np.testing.assert_allclose(after(many, 4), after(one, 4), rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(many.duals.flat, one.duals.flat, rtol=1e-9, atol=1e-9)
-    dual = many.synchronise()
-    assert all(many.primal(w, threads) >= dual - 1e-9 * abs(dual) for w in many.candidates())
+    one = run_of(problem, 0)
+    gaps = after(one, 4)
+    for tuning in (ONCE, ONCE_AHEAD):
+        many = run_of(problem, block, threads=threads, tuning=tuning)
+        np.testing.assert_allclose(after(many, 4), gaps, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(many.duals.flat, one.duals.flat, rtol=1e-9, atol=1e-9)
+        dual = many.synchronise()
+        assert all(many.primal(w, threads) >= dual - 1e-9 * abs(dual) for w in many.candidates())
 
 
 def test_sweeps_save_passes():
@@ -402,11 +414,13 @@ def test_the_solver_chooses():
 def test_what_a_sweep_must_cost():
     """A twentieth of a visit to all classes is worth it; on many threads, to whom that visit costs less, it is not."""
     prices = BlockPrices(sized(1000, 512), np.float32, BlockTuning())
-    assert prices.in_sweep(5.0) < 0.1 * prices.on_threads(1, 64, 10_000)
-    assert prices.in_sweep(5.0) > 0.2 * prices.on_threads(16, 64, 10_000)
-    threads, rows = prices.best_team(16, 64, 10_000)
-    assert 4 < threads <= 16 and rows == 32
-    assert prices.best_team(16, 64, 1) == prices.best_team(1, 64, 10_000) == (1, 64)
+    alone, many = prices.best_team(1, 64, 10_000), prices.best_team(16, 64, 10_000)
+    assert prices.in_sweep(5.0) < 0.1 * prices.on_threads(alone, 10_000)
+    assert prices.in_sweep(5.0) > 0.2 * prices.on_threads(many, 10_000)
+    assert prices.best_team(16, 64, 1) == alone == (1, 64, False)
+    assert 4 < many.threads <= 16 and many.ahead
+    few = BlockPrices(sized(100, 768), np.float32, BlockTuning()).best_team(2, 64, 10_000)
+    assert few.threads == 2 and not few.ahead
     run = run_of(problem_of("crammer_singer"), 8, tuning=ASCENT._replace(blocks=FREE._replace(cheaper=0.0)))
     after(run, 2)
     other = run_of(problem_of("crammer_singer"), 8, tuning=ONCE)

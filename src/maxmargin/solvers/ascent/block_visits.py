@@ -28,9 +28,12 @@ class BlockRoom(NamedTuple):
     rows: vectors.VectorTable  # the bias behind each
     scaled: vectors.VectorTable  # those times the variance of each feature: the same table where that is one
     products: np.ndarray  # (rows, size): inner products of the rows of a block with those up to them
-    scores: vectors.VectorTable
+    cross: np.ndarray  # (size, size): those of the rows of a block with those of the next one
+    scores: vectors.VectorTable  # of a block, and of the next one
     moved: RowMoves
     wide: vectors.VectorTable  # changes of all rows of the block, zero for those that have not moved
+    wide_follows: vectors.VectorTable  # what scores follow, likewise: the same table unless labels are coupled
+    places: np.ndarray  # 0 ... size - 1
     row: vectors.VectorTable
     stepped: np.ndarray  # (1,): how many rows of the block have moved
 
@@ -39,7 +42,7 @@ class Hand(NamedTuple):
     """Scratch of one thread."""
 
     change: vectors.VectorTable
-    entries: Entries  # of the changes of its classes
+    entries: Entries  # of the changes of a run of classes
 
 
 def block_room(blocks: int, size: int, shape: tuple[int, int, int], bias: float, variance: np.ndarray, dtype: Any) -> BlockRoom:
@@ -49,13 +52,17 @@ def block_room(blocks: int, size: int, shape: tuple[int, int, int], bias: float,
     rows = vectors.zeros_table(blocks * size, features, dtype)
     rows.flat[:, features - 1] = bias
     scaled = vectors.zeros_table(blocks * size, features, dtype) if variance.size else rows
-    scores, wide = (vectors.zeros_table(size, classes, dtype) for _ in range(2))
-    products, row = np.zeros((blocks * size, size), dtype), vectors.zeros_table(1, classes, dtype)
-    return BlockRoom(rows, scaled, products, scores, row_moves(size, classes, moves, dtype), wide, row, np.zeros(1, np.int64))
+    scores = vectors.zeros_table(min(blocks, 2) * size, classes, dtype)
+    wide = vectors.zeros_table(size, classes, dtype)
+    wide_follows = wide if moves == 1 else vectors.zeros_table(size, classes, dtype)
+    products, cross = np.zeros((blocks * size, size), dtype), np.zeros((size if blocks > 1 else 0, size), dtype)
+    moved, row = row_moves(size, classes, moves, dtype), vectors.zeros_table(1, classes, dtype)
+    wides, places = (wide, wide_follows), np.arange(size)
+    return BlockRoom(rows, scaled, products, cross, scores, moved, *wides, places, row, np.zeros(1, np.int64))
 
 
 def hand(size: int, classes: tuple[int, int], moves: int, dtype: Any) -> Hand:
-    """Scratch for blocks of this size and for a run of so many classes, of so many in all."""
+    """Scratch for blocks of this size and for runs of up to so many classes, of so many in all."""
     mine, all_classes = classes
     which = np.zeros(most_entries(size, mine), np.uint32)
     entries = Entries(which, which.copy(), np.zeros(mine + 1, np.int64), which.copy(), which.astype(dtype))
@@ -69,6 +76,13 @@ def hand(size: int, classes: tuple[int, int], moves: int, dtype: Any) -> Hand:
 def some_rows(table, first, last):
     """These rows of a table."""
     return vectors.VectorTable(table.vectors[first:last], table.flat[first:last])
+
+
+@jitable_call
+def of_run(entries, span):
+    """Room for the entries of these classes."""
+    starts = entries.starts[: span[1] - span[0] + 1]
+    return Entries(entries.row, entries.column, starts, entries.which, entries.value)
 
 
 @jitable_call
@@ -91,21 +105,21 @@ def multiply_strip(room, begin, first, last):
 
 @jitable_call
 def walk_block(loss, duals, curvature, plan, room, hand, visit, so_far):
-    """The exact steps of the examples first ... last - 1 of a block, one after another; products are those of the block. Returns
+    """The exact steps of the examples first ... last - 1 of a block, one after another, from its products and scores. Returns
     `so_far` with theirs: the sum of the shares of the gap, the change of the reward, and how many have moved."""
-    (now, level), (examples, first, last), products = visit
+    (now, level), (examples, first, last), (products, scores) = visit
     gap, gain, count = so_far
     for j in range(first, last):
         i = examples[j]
         if j + 1 < last:
             prefetch_row(duals.vectors, examples[j + 1])
-            prefetch_row(room.scores.vectors, j + 1)  # other threads have them in their caches
+            prefetch_row(scores.vectors, j + 1)  # other threads have them in their caches
         if j + 2 < last:
             ahead = examples[j + 2]
             vectors.prefetch(curvature, ahead)
             row_prefetch(loss, ahead)
             prefetch_plan(plan, ahead)
-        follow_moves(room.scores, products[j], room.moved, j, count, room.row)
+        follow_moves(scores, products[j], room.moved, j, count, room.row)
         share, stepped, reward_change = row_step(loss, i, curvature[i], room.row, duals, hand.change, level)
         gap += share
         if stepped:
@@ -117,23 +131,31 @@ def walk_block(loss, duals, curvature, plan, room, hand, visit, so_far):
 
 
 @jitable_call
-def add_all(rows, changes, which, wide, W, span):
-    """W[c] += sum_k changes[k, c] x_k over the rows `which`, for these classes, as a product of all rows."""
+def spread_out(changes, which, wide, rows, span):
+    """The changes of the rows `which` as those of all rows, for these classes."""
     (first, last), width, k = span, wide.vectors.shape[2], 0
     zero = vectors.zeros_like(wide.vectors)
-    for j in range(rows.flat.shape[0]):
+    for j in range(rows):
         moved = k < which.size and which[k] == j
         for b in range(first // width, last // width):
             vectors.store(wide.vectors, j, b, vectors.load(changes.vectors, k, b) if moved else zero)
         k += moved
-    add_products(wide.flat[: rows.flat.shape[0], first:last], rows.flat, W.flat[first:last])
+
+
+@jitable_call
+def add_all(rows, changes, which, wide, W, span):
+    """W[c] += sum_k changes[k, c] x_k over the rows `which`, for these classes, as a product of all rows."""
+    size = rows.flat.shape[0]
+    spread_out(changes, which, wide, size, span)
+    add_products(wide.flat[:size, span[0] : span[1]], rows.flat, W.flat[span[0] : span[1]])
 
 
 @jitable_call
 def add_changes(rows, changes, which, wide, entries, W, span):
     """The same, class by class where few changes are not zero."""
-    if list_few(changes, which, span[0], entries):
-        add_listed(rows.vectors, entries, W.vectors, span[0])
+    mine = of_run(entries, span)
+    if list_few(changes, which, span[0], mine):
+        add_listed(rows.vectors, mine, W.vectors, span[0])
     elif which.size > 0 and span[0] < span[1]:
         add_all(rows, changes, which, wide, W, span)
 

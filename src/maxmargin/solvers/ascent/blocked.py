@@ -16,7 +16,7 @@ Several threads share out the work on each block and take the same steps (`toget
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,11 +30,13 @@ from ...regularizers.spaces import follow_unclipped, unclipped
 from ...utils.blas import blas_threads
 from ...utils.threads import Team, spans
 from ..tuning import BlockTuning
+from .ahead import visit_ahead
 from .block_visits import block_room, hand, reach_block, visit_block
 from .linear import AscentOptions, BlockAscent
 from .sweeps import Sweeps
 from .together import UNDER_WAY, reach_together, visit_together
 
+PIECES_OF_EACH = 2  # runs of classes for each thread that looks ahead: who is done early takes another. By guess, 2026-11-17
 ASKED = 256  # examples whose duals are counted to know what a sweep costs
 
 
@@ -86,33 +88,40 @@ class BlockPrices:
     def step(self) -> float:
         return self.tuning.step * self.classes * self.single
 
-    def on_threads(self, threads: int, rows: int, count: int) -> float:
-        """In blocks on so many threads, with the step, where `count` examples are visited in a call."""
+    def on_threads(self, team: "TeamPlan", count: int) -> float:
+        """In blocks on threads, with the step, where `count` examples are visited in a call."""
+        threads, rows, ahead = team
         if threads == 1:
             return self.in_block(rows) + self.step()
         tuning, (products, before, rest) = self.tuning, self.parts(rows)
         rest += self.step()
         meetings = 2.0 * (tuning.meeting + threads * tuning.comer) / rows
-        begin = (tuning.muster + threads * tuning.each) / max(count, 1)
-        return max(rest, (rest + before) / threads) + products / min(threads, self.vectors) + meetings + begin
+        meetings += (tuning.muster + threads * tuning.each) / max(count, 1)
+        if not ahead:
+            return max(rest, (rest + before) / threads) + products / min(threads, self.vectors) + meetings
+        cross = 2.0 * rows * tuning.square * (self.features + self.classes) * self.single
+        return max(rest, (rest + before + cross + tuning.narrow * products) / threads) + meetings
 
     def in_sweep(self, held: float) -> float:
         """In a sweep, where an example has duals of so many classes."""
         return self.tuning.visit + self.step() + self.tuning.near * self.length * held * self.single
 
-    def best_team(self, most: int, rows: int, count: int) -> tuple[int, int]:
-        """How many threads to use, of so many at the most, and of how many rows blocks are then: half of them may be better, as
-        the steps within a block are those that threads do not share."""
-        sizes = [rows] if rows < 2 or most == 1 else [rows, rows // 2]
-        found = [
-            (self.on_threads(threads, size, count), threads, size)
-            for threads in range(1, min(most, rows) + 1)
-            for size in (sizes if threads > 1 else sizes[:1])
-            if threads <= size
-        ]
-        least = min(found)[0]
-        _, threads, size = next(each for each in found if each[0] <= (1.0 + self.tuning.spare) * least)
-        return threads, size
+    def best_team(self, most: int, rows: int, count: int) -> "TeamPlan":
+        """What to do with so many threads at the most. Half of the rows a block may be better, as the steps within a block are
+        those that threads do not share."""
+        plans = [TeamPlan(1, rows, False)]
+        plans += [TeamPlan(k, size, ahead) for k in range(2, most + 1) for size in (rows, rows // 2) for ahead in (False, True)]
+        found = [(self.on_threads(plan, count), plan) for plan in plans if plan.threads <= plan.rows]
+        least = min(price for price, _ in found)
+        return next(plan for price, plan in found if price <= (1.0 + self.tuning.spare) * least)
+
+
+class TeamPlan(NamedTuple):
+    """How many threads share out blocks of how many rows, and whether they look ahead (`ahead`) or not (`together`)."""
+
+    threads: int
+    rows: int
+    ahead: bool
 
 
 def block_size(problem: RowProblem, dtype: Any, tuning: BlockTuning) -> int:
@@ -142,17 +151,18 @@ class BlockedAscent(BlockAscent):
         self.size = min(self.options.block, max(problem.n_examples, 1))
         variance = shared_variance(problem)
         self.variance = np.ones(0, self.dtype) if variance is None else vectors.pack(variance[None], self.dtype).ravel()
-        self.threads = 0
+        self.threads, self.shared = 0, None
 
     def muster(self) -> None:
         """Get threads to work, and room for them."""
         problem = self.problem
         self.prices = BlockPrices(problem, self.dtype, self.options.tuning.blocks)
         count, whole = min(problem.n_examples, self.n_jobs * self.alone), min(self.options.block, max(problem.n_examples, 1))
-        threads, size = self.prices.best_team(self.n_jobs, whole, count)
-        if (threads, size) == (self.threads, self.size):
+        shared = self.prices.best_team(self.n_jobs, whole, count)
+        if shared == self.shared:
             return
-        self.threads, self.size, self.between = threads, size, threads * self.alone
+        self.shared, self.size, self.between = shared, shared.rows, shared.threads * self.alone
+        threads = self.threads = shared.threads
         if self.team.size != threads:
             self.team = Team(threads)
         moves, bias, classes = problem.regularizer.moves, problem.X.bias, problem.n_classes
@@ -161,7 +171,9 @@ class BlockedAscent(BlockAscent):
         width = vectors.width(self.dtype)
         runs = [(width * first, width * last) for first, last in spans(self.lanes // width, threads)]
         self.runs = runs + [(0, 0)] * (threads - len(runs))  # of classes, one a thread
-        self.hands = [hand(self.size, (last - first, classes), moves, self.dtype) for first, last in self.runs]
+        self.pieces = width * np.array([0] + [last for _, last in spans(self.lanes // width, PIECES_OF_EACH * threads)])
+        longest = max(last - first for first, last in self.runs)
+        self.hands = [hand(self.size, (longest, classes), moves, self.dtype) for _ in range(threads)]
         self.hand = hand(self.size, (self.lanes, classes), moves, self.dtype)  # for all classes
         self.losses = [self.loss, *(own_scratch(self.loss) for _ in range(threads - 1))]
         self.sweeps = Sweeps(problem, self.variance, self.dtype)
@@ -169,7 +181,7 @@ class BlockedAscent(BlockAscent):
     def with_others(self, count: int) -> bool:
         """Whether so many visits are worth to get all threads for."""
         price = self.prices.on_threads
-        return self.threads > 1 and price(self.threads, self.size, count) < price(1, self.size, count)
+        return self.threads > 1 and price(self.shared, count) < price(self.shared._replace(threads=1), count)
 
     def side_by_side(self, work: Callable[[int, np.ndarray], Any]) -> list:
         """work(p, board) on each thread; all of them meet at the board, and none waits for one that has failed."""
@@ -215,6 +227,10 @@ class BlockedAscent(BlockAscent):
 
         def together(p: int, board: np.ndarray) -> tuple[float, float]:
             place = p, self.threads, self.runs[p], board
+            if self.shared.ahead:
+                return visit_ahead(
+                    X.values, self.losses[p], weights, *state, self.hands[p], (visit, *orders), (place, self.pieces)
+                )
             return visit_together(X.values, self.losses[p], weights, *state, self.hands[p], (visit, *orders), place)
 
         if self.with_others(visit[2] - visit[1]):
@@ -256,7 +272,7 @@ class BlockedAscent(BlockAscent):
         classes that some examples have duals of."""
         some = awake[:ASKED]
         held = np.count_nonzero(self.duals.flat[some]) / max(some.size, 1)
-        price = self.prices.on_threads(self.threads if self.with_others(count) else 1, self.size, count)
+        price = self.prices.on_threads(self.shared if self.with_others(count) else self.shared._replace(threads=1), count)
         return self.prices.in_sweep(held) <= self.options.tuning.blocks.cheaper * price
 
     def reach_rows(self, space, t):

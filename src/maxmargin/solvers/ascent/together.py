@@ -17,29 +17,34 @@ from ...jit.products import outer_products
 from .block_visits import ROWS_OF_STRIP, add_changes, add_moves, multiply_strip, some_rows, take_block, walk_block
 from .momentum import Lacking, reach_some
 
-UNDER_WAY = 3  # blocks: one whose weights are added, one that is walked through, one whose rows are copied
+UNDER_WAY = 4  # blocks: of the last one, the one that is walked through and the next two there are rows
 COPIED = 8  # rows that a thread copies before it looks for other work. By guess, 2026-11-17
 
 
 @jitable_call
-def prepare_next(values, plan, variance, room, board, visit):
-    """Take pieces of what can be done before block t has ended, until there are none: rows of block t + 2, products of block
-    t + 1."""
-    start, stop, size, t = visit
-    first, next_first = start + (t + 2) * size, start + (t + 1) * size
-    rows = min(max(stop - first, 0), size)
-    next_rows = min(max(stop - next_first, 0), size) if t + 1 >= 0 else 0
-    copies = -(-rows // COPIED)
-    pieces = copies - (-next_rows // ROWS_OF_STRIP)
-    piece = fetch_add(board, PIECES, 1)
-    while piece < pieces:
-        if piece < copies:
-            begin, end = piece * COPIED, min((piece + 1) * COPIED, rows)
-            take_block(values, plan.order[first + begin : first + end], variance, room, (t + 2) % UNDER_WAY * size + begin)
-        else:
-            begin = (pieces - 1 - piece) * ROWS_OF_STRIP  # the last strip is the longest: it goes first
-            multiply_strip(room, (t + 1) % UNDER_WAY * size, begin, min(begin + ROWS_OF_STRIP, next_rows))
-        piece = fetch_add(board, PIECES, 1)
+def rows_of(visit, t):
+    """How many rows block t has."""
+    start, stop, size = visit
+    return 0 if t < 0 else min(max(stop - start - t * size, 0), size)
+
+
+@jitable_call
+def prepare_piece(values, plan, variance, room, visit, t, piece):
+    """Do one piece of what needs no weights, beside block t: rows of block t + 2, products of block t + 1. Returns whether there
+    was such a piece."""
+    start, _, size = visit
+    first, rows, next_rows = start + (t + 2) * size, rows_of(visit, t + 2), rows_of(visit, t + 1)
+    strips = -(-next_rows // ROWS_OF_STRIP)
+    if piece < strips:
+        begin = (strips - 1 - piece) * ROWS_OF_STRIP  # the last strip is the longest: it goes first
+        multiply_strip(room, (t + 1) % UNDER_WAY * size, begin, min(begin + ROWS_OF_STRIP, next_rows))
+        return True
+    begin = (piece - strips) * COPIED
+    if begin >= rows:
+        return False
+    end = min(begin + COPIED, rows)
+    take_block(values, plan.order[first + begin : first + end], variance, room, (t + 2) % UNDER_WAY * size + begin)
+    return True
 
 
 @kernel
@@ -48,26 +53,26 @@ def visit_together(values, loss, weights, duals, curvature, plan, room, hand, vi
     shares of the gap and the change of the reward: those of the first thread count."""
     (now, start, stop), level, variance = visit
     p, team, span, board = place
-    size, gap, gain = room.scores.flat.shape[0], 0.0, 0.0
-    blocks = -(-(stop - start) // size)
+    size, gap, gain = room.moved.stepped.size, 0.0, 0.0
+    blocks, these = -(-(stop - start) // size), (start, stop, size)
     for t in range(-2, blocks):
-        begin, first = t % UNDER_WAY * size, start + t * size
-        rows = min(stop - first, size)
+        begin, rows = t % UNDER_WAY * size, rows_of(these, t)
         if p == 0 and t >= 0:
-            examples, products = plan.order[first : first + rows], room.products[begin : begin + rows]
-            visit_now, so_far = ((now, level), (examples, 0, rows), products), (gap, gain, 0)
-            gap, gain, room.stepped[0] = walk_block(loss, duals, curvature, plan, room, hand, visit_now, so_far)
-        prepare_next(values, plan, variance, room, board, (start, stop, size, t))
+            examples = plan.order[start + t * size : start + t * size + rows]
+            part = (now, level), (examples, 0, rows), (room.products[begin : begin + rows], room.scores)
+            gap, gain, room.stepped[0] = walk_block(loss, duals, curvature, plan, room, hand, part, (gap, gain, 0))
+        while prepare_piece(values, plan, variance, room, these, t, fetch_add(board, PIECES, 1)):
+            pass
         if not meet_all(board, team):
             return gap, gain
         if p == 0:
             board[PIECES] = 0
         if t >= 0:
             add_moves(room, hand, begin, rows, room.stepped[0], weights, span)
-        if 0 <= t + 1 < blocks and span[0] < span[1]:
-            begin, rows = (t + 1) % UNDER_WAY * size, min(stop - first - size, size)
-            scores = room.scores.flat[:, span[0] : span[1]]
-            outer_products(room.rows.flat[begin : begin + rows], weights[-1].flat[span[0] : span[1]], scores)
+        following = rows_of(these, t + 1)
+        if following > 0 and span[0] < span[1]:
+            begin, scores = (t + 1) % UNDER_WAY * size, room.scores.flat[:, span[0] : span[1]]
+            outer_products(room.rows.flat[begin : begin + following], weights[-1].flat[span[0] : span[1]], scores)
         if not meet_all(board, team):
             return gap, gain
     return gap, gain
