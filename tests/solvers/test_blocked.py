@@ -66,9 +66,10 @@ def problem_of(name, prior="none", data=X, bias=0.7, C=0.4):
     return BlockProblem(table_of(turned, bias), label, WEIGHT, cost, LOSSES[name], regularizer, half_spaces).at(C)
 
 
-# BlockPrices by which any number of threads pays.
+# Prices by which any number of threads pays, and by which it pays to look ahead, or not to.
 FREE = BlockTuning(visit=0.0, follow=0.0, step=0.0, meeting=0.0, comer=0.0, muster=0.0, each=0.0, spare=0.0, cheaper=np.inf)
-ONCE = ASCENT._replace(blocks=FREE._replace(again=0))  # passes as of row by row
+TOGETHER, AHEAD = FREE._replace(narrow=1e9), FREE._replace(narrow=0.0, square=0.0)
+ONCE = ASCENT._replace(blocks=TOGETHER._replace(again=0))  # passes as of row by row
 
 
 def run_of(problem, block, dtype=np.float64, tol=1e-6, duals=None, tuning=ONCE, **options):

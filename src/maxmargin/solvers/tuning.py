@@ -145,9 +145,9 @@ class BlockTuning(NamedTuple):
     # 256 with 100; the part by guess, 2026-11-16.
     again: int = 4
     worth: float = 0.05
-    # Threads: seconds of a meeting, and of each that comes to it; of getting all to work, and each; how many times longer products
-    # with few classes take. Of several numbers of threads that save nearly as much, to this part, the least is taken. By guess,
-    # 2026-11-17.
+    # Threads: seconds of a meeting, and of each that comes to it; of getting all to work, and each; how many times as long
+    # products with few classes take. Of several numbers of threads that save nearly as much, to this part, the least is taken. By
+    # guess, 2026-11-17.
     meeting: float = 1e-6
     comer: float = 1e-7
     muster: float = 1e-4

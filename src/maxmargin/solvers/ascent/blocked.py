@@ -226,12 +226,10 @@ class BlockedAscent(BlockAscent):
         state = self.duals, self.curvature, self.plan, self.room
 
         def together(p: int, board: np.ndarray) -> tuple[float, float]:
-            place = p, self.threads, self.runs[p], board
+            place, mine = (p, self.threads, self.runs[p], board), (self.hands[p], (visit, *orders))
             if self.shared.ahead:
-                return visit_ahead(
-                    X.values, self.losses[p], weights, *state, self.hands[p], (visit, *orders), (place, self.pieces)
-                )
-            return visit_together(X.values, self.losses[p], weights, *state, self.hands[p], (visit, *orders), place)
+                return visit_ahead(X.values, self.losses[p], weights, *state, *mine, (place, self.pieces))
+            return visit_together(X.values, self.losses[p], weights, *state, *mine, place)
 
         if self.with_others(visit[2] - visit[1]):
             found = np.array(self.side_by_side(together)[0])
