@@ -11,7 +11,7 @@ from class to class there is a G for each: there rows are visited one after anot
 
 After a pass the few classes that have duals are swept over (`sweeps`), where the loss leaves most without: that saves passes.
 
-Several threads share out the work on each block and take the same steps (`together`).
+Several threads share out the work on each block and take the same steps (`together`; many of them, `ahead`).
 """
 
 from collections.abc import Callable
@@ -57,6 +57,14 @@ def exact_in_blocks(problem: RowProblem) -> bool:
     return bool(np.all(variances == variances[:, :1]))
 
 
+class TeamPlan(NamedTuple):
+    """How many threads share out blocks of how many rows, and whether they look ahead (`ahead`) or not (`together`)."""
+
+    threads: int
+    rows: int
+    ahead: bool
+
+
 class BlockPrices:
     """What a visit to a row of a problem costs, in seconds, by the prices of `tuning`."""
 
@@ -88,7 +96,7 @@ class BlockPrices:
     def step(self) -> float:
         return self.tuning.step * self.classes * self.single
 
-    def on_threads(self, team: "TeamPlan", count: int) -> float:
+    def on_threads(self, team: TeamPlan, count: int) -> float:
         """In blocks on threads, with the step, where `count` examples are visited in a call."""
         threads, rows, ahead = team
         if threads == 1:
@@ -106,7 +114,7 @@ class BlockPrices:
         """In a sweep, where an example has duals of so many classes."""
         return self.tuning.visit + self.step() + self.tuning.near * self.length * held * self.single
 
-    def best_team(self, most: int, rows: int, count: int) -> "TeamPlan":
+    def best_team(self, most: int, rows: int, count: int) -> TeamPlan:
         """What to do with so many threads at the most. Half of the rows a block may be better, as the steps within a block are
         those that threads do not share."""
         plans = [TeamPlan(1, rows, False)]
@@ -114,14 +122,6 @@ class BlockPrices:
         found = [(self.on_threads(plan, count), plan) for plan in plans if plan.threads <= plan.rows]
         least = min(price for price, _ in found)
         return next(plan for price, plan in found if price <= (1.0 + self.tuning.spare) * least)
-
-
-class TeamPlan(NamedTuple):
-    """How many threads share out blocks of how many rows, and whether they look ahead (`ahead`) or not (`together`)."""
-
-    threads: int
-    rows: int
-    ahead: bool
 
 
 def block_size(problem: RowProblem, dtype: Any, tuning: BlockTuning) -> int:
@@ -151,7 +151,7 @@ class BlockedAscent(BlockAscent):
         self.size = min(self.options.block, max(problem.n_examples, 1))
         variance = shared_variance(problem)
         self.variance = np.ones(0, self.dtype) if variance is None else vectors.pack(variance[None], self.dtype).ravel()
-        self.threads, self.shared = 0, None
+        self.threads, self.shared = 0, TeamPlan(0, 0, False)
 
     def muster(self) -> None:
         """Get threads to work, and room for them."""
