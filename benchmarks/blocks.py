@@ -204,7 +204,5 @@ def run(report: Report, quick: bool, repeat: int, limit: float) -> None:
             print(" | ".join(several[-1]), flush=True)
     text = f"Processor seconds of one thread, float32, lam = {LAM:g}; of a pass, without sweeps, the mean of the first {PASSES}."
     heads = ["set", *(f"{threads} thread{'s' * (threads > 1)}" for threads in THREADS)]
-    by_clock = (
-        "By the clock, to 1e-3, for each number of threads; in brackets how many were used, and of how many rows blocks were."
-    )
+    by_clock = "By the clock, to 1e-3, for each number of threads; in brackets how many were used, and the rows of a block."
     report.section("blocks", "\n\n".join([text, table(head, lines), by_clock, table(heads, several)]))

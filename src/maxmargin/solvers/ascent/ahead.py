@@ -9,6 +9,8 @@ scores do within a block. That is more work, all of it shared, and leaves little
     all, by runs of classes     S += H' changes of block t
 """
 
+import numpy as np
+
 from ...data.gathered import add_listed, list_few
 from ...jit import jitable_call, kernel
 from ...jit.meeting import PIECES, fetch_add, meet_all
@@ -80,7 +82,7 @@ def visit_ahead(values, loss, weights, duals, curvature, plan, room, hand, visit
             examples = plan.order[start + t * size : start + t * size + rows]
             mine = room.products[begin : begin + rows], some_rows(room.scores, half, half + rows)
             part = (now, level), (examples, 0, rows), mine
-            gap, gain, room.stepped[0] = walk_block(loss, duals, curvature, plan, room, hand, part, (gap, gain, 0))
+            gap, gain, room.stepped[0] = walk_block(loss, duals, curvature, plan, room, hand, part, (gap, gain, np.int64(0)))
         going_on = True
         while going_on:
             piece = fetch_add(board, PIECES, 1)

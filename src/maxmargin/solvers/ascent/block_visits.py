@@ -178,15 +178,14 @@ def visit_block(values, loss, weights, duals, curvature, plan, room, hand, visit
     """Visit plan.order[start:stop]: the exact steps, one after another. Returns the sum of the shares of the gap and the change
     of the reward."""
     (now, start, stop), level, variance = visit
-    examples, so_far = plan.order[start:stop], (0.0, 0.0, 0)
+    examples, so_far = plan.order[start:stop], (0.0, 0.0, np.int64(0))
     take_block(values, examples, variance, room, 0)
     outer_products(room.rows.flat[: examples.size], weights[-1].flat, room.scores.flat)
     for first in range(0, examples.size, ROWS_OF_STRIP):
         last = min(first + ROWS_OF_STRIP, examples.size)
         multiply_strip(room, 0, first, last)
-        so_far = walk_block(
-            loss, duals, curvature, plan, room, hand, ((now, level), (examples, first, last), room.products), so_far
-        )
+        part = (now, level), (examples, first, last), (room.products, room.scores)
+        so_far = walk_block(loss, duals, curvature, plan, room, hand, part, so_far)
     add_moves(room, hand, 0, examples.size, so_far[2], weights, (0, weights[0].flat.shape[0]))
     return so_far[0], so_far[1]
 

@@ -11,6 +11,8 @@ Between the two all meet, within compiled code (`jit.meeting`). Nothing is stale
 copy of the weights. Results depend on the number of threads by the shapes of matrix products alone.
 """
 
+import numpy as np
+
 from ...jit import jitable_call, kernel
 from ...jit.meeting import PIECES, fetch_add, meet_all
 from ...jit.products import outer_products
@@ -60,7 +62,7 @@ def visit_together(values, loss, weights, duals, curvature, plan, room, hand, vi
         if p == 0 and t >= 0:
             examples = plan.order[start + t * size : start + t * size + rows]
             part = (now, level), (examples, 0, rows), (room.products[begin : begin + rows], room.scores)
-            gap, gain, room.stepped[0] = walk_block(loss, duals, curvature, plan, room, hand, part, (gap, gain, 0))
+            gap, gain, room.stepped[0] = walk_block(loss, duals, curvature, plan, room, hand, part, (gap, gain, np.int64(0)))
         while prepare_piece(values, plan, variance, room, these, t, fetch_add(board, PIECES, 1)):
             pass
         if not meet_all(board, team):
