@@ -15,8 +15,8 @@ from ...data.gathered import add_listed, list_few
 from ...jit import jitable_call, kernel
 from ...jit.meeting import PIECES, fetch_add, meet_all
 from ...jit.products import add_products, outer_products
-from .block_visits import ROWS_OF_STRIP, of_run, some_rows, spread_out, walk_block
-from .together import UNDER_WAY, prepare_piece, rows_of
+from .block_visits import ROWS_OF_STRIP, of_run, some_rows, walk_block, widen
+from .together import UNDER_WAY, prepare_piece, rows_in_block
 
 
 @jitable_call
@@ -36,7 +36,7 @@ def add_wide(room, entries, begin, rows, weights, span):
 def ahead_piece(room, hand, weights, runs, visit, t, piece):
     """Do one piece of what is done ahead of block t: the weights and scores of a run of classes, products of rows of blocks t and
     t + 1. Returns how many such pieces there are."""
-    size, before, rows, following = visit[2], rows_of(visit, t - 1), rows_of(visit, t), rows_of(visit, t + 1)
+    size, before, rows, following = visit[2], rows_in_block(visit, t - 1), rows_in_block(visit, t), rows_in_block(visit, t + 1)
     count = runs.size - 1 if before > 0 or following > 0 else 0
     begin, strips = (t + 1) % UNDER_WAY * size, -(-rows // ROWS_OF_STRIP) if following > 0 else 0
     if piece < count:
@@ -58,11 +58,11 @@ def ahead_piece(room, hand, weights, runs, visit, t, piece):
 @jitable_call
 def follow_block(room, visit, t, span, kinds):
     """Spread out the changes of block t, of these classes, and let the scores of the next block follow them."""
-    size, rows, following, (first, last) = visit[2], rows_of(visit, t), rows_of(visit, t + 1), span
+    size, rows, following, (first, last) = visit[2], rows_in_block(visit, t), rows_in_block(visit, t + 1), span
     which, moved = room.moved.stepped[: room.stepped[0]], room.moved
-    spread_out(moved.changes, which, room.wide, rows, span)
+    widen(moved.changes, which, room.wide, rows, span)
     if kinds > 1:
-        spread_out(moved.follows, which, room.wide_follows, rows, span)
+        widen(moved.follows, which, room.wide_follows, rows, span)
     if following > 0 and first < last:
         half = (t + 1) % 2 * size
         scores = room.scores.flat[half : half + following, first:last]
@@ -77,7 +77,7 @@ def visit_ahead(values, loss, weights, duals, curvature, plan, room, hand, visit
     size, gap, gain = room.moved.stepped.size, 0.0, 0.0
     blocks, these = -(-(stop - start) // size), (start, stop, size)
     for t in range(-2, blocks + 1):
-        begin, half, rows = t % UNDER_WAY * size, t % 2 * size, rows_of(these, t)
+        begin, half, rows = t % UNDER_WAY * size, t % 2 * size, rows_in_block(these, t)
         if p == 0 and rows > 0:
             examples = plan.order[start + t * size : start + t * size + rows]
             mine = room.products[begin : begin + rows], some_rows(room.scores, half, half + rows)

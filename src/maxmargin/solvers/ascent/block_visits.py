@@ -131,7 +131,7 @@ def walk_block(loss, duals, curvature, plan, room, hand, visit, so_far):
 
 
 @jitable_call
-def spread_out(changes, which, wide, rows, span):
+def widen(changes, which, wide, rows, span):
     """The changes of the rows `which` as those of all rows, for these classes."""
     (first, last), width, k = span, wide.vectors.shape[2], 0
     zero = vectors.zeros_like(wide.vectors)
@@ -146,7 +146,7 @@ def spread_out(changes, which, wide, rows, span):
 def add_all(rows, changes, which, wide, W, span):
     """W[c] += sum_k changes[k, c] x_k over the rows `which`, for these classes, as a product of all rows."""
     size = rows.flat.shape[0]
-    spread_out(changes, which, wide, size, span)
+    widen(changes, which, wide, size, span)
     add_products(wide.flat[:size, span[0] : span[1]], rows.flat, W.flat[span[0] : span[1]])
 
 

@@ -24,7 +24,7 @@ COPIED = 8  # rows that a thread copies before it looks for other work. By guess
 
 
 @jitable_call
-def rows_of(visit, t):
+def rows_in_block(visit, t):
     """How many rows block t has."""
     start, stop, size = visit
     return 0 if t < 0 else min(max(stop - start - t * size, 0), size)
@@ -35,7 +35,7 @@ def prepare_piece(values, plan, variance, room, visit, t, piece):
     """Do one piece of what needs no weights, beside block t: rows of block t + 2, products of block t + 1. Returns whether there
     was such a piece."""
     start, _, size = visit
-    first, rows, next_rows = start + (t + 2) * size, rows_of(visit, t + 2), rows_of(visit, t + 1)
+    first, rows, next_rows = start + (t + 2) * size, rows_in_block(visit, t + 2), rows_in_block(visit, t + 1)
     strips = -(-next_rows // ROWS_OF_STRIP)
     if piece < strips:
         begin = (strips - 1 - piece) * ROWS_OF_STRIP  # the last strip is the longest: it goes first
@@ -58,7 +58,7 @@ def visit_together(values, loss, weights, duals, curvature, plan, room, hand, vi
     size, gap, gain = room.moved.stepped.size, 0.0, 0.0
     blocks, these = -(-(stop - start) // size), (start, stop, size)
     for t in range(-2, blocks):
-        begin, rows = t % UNDER_WAY * size, rows_of(these, t)
+        begin, rows = t % UNDER_WAY * size, rows_in_block(these, t)
         if p == 0 and t >= 0:
             examples = plan.order[start + t * size : start + t * size + rows]
             part = (now, level), (examples, 0, rows), (room.products[begin : begin + rows], room.scores)
@@ -71,7 +71,7 @@ def visit_together(values, loss, weights, duals, curvature, plan, room, hand, vi
             board[PIECES] = 0
         if t >= 0:
             add_moves(room, hand, begin, rows, room.stepped[0], weights, span)
-        following = rows_of(these, t + 1)
+        following = rows_in_block(these, t + 1)
         if following > 0 and span[0] < span[1]:
             begin, scores = (t + 1) % UNDER_WAY * size, room.scores.flat[:, span[0] : span[1]]
             outer_products(room.rows.flat[begin : begin + following], weights[-1].flat[span[0] : span[1]], scores)
