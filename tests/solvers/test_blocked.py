@@ -67,7 +67,7 @@ def problem_of(name, prior="none", data=X, bias=0.7, C=0.4):
 
 
 # Prices by which any number of threads pays, and by which it pays to look ahead, or not to.
-FREE = BlockTuning(visit=0.0, follow=0.0, step=0.0, meeting=0.0, comer=0.0, muster=0.0, each=0.0, spare=0.0, cheaper=np.inf)
+FREE = BlockTuning(visit=0.0, follow=0.0, step=0.0, meeting=(0.0, 0.0), muster=(0.0, 0.0), spare=0.0, cheaper=np.inf)
 TOGETHER, AHEAD = FREE._replace(narrow=1e9), FREE._replace(narrow=0.0, square=0.0)
 ONCE = ASCENT._replace(blocks=TOGETHER._replace(again=0))  # passes as of row by row
 
@@ -407,7 +407,7 @@ def test_the_solver_chooses():
     run = mm.DualCoordinate().begin(sized(1000, 512, 64), Start(), Setting(1e-3, 0, 2))
     run.muster()
     assert run.threads == 2 and run.with_others(64) and not run.with_others(1)
-    run.n_jobs, run.options = 3, replace(run.options, tuning=ASCENT._replace(blocks=BlockTuning(meeting=1.0)))
+    run.n_jobs, run.options = 3, replace(run.options, tuning=ASCENT._replace(blocks=BlockTuning(meeting=(1.0, 0.0))))
     run.muster()
     assert run.threads == 1  # blocks that are not worth a meeting
 

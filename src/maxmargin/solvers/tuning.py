@@ -136,8 +136,8 @@ class BlockTuning(NamedTuple):
     # Examples of a block, and multiplications and additions of one at the most: a run stops between two.
     sizes: tuple[int, ...] = (32, 64, 128, 256)
     most: float = 2.0**30
-    # Of a class in the step of an example, and of a sweep beside a visit of a pass: while it costs no more than this part of one,
-    # a sweep brings more. 20,000 made rows x 768 with 100 classes and 5,000 x 1,024 with 1,000, one core of a Xeon, 2026-11-17.
+    # Of a class in a step. A sweep is worth it while a visit costs no more than this part of one of a pass. 20,000 made rows x 768
+    # with 100 classes and 5,000 x 1,024 with 1,000, one core of a Xeon, 2026-11-17.
     step: float = 2e-9
     cheaper: float = 0.4
     # Sweeps over the classes that have duals, after a pass over all of them. There is another one while the last has met more
@@ -145,13 +145,10 @@ class BlockTuning(NamedTuple):
     # 256 with 100; the part by guess, 2026-11-16.
     again: int = 4
     worth: float = 0.05
-    # Threads: seconds of a meeting, and of each that comes to it; of getting all to work, and each; how many times as long
-    # products with few classes take. Of several numbers of threads that save nearly as much, to this part, the least is taken. By
-    # guess, 2026-11-17.
-    meeting: float = 1e-6
-    comer: float = 1e-7
-    muster: float = 1e-4
-    each: float = 1e-5
+    # Threads: of a meeting, and of each that comes; of getting all to work, and each; how many times as long products with few
+    # classes take; the part that more threads must save. By guess, 2026-11-17.
+    meeting: tuple[float, float] = (1e-6, 1e-7)
+    muster: tuple[float, float] = (1e-4, 1e-5)
     narrow: float = 1.2
     spare: float = 0.03
 

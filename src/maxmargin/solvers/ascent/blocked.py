@@ -103,8 +103,8 @@ class BlockPrices:
             return self.in_block(rows) + self.step()
         tuning, (products, before, rest) = self.tuning, self.parts(rows)
         rest += self.step()
-        meetings = 2.0 * (tuning.meeting + threads * tuning.comer) / rows
-        meetings += (tuning.muster + threads * tuning.each) / max(count, 1)
+        meetings = 2.0 * (tuning.meeting[0] + threads * tuning.meeting[1]) / rows
+        meetings += (tuning.muster[0] + threads * tuning.muster[1]) / max(count, 1)
         if not ahead:
             return max(rest, (rest + before) / threads) + products / min(threads, self.vectors) + meetings
         cross = 2.0 * rows * tuning.square * (self.features + self.classes) * self.single
