@@ -136,8 +136,8 @@ class BlockTuning(NamedTuple):
     # Examples of a block, and multiplications and additions of one at the most: a run stops between two.
     sizes: tuple[int, ...] = (32, 64, 128, 256)
     most: float = 2.0**30
-    # Of a class in a step. A sweep is worth it while a visit costs no more than this part of one of a pass. 20,000 made rows x 768
-    # with 100 classes and 5,000 x 1,024 with 1,000, one core of a Xeon, 2026-11-17.
+    # Of a class in a step. Sweeps are worth it while a visit costs no more than this part of one of a pass. 20,000 made rows x
+    # 768 with 100 classes and 5,000 x 1,024 with 1,000, one core of a Xeon, 2026-11-17.
     step: float = 2e-9
     cheaper: float = 0.4
     # Sweeps over the classes that have duals, after a pass over all of them. There is another one while the last has met more
