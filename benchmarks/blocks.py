@@ -76,6 +76,14 @@ CASES = (
     Case(1_500, 512, 1_000, "topk_beta", must=(12.0, 8.0)),
     Case(5_000, 128, 5_000, "topk_alpha", must=(12.0, 8.0)),
 )
+SHARED = (  # by threads
+    Case(20_000, 768, 100),
+    Case(5_000, 1_024, 1_000),
+    Case(20_000, 768, 100, "topk_alpha"),
+    Case(3_000, 1_024, 1_000, "topk_alpha"),
+    Case(10_000, 768, 256, "labels"),
+    Case(10_000, 256, 100, "coupled labels"),
+)
 QUICK = (Case(500, 96, 300), Case(500, 64, 100, "coupled labels"))
 LOSSES = {"crammer_singer": CrammerSingerLoss(), "topk_alpha": TopKAlphaLoss(5), "topk_beta": TopKBetaLoss(5)}
 
@@ -170,14 +178,15 @@ def on_threads(case: Case, limit: float) -> list[str]:
         if threads > (os.cpu_count() or 1):
             cells.append("-")
             continue
-        drive(begun(now, block, threads), Budget(tol=1e-9, max_iter=7, max_time=5.0, n_jobs=threads), History())  # compiles
+        drive(begun(now, block, threads), Budget(tol=1e-9, max_iter=9, max_time=5.0, n_jobs=threads), History())  # compiles
         run = begun(now, block, threads)
         begin = time.perf_counter()
         result = drive(run, Budget(tol=TOL, max_time=limit, n_jobs=threads), History())
         seconds = time.perf_counter() - begin
         alone = alone or seconds
         met = "" if result.certificate.converged else ", not reached"
-        cells.append(f"{figure(seconds)} s, {run.passes} passes, {figure(alone / seconds, 2)} times{met}")
+        used = f"{run.shared.threads} x {run.shared.rows} rows{', ahead' if run.shared.ahead else ''}"
+        cells.append(f"{figure(seconds)} s, {run.passes} passes, {figure(alone / seconds, 2)} times ({used}){met}")
     return cells
 
 
@@ -190,10 +199,10 @@ def run(report: Report, quick: bool, repeat: int, limit: float) -> None:
             lines.append(line(case, repeat, limit))
             print(" | ".join(lines[-1]), flush=True)
         several = []
-        for case in QUICK if quick else CASES:
+        for case in QUICK if quick else SHARED:
             several.append(on_threads(case, limit))
             print(" | ".join(several[-1]), flush=True)
     text = f"Processor seconds of one thread, float32, lam = {LAM:g}; of a pass, without sweeps, the mean of the first {PASSES}."
     heads = ["set", *(f"{threads} thread{'s' * (threads > 1)}" for threads in THREADS)]
-    by_clock = "By the clock, to 1e-3, for each number of threads."
+    by_clock = "By the clock, to 1e-3, for each number of threads; in brackets how many were used, and the rows of a block."
     report.section("blocks", "\n\n".join([text, table(head, lines), by_clock, table(heads, several)]))

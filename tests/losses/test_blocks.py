@@ -7,7 +7,7 @@ from helpers.every_problem import COST, LOSSES, SCORES, TABLE, WEIGHT, C, K, pro
 from maxmargin.data.indicators import checked_labels
 from maxmargin.jit import vectors
 from maxmargin.losses import MulticlassLoss, MultilabelLoss
-from maxmargin.losses.blocks import block_step, block_value, row_block_step, row_block_value, row_moves
+from maxmargin.losses.blocks import block_step, block_value, follow_moves, keep_move, row_block_step, row_block_value, row_moves
 from maxmargin.problems.linear import row_risk
 from maxmargin.problems.multilabel import MultilabelProblem
 from maxmargin.regularizers.spaces import averaged
@@ -90,3 +90,20 @@ def test_rows(name):
         scores = vectors.table(vectors.pack(block.scores(W), np.float64))
         value += row_block_value(loss, np.arange(block.start, block.stop), scores, row)
     assert value == pytest.approx(row_risk(problem.X, loss, vectors.from_classes(W, np.float64), row, 0, n), rel=1e-12)
+
+
+@pytest.mark.parametrize("filled", [0.02, 0.5])
+def test_scores_follow_moves(filled):
+    """By a list of the vectors that are not zero, and by all of them."""
+    classes, rng = 150, np.random.default_rng(0)
+    moved, products = row_moves(6, classes, 1, np.float64), rng.normal(size=9)
+    scores, row, change = (vectors.zeros_table(rows, classes, np.float64) for rows in (9, 1, 1))
+    scores.flat[:] = rng.normal(size=scores.flat.shape)
+    wanted = scores.flat[7].copy()
+    for count, j in enumerate((0, 2, 3, 6)):
+        change.flat[0] = np.where(rng.random(change.flat.shape[1]) < filled, rng.normal(size=change.flat.shape[1]), 0.0)
+        keep_move(moved, j, count, change)
+        wanted += products[j] * change.flat[0]
+    assert (6 * moved.many[:4].sum() > 4 * row.vectors.shape[1]) == (filled > 0.1)
+    follow_moves(scores, products, moved, 7, 4, row)
+    np.testing.assert_allclose(row.flat[0], wanted, rtol=1e-12, atol=1e-12)

@@ -1,10 +1,13 @@
 """Blocks of rows: the iterates are those of one row after another, whatever the loss, the prior and the order."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import maxmargin as mm
 from maxmargin import losses
@@ -16,8 +19,8 @@ from maxmargin.problems.linear import BlockProblem
 from maxmargin.problems.multilabel import MultilabelProblem
 from maxmargin.regularizers.prior import Prior
 from maxmargin.result import History
-from maxmargin.solvers.ascent import sweeps
-from maxmargin.solvers.ascent.blocked import BlockedAscent, block_size, exact_in_blocks
+from maxmargin.solvers.ascent import blocked
+from maxmargin.solvers.ascent.blocked import BlockedAscent, BlockPrices, block_size, exact_in_blocks
 from maxmargin.solvers.ascent.linear import AscentOptions, BlockAscent
 from maxmargin.solvers.base import Setting, Start
 from maxmargin.solvers.loop import BY_HAND, Budget, drive
@@ -63,7 +66,10 @@ def problem_of(name, prior="none", data=X, bias=0.7, C=0.4):
     return BlockProblem(table_of(turned, bias), label, WEIGHT, cost, LOSSES[name], regularizer, half_spaces).at(C)
 
 
-ONCE = ASCENT._replace(blocks=BlockTuning(again=0, least=1, meeting=0.0))  # passes as of row by row, and any number of threads
+# Prices by which any number of threads pays, and by which it pays to look ahead, or not to.
+FREE = BlockTuning(visit=0.0, follow=0.0, step=0.0, meeting=(0.0, 0.0), muster=(0.0, 0.0), spare=0.0, cheaper=np.inf)
+TOGETHER, AHEAD = FREE._replace(narrow=1e9), FREE._replace(narrow=0.0, square=0.0)
+ONCE = ASCENT._replace(blocks=TOGETHER._replace(again=0))  # passes as of row by row
 
 
 def run_of(problem, block, dtype=np.float64, tol=1e-6, duals=None, tuning=ONCE, **options):
@@ -212,19 +218,32 @@ def optimum(problem):
     return drive(run, Budget(tol=1e-8, max_iter=3000), History()).certificate.dual
 
 
-SWEPT = ASCENT._replace(blocks=BlockTuning(again=4, least=1, filled=1.0, meeting=0.0))
+SWEPT = ASCENT._replace(blocks=TOGETHER)
+ONCE_AHEAD = ASCENT._replace(blocks=AHEAD._replace(again=0))
 RUNS = [("crammer_singer", "none"), ("crammer_singer", "scale"), ("alpha", "none"), ("labels", "none"), ("coupled", "none")]
 
 
+@pytest.mark.parametrize("name,prior", [RUNS[0], RUNS[1], RUNS[2], RUNS[4]])
+@pytest.mark.parametrize("threads", [2, 3, 4, 60])
+def test_threads_take_the_steps_of_one(name, prior, threads):
+    """Row by row or in blocks on any number of threads, also more than a block has rows."""
+    run = compare(problem_of(name, prior), 8, threads=threads)
+    assert run.shared == (min(threads, 8), 8, False)
+
+
+@pytest.mark.parametrize("name,prior", [RUNS[0], RUNS[1], RUNS[4]])
+@pytest.mark.parametrize("threads", [2, 3, 60])
+def test_threads_that_look_ahead_take_the_steps_of_one(name, prior, threads):
+    run = compare(problem_of(name, prior), 8, threads=threads, tuning=ONCE_AHEAD)
+    assert run.shared == (min(threads, 8), 8, True)
+
+
 @pytest.mark.parametrize("name,prior", RUNS)
-@pytest.mark.parametrize("threads", [1, 2, 4, 60])
+@pytest.mark.parametrize("threads", [1, 3])
 def test_threads_and_sweeps(name, prior, threads):
-    """The dual is that of the duals, never falls and ends at the same optimum, with more threads than rows too."""
+    """The dual is that of the duals, never falls and ends at the same optimum."""
     problem = problem_of(name, prior)
     run = climbed(problem, threads=threads, tuning=SWEPT)
-    assert run.threads == min(threads, N) and np.all(run.spread >= 1.0)
-    if name != "coupled":
-        assert threads == 1 or np.any(run.spread > 1.0)
     result = drive(run, Budget(tol=1e-5, max_iter=3000), History())
     assert result.certificate.converged
     assert result.certificate.dual == pytest.approx(optimum(problem), rel=3e-5)
@@ -235,11 +254,32 @@ def test_threads_in_single_precision(name):
     climbed(problem_of(name, data=X.astype(np.float32)), 6, threads=3, tuning=SWEPT, dtype=np.float32)
 
 
-def test_steps_that_are_too_long_together_are_drawn_back():
-    """Rows that are all alike: what each thread would do alone is far too much for all of them."""
-    alike = X[:1] + 0.01 * X
-    for name in ("crammer_singer", "labels"):
-        climbed(problem_of(name, data=alike, C=5.0), 5, threads=10, tuning=SWEPT)
+@pytest.mark.parametrize("tuning", [ONCE, ONCE_AHEAD], ids=["together", "ahead"])
+@pytest.mark.parametrize("block", [1, 7, 50, 1000])
+def test_threads_on_blocks_of_any_size(block, tuning):
+    compare(problem_of("crammer_singer"), block, threads=3, tuning=tuning)
+
+
+FEW = st.integers(1, 20)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1), st.integers(1, 70), st.integers(1, 12), st.integers(2, 30), st.tuples(*[st.integers(1, 20)] * 2)
+)
+def test_threads_on_random_problems(seed, n, features, classes, shape):
+    """Iterates to rounding, and a primal value that is not below the dual one."""
+    (block, threads), generator = shape, np.random.default_rng(seed)
+    data, label = generator.normal(size=(n, features)), generator.integers(classes, size=n)
+    problem = BlockProblem(table_of(data, 1.0), label, generator.uniform(0, 2, n), 1.0 - np.eye(classes)).at(0.3)
+    one = run_of(problem, 0)
+    gaps = after(one, 4)
+    for tuning in (ONCE, ONCE_AHEAD):
+        many = run_of(problem, block, threads=threads, tuning=tuning)
+        np.testing.assert_allclose(after(many, 4), gaps, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(many.duals.flat, one.duals.flat, rtol=1e-9, atol=1e-9)
+        dual = many.synchronise()
+        assert all(many.primal(w, threads) >= dual - 1e-9 * abs(dual) for w in many.candidates())
 
 
 def test_sweeps_save_passes():
@@ -251,16 +291,11 @@ def test_sweeps_save_passes():
     assert 3 * passes[1] <= 2 * passes[0]
 
 
-def test_a_full_list_of_changes_ends_a_round(monkeypatch):
-    monkeypatch.setattr(sweeps, "ROOM", 0)
-    climbed(problem_of("crammer_singer"), threads=3, tuning=SWEPT)
-
-
-def test_the_same_for_the_same_number_of_threads():
+def test_the_same_again():
     problem = problem_of("crammer_singer")
-    one, two, other = (climbed(problem, threads=threads, tuning=SWEPT) for threads in (3, 3, 2))
+    one, two = (climbed(problem, threads=3, tuning=SWEPT) for _ in range(2))
     np.testing.assert_array_equal(one.duals.flat, two.duals.flat)
-    assert np.any(one.duals.flat != other.duals.flat)
+    np.testing.assert_array_equal(one.space.w, two.space.w)
 
 
 def test_snapshots_on_threads():
@@ -271,15 +306,42 @@ def test_snapshots_on_threads():
     for each in (run, other):
         after(each, 3)
     np.testing.assert_array_equal(other.duals.flat, run.duals.flat)
-    np.testing.assert_array_equal(other.spread, run.spread)
 
 
-def test_a_run_on_threads_stops_between_rounds():
+def test_a_run_on_threads_stops_between_stretches():
     tuning = SWEPT._replace(pace=PACE._replace(work=1))
     run = run_of(problem_of("crammer_singer"), 7, threads=2, tuning=tuning)
     run.advance(stop_after(2))
     assert run.visits == 28
     assert run.synchronise() == pytest.approx(run.dual, rel=1e-9)
+
+
+def test_two_runs_on_threads_at_once():
+    """Each has a board of its own."""
+    problem = problem_of("crammer_singer")
+    alone = climbed(problem, threads=2, tuning=SWEPT)
+    with ThreadPoolExecutor(2) as pool:
+        both = list(pool.map(lambda _: climbed(problem, threads=2, tuning=SWEPT), range(2)))
+    for run in both:
+        np.testing.assert_array_equal(run.duals.flat, alone.duals.flat)
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_nobody_waits_for_a_thread_that_fails(failing, monkeypatch):
+    run = run_of(problem_of("crammer_singer"), 8, threads=3, tuning=SWEPT)
+    after(run, 1)
+    visit = blocked.visit_together
+
+    def fail(*args):
+        if args[-1][0] == failing:
+            raise RuntimeError("Out of order.")
+        return visit(*args)
+
+    monkeypatch.setattr(blocked, "visit_together", fail)
+    with pytest.raises(RuntimeError, match="Out of order"):
+        run.advance(lambda: False)
+    monkeypatch.setattr(blocked, "visit_together", visit)
+    after(run, 1)  # the team is still there
 
 
 @pytest.mark.parametrize("name", ["alpha", "coupled", "crammer_singer", "labels", "multinomial"])
@@ -344,10 +406,27 @@ def test_the_solver_chooses():
     assert not isinstance(mm.DualCoordinate().begin(sized(20, 64), Start(), setting), BlockedAscent)
     run = mm.DualCoordinate().begin(sized(1000, 512, 64), Start(), Setting(1e-3, 0, 2))
     run.muster()
-    assert run.threads == 2
-    run.n_jobs, run.options = 3, replace(run.options, tuning=ASCENT._replace(blocks=BlockTuning(meeting=1e12)))
+    assert run.threads == 2 and run.with_others(64) and not run.with_others(1)
+    run.n_jobs, run.options = 3, replace(run.options, tuning=ASCENT._replace(blocks=BlockTuning(meeting=(1.0, 0.0))))
     run.muster()
     assert run.threads == 1  # blocks that are not worth a meeting
+
+
+def test_what_a_sweep_must_cost():
+    """A twentieth of a visit to all classes is worth it; on many threads, to whom that visit costs less, it is not."""
+    prices = BlockPrices(sized(1000, 512), np.float32, BlockTuning())
+    alone, many = prices.best_team(1, 64, 10_000), prices.best_team(16, 64, 10_000)
+    assert prices.in_sweep(5.0) < 0.1 * prices.on_threads(alone, 10_000)
+    assert prices.in_sweep(5.0) > 0.2 * prices.on_threads(many, 10_000)
+    assert prices.best_team(16, 64, 1) == alone == (1, 64, False)
+    assert 4 < many.threads <= 16 and many.ahead
+    few = BlockPrices(sized(100, 768), np.float32, BlockTuning()).best_team(2, 64, 10_000)
+    assert few.threads == 2 and not few.ahead
+    run = run_of(problem_of("crammer_singer"), 8, tuning=ASCENT._replace(blocks=FREE._replace(cheaper=0.0)))
+    after(run, 2)
+    other = run_of(problem_of("crammer_singer"), 8, tuning=ONCE)
+    after(other, 2)
+    np.testing.assert_array_equal(run.duals.flat, other.duals.flat)
 
 
 # ---- sums over rows and exact values -------------------------------------------------------------------------

@@ -17,7 +17,6 @@ from .rows import Dense, Indexed
 ENTRY = 3.0
 WEIGHT_MOVED = 4.0
 TILE_SIDE = 32  # of the squares in which a table is turned: what fits into the first cache, 2026-11-16
-ALL_FEW = np.ones(1, bool)  # one block, whose entries are listed
 
 
 def has_dense_rows(X: Any) -> bool:
@@ -79,35 +78,36 @@ def room_for_entries(most: int, classes: int, dtype: Any) -> Entries:
 
 
 @jitable_call
-def list_few(table, count, entries):
-    """List the entries of the first `count` rows of a table, where so few are not zero that a sum class by class is faster than a
-    product; returns whether they are."""
+def list_few(table, which, first, entries):
+    """List what is not zero in the first rows of a table, those of the rows `which` of X, and as many columns from `first` on as
+    there are starts, if so few are not that a sum class by class is faster than a product; returns whether they are."""
     starts, width, found = entries.starts, table.vectors.shape[2], 0
-    most = min(entries.row.size, int((count - WEIGHT_MOVED) * (starts.size - 1) / ENTRY))
+    classes = starts.size - 1
+    most = min(entries.row.size, int((which.size - WEIGHT_MOVED) * classes / ENTRY))
     for c in range(starts.size):
         starts[c] = 0
-    for k in range(count):
-        for b in range(table.vectors.shape[1]):
+    for k in range(which.size):
+        for b in range(first // width, (first + classes) // width):
             if vectors.magnitude(vectors.load(table.vectors, k, b)) > 0:
                 if found + width > most:
                     return False
                 for c in range(b * width, (b + 1) * width):
                     if table.flat[k, c] != 0:
-                        entries.row[found], entries.column[found] = k, c
-                        starts[c] += 1
+                        entries.row[found], entries.column[found] = k, c - first
+                        starts[c - first] += 1
                         found += 1
     for c in range(1, starts.size):
         starts[c] += starts[c - 1]
     for p in range(found - 1, -1, -1):  # from behind, so that rows stay in order and starts end where they belong
         k, c = entries.row[p], entries.column[p]
         starts[c] -= 1
-        entries.which[starts[c]], entries.value[starts[c]] = k, table.flat[k, c]
+        entries.which[starts[c]], entries.value[starts[c]] = which[k], table.flat[k, first + c]
     return True
 
 
 @kernel
-def list_entries(table, count, entries):
-    return list_few(table, count, entries)
+def list_entries(table, which, entries):
+    return list_few(table, which, 0, entries)
 
 
 def most_entries(rows: int, classes: int) -> int:
@@ -116,45 +116,42 @@ def most_entries(rows: int, classes: int) -> int:
 
 
 @jitable_call
-def add_listed(rows, entries, few, W, c, fresh):
-    """W[c] += sum_k table[k, c] x_k over the entries of class c of all blocks with few of them, or = where `fresh`; four vectors
-    of features at a time. Blocks lie one after another, in the rows and in the entries."""
-    size, most, stride = rows.shape[0] // few.size, entries.row.size // few.size, entries.starts.size // few.size
-    zero, b = vectors.zeros_like(rows), 0
+def add_class(rows, entries, k, W, c):
+    """W[c] += sum of x over the entries of the k-th class listed; four vectors of features at a time."""
+    first, last, b = entries.starts[k], entries.starts[k + 1], 0
     while rows.shape[1] - b >= 4:
-        one, two, three, four = zero, zero, zero, zero
-        if not fresh:
-            one, two = vectors.load(W, c, b), vectors.load(W, c, b + 1)
-            three, four = vectors.load(W, c, b + 2), vectors.load(W, c, b + 3)
-        for p in range(few.size):
-            if few[p]:
-                for e in range(p * most + entries.starts[p * stride + c], p * most + entries.starts[p * stride + c + 1]):
-                    k, t = p * size + entries.which[e], entries.value[e]
-                    one = vectors.fma(one, t, vectors.load(rows, k, b))
-                    two = vectors.fma(two, t, vectors.load(rows, k, b + 1))
-                    three = vectors.fma(three, t, vectors.load(rows, k, b + 2))
-                    four = vectors.fma(four, t, vectors.load(rows, k, b + 3))
+        one, two = vectors.load(W, c, b), vectors.load(W, c, b + 1)
+        three, four = vectors.load(W, c, b + 2), vectors.load(W, c, b + 3)
+        for e in range(first, last):
+            i, t = entries.which[e], entries.value[e]
+            one = vectors.fma(one, t, vectors.load(rows, i, b))
+            two = vectors.fma(two, t, vectors.load(rows, i, b + 1))
+            three = vectors.fma(three, t, vectors.load(rows, i, b + 2))
+            four = vectors.fma(four, t, vectors.load(rows, i, b + 3))
         vectors.store(W, c, b, one)
         vectors.store(W, c, b + 1, two)
         vectors.store(W, c, b + 2, three)
         vectors.store(W, c, b + 3, four)
         b += 4
     while b < rows.shape[1]:
-        one = zero if fresh else vectors.load(W, c, b)
-        for p in range(few.size):
-            if few[p]:
-                for e in range(p * most + entries.starts[p * stride + c], p * most + entries.starts[p * stride + c + 1]):
-                    one = vectors.fma(one, entries.value[e], vectors.load(rows, p * size + entries.which[e], b))
+        one = vectors.load(W, c, b)
+        for e in range(first, last):
+            one = vectors.fma(one, entries.value[e], vectors.load(rows, entries.which[e], b))
         vectors.store(W, c, b, one)
         b += 1
 
 
+@jitable_call
+def add_listed(rows, entries, W, first):
+    """W[c] += sum_k table[k, c] x_k over the entries of each class listed, the first of which is class `first`."""
+    for k in range(entries.starts.size - 1):
+        if entries.starts[k] < entries.starts[k + 1]:
+            add_class(rows, entries, k, W, first + k)
+
+
 @kernel
-def add_entries(X, entries, all_few, W):
-    """W[c] += sum_k table[k, c] x_k over the entries of each class, of one block."""
-    for c in range(entries.starts.size - 1):
-        if entries.starts[c] < entries.starts[c + 1]:
-            add_listed(X, entries, all_few, W, c, False)
+def add_entries(X, entries, W):
+    add_listed(X, entries, W, 0)
 
 
 class Gathered:
@@ -193,8 +190,8 @@ class Gathered:
         classes = W.flat.shape[0]
         if self.entries.starts.size != classes + 1:
             self.entries = room_for_entries(most_entries(len(self.table.flat), classes), classes, W.flat.dtype)
-        if list_entries(table, self.count, self.entries):
-            add_entries(self.scaled.vectors, self.entries, ALL_FEW, W.vectors)
+        if list_entries(table, np.arange(self.count), self.entries):
+            add_entries(self.scaled.vectors, self.entries, W.vectors)
         elif self.count > 0:
             gemm = sgemm if W.flat.dtype == np.float32 else dgemm
             gemm(1.0, self.scaled_rows.T, table.flat[: self.count].T, 1.0, W.flat.T, trans_b=True, overwrite_c=True)

@@ -32,6 +32,7 @@ from .base import PLAIN_TERM, Evaluated, Problem
 
 # Examples a part: sums are formed part by part, so they do not depend on the number of threads. Set not recorded, 2026-11-15.
 CHUNK = 4096
+SHARED_OUT = 64  # parts that many threads share out evenly, where matrix products are dear
 TAKEN = 256  # rows of a matrix product. By what fits into a core's own cache, 2026-11-16.
 # Weights from which on scores and sums are matrix products, if at least this part of the rows is not zero: those that leave the
 # first cache. 3,000 made rows of 64 and 256 columns, 8 to 100 classes, Neoverse N1, 2026-11-16.
@@ -39,9 +40,9 @@ BY_PRODUCTS = 8192
 MOSTLY = 0.5
 
 
-def piecewise(function: Callable[[int, int], float], n: int, n_jobs: int) -> float:
-    """sum of function(start, stop) over fixed parts of range(n), on `n_jobs` threads"""
-    parts = [(start, min(start + CHUNK, n)) for start in range(0, n, CHUNK)]
+def piecewise(function: Callable[[int, int], float], n: int, n_jobs: int, size: int = CHUNK) -> float:
+    """sum of function(start, stop) over parts of range(n) of this size, on `n_jobs` threads"""
+    parts = [(start, min(start + size, n)) for start in range(0, n, size)]
     return float(sum(in_threads(lambda part: function(*part), parts, n_jobs)))
 
 
@@ -280,8 +281,9 @@ class RowProblem(LinearProblem):
         if not self.by_products:
             return piecewise(part, self.n_examples, n_jobs)
         turned = by_class(Z)
+        size = TAKEN * min(max(1, self.n_examples // (TAKEN * SHARED_OUT)), CHUNK // TAKEN)
         with blas_threads(1):
-            return piecewise(lambda start, stop: self._risk_of_part(turned, start, stop), self.n_examples, n_jobs)
+            return piecewise(lambda start, stop: self._risk_of_part(turned, start, stop), self.n_examples, n_jobs, size)
 
     @cached_property
     def by_products(self) -> bool:

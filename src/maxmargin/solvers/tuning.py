@@ -136,20 +136,21 @@ class BlockTuning(NamedTuple):
     # Examples of a block, and multiplications and additions of one at the most: a run stops between two.
     sizes: tuple[int, ...] = (32, 64, 128, 256)
     most: float = 2.0**30
+    # Of a class in a step. Sweeps are worth it while a visit costs no more than this part of one of a pass. 20,000 made rows x
+    # 768 with 100 classes and 5,000 x 1,024 with 1,000, one core of a Xeon, 2026-11-17.
+    step: float = 2e-9
+    cheaper: float = 0.4
     # Sweeps over the classes that have duals, after a pass over all of them. There is another one while the last has met more
-    # than this part of the gap of the pass, and scored no more than this part of the classes. `again` out of 0, 2, 4 and 8: made
-    # rows, 3,000 x 512 with 1,000 classes and 10,000 x 256 with 100; the two parts by guess, 2026-11-16.
+    # than this part of the gap of the pass. `again` out of 0, 2, 4 and 8: made rows, 3,000 x 512 with 1,000 classes and 10,000 x
+    # 256 with 100; the part by guess, 2026-11-16.
     again: int = 4
     worth: float = 0.05
-    filled: float = 0.25
-    # Threads: the least examples of a block, the part of their way from which on they go all of it, and how many sweep at the
-    # most: sweeps put right what steps side by side overdo, and more so the fewer make them. `sweepers` by passes, not by the
-    # clock: made rows with a bias, 2,000 x 256 with 300 classes and 16,000 x 64 with 100; the others by guess, 2026-11-16.
-    least: int = 16
-    enough: float = 0.75
-    sweepers: int = 8
-    # Multiplications and additions of a block from which on a meeting of threads is worth it. By guess, 2026-11-16.
-    meeting: float = 4e6
+    # Threads: of a meeting, and of each that comes; of getting all to work, and each; how many times as long products with few
+    # classes take; the part that more threads must save. By guess, 2026-11-17.
+    meeting: tuple[float, float] = (1e-6, 1e-7)
+    muster: tuple[float, float] = (1e-4, 1e-5)
+    narrow: float = 1.2
+    spare: float = 0.03
 
 
 class PartTuning(NamedTuple):

@@ -11,35 +11,33 @@ from class to class there is a G for each: there rows are visited one after anot
 
 After a pass the few classes that have duals are swept over (`sweeps`), where the loss leaves most without: that saves passes.
 
-Several threads take a block each, all from the same weights, with steps for examples that weigh more (`joint`):
-
-    U = sum over the blocks of Sigma X_b' changes      by slices of classes, one a thread
-    W += t U                                           duals of all blocks go back where t < 1
-
-Results depend on the number of threads, not on which of them was faster.
+Several threads share out the work on each block and take the same steps (`together`; many of them, `ahead`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...data.gathered import by_class, by_feature, has_dense_rows
 from ...data.rows import mean_length
 from ...jit import vectors
+from ...jit.meeting import give_up, new_board
 from ...losses.base import own_scratch
 from ...problems.linear import RowProblem
 from ...regularizers.spaces import follow_unclipped, unclipped
 from ...utils.blas import blas_threads
 from ...utils.threads import Team, spans
 from ..tuning import BlockTuning
-from .block_visits import BlockRooms, add_blocks, bend_of, draw_back, reach_block, visit_block
-from .joint import along_the_mean
+from .ahead import visit_ahead
+from .block_visits import block_room, hand, reach_block, visit_block
 from .linear import AscentOptions, BlockAscent
-from .sweeps import Crew, Sweeps, follow_spread, go_along, going, steps_for
+from .sweeps import Sweeps
+from .together import UNDER_WAY, reach_together, visit_together
 
-SWEPT = 4  # blocks' worth of examples that a thread sweeps over before it meets the others. By guess, 2026-11-16
+PIECES_OF_EACH = 2  # runs of classes for each thread that looks ahead: who is done early takes another. By guess, 2026-11-17
+ASKED = 256  # examples whose duals are counted to know what a sweep costs
 
 
 def shared_variance(problem: RowProblem) -> np.ndarray | None:
@@ -59,32 +57,88 @@ def exact_in_blocks(problem: RowProblem) -> bool:
     return bool(np.all(variances == variances[:, :1]))
 
 
+class TeamPlan(NamedTuple):
+    """How many threads share out blocks of how many rows, and whether they look ahead (`ahead`) or not (`together`)."""
+
+    threads: int
+    rows: int
+    ahead: bool
+
+
+class BlockPrices:
+    """What a visit to a row of a problem costs, in seconds, by the prices of `tuning`."""
+
+    def __init__(self, problem: RowProblem, dtype: Any, tuning: BlockTuning):
+        self.tuning, self.moves = tuning, problem.regularizer.moves
+        self.features, self.length = problem.table.shape[1] + 1.0, mean_length(problem.X)
+        self.vectors = vectors.blocks(problem.n_classes, dtype)
+        self.classes = float(self.vectors * vectors.width(dtype))
+        self.single = np.dtype(dtype).itemsize / 4.0
+
+    def by_row(self) -> float:
+        """Row by row, but for the step."""
+        tuning, weights = self.tuning, self.features * self.classes * self.single
+        near = weights * 4.0 * self.moves <= tuning.cached
+        return (tuning.near if near else tuning.far) * self.moves * self.length * self.classes * self.single
+
+    def parts(self, rows: int) -> tuple[float, float, float]:
+        """In a block, but for the step: products with the weights; products of rows and their copies; the rest."""
+        tuning, d = self.tuning, self.features
+        products = tuning.product * (1.0 + tuning.packed / rows) * (self.moves + tuning.update) * d * self.classes
+        before = rows * tuning.square * d + tuning.copied * d
+        rest = rows * tuning.follow * self.classes * self.single + tuning.visit
+        return products * self.single, before * self.single, rest
+
+    def in_block(self, rows: int) -> float:
+        """The same of one thread, all together."""
+        return sum(self.parts(rows)) + self.tuning.call / rows
+
+    def step(self) -> float:
+        return self.tuning.step * self.classes * self.single
+
+    def on_threads(self, team: TeamPlan, count: int) -> float:
+        """In blocks on threads, with the step, where `count` examples are visited in a call."""
+        threads, rows, ahead = team
+        if threads == 1:
+            return self.in_block(rows) + self.step()
+        tuning, (products, before, rest) = self.tuning, self.parts(rows)
+        rest += self.step()
+        meetings = 2.0 * (tuning.meeting[0] + threads * tuning.meeting[1]) / rows
+        meetings += (tuning.muster[0] + threads * tuning.muster[1]) / max(count, 1)
+        if not ahead:
+            return max(rest, (rest + before) / threads) + products / min(threads, self.vectors) + meetings
+        cross = 2.0 * rows * tuning.square * (self.features + self.classes) * self.single
+        return max(rest, (rest + before + cross + tuning.narrow * products) / threads) + meetings
+
+    def in_sweep(self, held: float) -> float:
+        """In a sweep, where an example has duals of so many classes."""
+        return self.tuning.visit + self.step() + self.tuning.near * self.length * held * self.single
+
+    def best_team(self, most: int, rows: int, count: int) -> TeamPlan:
+        """What to do with so many threads at the most. Half of the rows a block may be better, as the steps within a block are
+        those that threads do not share."""
+        plans = [TeamPlan(1, rows, False)]
+        plans += [TeamPlan(k, size, ahead) for k in range(2, most + 1) for size in (rows, rows // 2) for ahead in (False, True)]
+        found = [(self.on_threads(plan, count), plan) for plan in plans if plan.threads <= plan.rows]
+        least = min(price for price, _ in found)
+        return next(plan for price, plan in found if price <= (1.0 + self.tuning.spare) * least)
+
+
 def block_size(problem: RowProblem, dtype: Any, tuning: BlockTuning) -> int:
     """How many examples to step together, by what a visit costs either way; 0 where one after another is faster."""
     if not exact_in_blocks(problem):
         return 0
-    moves, d = problem.regularizer.moves, problem.table.shape[1] + 1.0
-    classes = float(vectors.blocks(problem.n_classes, dtype) * vectors.width(dtype))
-    single = np.dtype(dtype).itemsize / 4.0
-    near = d * classes * single * 4.0 * moves <= tuning.cached
-    walk = (tuning.near if near else tuning.far) * moves * mean_length(problem.X) * classes * single
-
-    def block(rows: int) -> float:
-        products = tuning.product * (1.0 + tuning.packed / rows) * (moves + tuning.update) * d * classes
-        within = rows * (tuning.square * d + tuning.follow * classes) + tuning.copied * d
-        return (products + within) * single + tuning.visit + tuning.call / rows
-
-    sizes = [rows for rows in tuning.sizes if rows * d * classes * moves <= tuning.most] or [tuning.sizes[0]]
-    best = min(sizes, key=block)
-    return best if block(best) < tuning.sure * walk else 0
+    prices = BlockPrices(problem, dtype, tuning)
+    work = prices.features * prices.classes * prices.moves
+    sizes = [rows for rows in tuning.sizes if rows * work <= tuning.most] or [tuning.sizes[0]]
+    best = min(sizes, key=prices.in_block)
+    return best if prices.in_block(best) < tuning.sure * prices.by_row() else 0
 
 
 class BlockedAscent(BlockAscent):
     """A run over dense rows, `options.block` of them at a time, on `n_jobs` threads."""
 
-    held = (*BlockAscent.held, "spread")
     team = Team(1)
-    rooms: BlockRooms
 
     def __init__(self, problem: RowProblem, duals: np.ndarray | None, options: AscentOptions):
         self.n_jobs = options.threads
@@ -97,33 +151,51 @@ class BlockedAscent(BlockAscent):
         self.size = min(self.options.block, max(problem.n_examples, 1))
         variance = shared_variance(problem)
         self.variance = np.ones(0, self.dtype) if variance is None else vectors.pack(variance[None], self.dtype).ravel()
-        self.spread = np.ones((2, 2))  # of passes, and of sweeps: everywhere, and along the mean
-        self.threads = 0
+        self.threads, self.shared = 0, TeamPlan(0, 0, False)
 
     def muster(self) -> None:
         """Get threads to work, and room for them."""
-        problem, tuning = self.problem, self.options.tuning.blocks
-        threads = max(1, min(self.n_jobs, problem.n_examples // tuning.least))
-        if self.size * self.visit_work() < tuning.meeting:
-            threads = 1
-        if threads == self.threads:
+        problem = self.problem
+        self.prices = BlockPrices(problem, self.dtype, self.options.tuning.blocks)
+        count, whole = min(problem.n_examples, self.n_jobs * self.alone), min(self.options.block, max(problem.n_examples, 1))
+        shared = self.prices.best_team(self.n_jobs, whole, count)
+        if shared == self.shared:
             return
-        self.threads, self.between = threads, threads * self.alone
-        shape = problem.table.shape[1] + 1, problem.n_classes, problem.regularizer.moves
-        self.rooms = BlockRooms(threads, self.size, shape, problem.X.bias, self.variance, self.dtype)
+        self.shared, self.size, self.between = shared, shared.rows, shared.threads * self.alone
+        threads = self.threads = shared.threads
         if self.team.size != threads:
             self.team = Team(threads)
-        losses = self.loss, problem.exact_loss
-        first, second = ([loss, *(own_scratch(loss) for _ in range(threads - 1))] for loss in losses)
-        self.crew = Crew(self.team, first, second)
-        self.ways: list[vectors.VectorTable] = []
-        self.metric = self.variance, np.zeros((0, 0), self.dtype)
-        if threads > 1:
-            mean = np.append(problem.X.values.mean(axis=0, dtype=np.float64), problem.X.bias)
-            along = along_the_mean(mean, shared_variance(problem))
-            self.metric = self.variance, vectors.table(vectors.pack(along[None], self.dtype)).flat
-            self.ways = [vectors.zeros_table(self.lanes, shape[0], self.dtype) for _ in range(shape[2])]
-        self.sweeps = Sweeps(problem, self.crew, SWEPT * self.size, self.metric, self.dtype, self.options.tuning.blocks)
+        moves, bias, classes = problem.regularizer.moves, problem.X.bias, problem.n_classes
+        shape = problem.table.shape[1] + 1, classes, moves
+        self.room = block_room(UNDER_WAY if threads > 1 else 1, self.size, shape, bias, self.variance, self.dtype)
+        width = vectors.width(self.dtype)
+        runs = [(width * first, width * last) for first, last in spans(self.lanes // width, threads)]
+        self.runs = runs + [(0, 0)] * (threads - len(runs))  # of classes, one a thread
+        self.pieces = width * np.array([0] + [last for _, last in spans(self.lanes // width, PIECES_OF_EACH * threads)])
+        longest = max(last - first for first, last in self.runs)
+        self.hands = [hand(self.size, (longest, classes), moves, self.dtype) for _ in range(threads)]
+        self.hand = hand(self.size, (self.lanes, classes), moves, self.dtype)  # for all classes
+        self.losses = [self.loss, *(own_scratch(self.loss) for _ in range(threads - 1))]
+        self.sweeps = Sweeps(problem, self.variance, self.dtype)
+
+    def with_others(self, count: int) -> bool:
+        """Whether so many visits are worth to get all threads for."""
+        price = self.prices.on_threads
+        return self.threads > 1 and price(self.shared, count) < price(self.shared._replace(threads=1), count)
+
+    def side_by_side(self, work: Callable[[int, np.ndarray], Any]) -> list:
+        """work(p, board) on each thread; all of them meet at the board, and none waits for one that has failed."""
+        board = new_board()
+
+        def try_to(p: int) -> Any:
+            try:
+                return work(p, board)
+            except BaseException:
+                give_up(board)
+                raise
+
+        with blas_threads(1):
+            return self.team.work(try_to, range(self.threads), lambda: give_up(board))
 
     @property
     def lanes(self) -> int:
@@ -150,17 +222,29 @@ class BlockedAscent(BlockAscent):
         self.turned = []
 
     def visit(self, visit, level):
-        now, start, stop = visit
-        found = np.zeros(2)
-        with blas_threads(1):
-            for blocks in self.rounds(start, stop):
-                found += self.visit_blocks(blocks, now, level)
-        self.visited, self.met = (stop, level), self.met + found[0]
+        X, weights, orders = self.problem.X, tuple(self.turned), (level, self.variance)
+        state = self.duals, self.curvature, self.plan, self.room
+
+        def together(p: int, board: np.ndarray) -> tuple[float, float]:
+            place, mine = (p, self.threads, self.runs[p], board), (self.hands[p], (visit, *orders))
+            if self.shared.ahead:
+                return visit_ahead(X.values, self.losses[p], weights, *state, *mine, (place, self.pieces))
+            return visit_together(X.values, self.losses[p], weights, *state, *mine, place)
+
+        if self.with_others(visit[2] - visit[1]):
+            found = np.array(self.side_by_side(together)[0])
+        else:
+            found, (now, start, stop) = np.zeros(2), visit
+            with blas_threads(1):
+                for first in range(start, stop, self.size):
+                    block = (now, first, min(first + self.size, stop)), *orders
+                    found += visit_block(X.values, self.loss, weights, *state, self.hand, block)
+        self.visited, self.met = (visit[2], level), self.met + found[0]
         return found
 
     def visit_again(self, count: int, level: float) -> float:
         """Sweeps over the classes that have duals, of the examples of a pass. Returns the change of the reward."""
-        tuning, classes, total = self.options.tuning.blocks, self.problem.n_classes, 0.0
+        tuning, total = self.options.tuning.blocks, 0.0
         if not self.problem.loss.selective:
             return total
         order = self.plan.order[:count]
@@ -168,99 +252,46 @@ class BlockedAscent(BlockAscent):
         order[: awake.size] = awake
         state = self.turned[0], self.duals, self.curvature, self.plan
         for _ in range(tuning.again):
-            found = np.zeros(3)
-            for start in range(0, awake.size, self.between):
+            if not self.worth_sweeping(awake, count):
+                break
+            found = np.zeros(2)
+            for start in range(0, awake.size, self.alone):
                 if self.stop():
                     return total + float(found[1])
-                span = start, min(start + self.between, awake.size)
-                found += self.sweeps.sweep(state, span, self.spread[1], level)
+                span = start, min(start + self.alone, awake.size)
+                found += self.sweeps.sweep(self.loss, state, span, level)
             total += float(found[1])
-            if found[0] <= tuning.worth * self.met or found[2] > tuning.filled * classes * awake.size:
+            if found[0] <= tuning.worth * self.met:
                 break
         return total
 
-    def rounds(self, start: int, stop: int) -> Iterator[list[tuple[int, int]]]:
-        """Blocks that are visited side by side."""
-        if self.threads == 1:
-            yield from ([(first, min(first + self.size, stop))] for first in range(start, stop, self.size))
-            return
-        least, most = self.options.tuning.blocks.least, self.threads * self.size
-        for first, last in spans(stop - start, -(-(stop - start) // most)):
-            many = max(-(-(last - first) // self.size), min(self.threads, (last - first) // least))
-            yield [(start + first + a, start + first + b) for a, b in spans(last - first, many)]
-
-    def visit_blocks(self, blocks: list[tuple[int, int]], now: int, level: float) -> np.ndarray:
-        """One block a thread, then the weights; returns the sum of the shares of the gap and the change of the reward."""
-        rooms, X, w = self.rooms, self.problem.X, self.turned[-1]
-        steps = (1.0, 0.0) if len(blocks) == 1 else steps_for(self.spread[0])
-
-        def visit(p: int) -> tuple[float, float, float]:
-            orders = (now, *blocks[p]), (*steps, level), self.metric
-            gap, gain, slope, rooms.counts[p], rooms.few[p] = visit_block(
-                X.values, self.crew.losses[p], w, self.duals, self.curvature, self.plan, rooms.each[p], orders
-            )
-            return gap, gain, slope
-
-        rooms.counts[:], rooms.few[:] = 0, False
-        gap, gain, slope = np.sum(self.team.work(visit, range(len(blocks))), axis=0)
-        if len(blocks) == 1:
-            self.add_to(self.turned, False)
-        else:
-            gain += self.go(blocks, float(gain), float(slope))
-        return np.array([gap, gain])
-
-    def add_to(self, weights: list[vectors.VectorTable], fresh: bool) -> float:
-        """Add what the blocks have left to these turned weights, or put it there; returns its square in the metric of the prior
-        where fresh."""
-        rooms, moved = self.rooms, self.rooms.all.moved
-
-        def add(span: tuple[int, int]) -> float:
-            add_blocks(rooms.all, moved.changes, rooms.counts, rooms.few, weights[0], span, fresh)
-            if len(weights) > 1:  # what coupled labels' scores follow has few zeros
-                add_blocks(rooms.all, moved.follows, rooms.counts, np.zeros_like(rooms.few), weights[1], span, fresh)
-            return bend_of(weights[0], weights[-1], self.variance, span) if fresh else 0.0
-
-        return float(sum(self.team.work(add, spans(self.lanes, self.threads))))
-
-    def go(self, blocks: list[tuple[int, int]], gain: float, slope: float) -> float:
-        """Move the weights along the steps of all blocks, as far as these are good for together; returns by how much the reward
-        changes where that is not all the way."""
-        rooms, bend = self.rooms, self.add_to(self.ways, True)
-        t = going(gain, slope, bend, self.options.tuning.blocks)
-        follow_spread(self.spread[0], (gain, slope, bend), rooms.all.common.flat[: len(blocks)])
-        slices = spans(self.lanes, self.threads)
-
-        def finish(p: int) -> float:
-            if p < len(slices):
-                for weights, way in zip(self.turned, self.ways, strict=True):
-                    go_along(weights, way, t, slices[p])
-            if t == 1.0 or p >= len(blocks):
-                return 0.0
-            each, out = rooms.each[p], rooms.out[p]
-            return draw_back(self.crew.exact[p], self.duals, self.plan, each, out, blocks[p], int(rooms.counts[p]), t)
-
-        return float(sum(self.team.work(finish, range(self.threads))))
+    def worth_sweeping(self, awake: np.ndarray, count: int) -> bool:
+        """Whether a visit of a sweep, which one thread makes, is so much cheaper than one of a pass that it brings more: by the
+        classes that some examples have duals of."""
+        some = awake[:ASKED]
+        held = np.count_nonzero(self.duals.flat[some]) / max(some.size, 1)
+        price = self.prices.on_threads(self.shared if self.with_others(count) else self.shared._replace(threads=1), count)
+        return self.prices.in_sweep(held) <= self.options.tuning.blocks.cheaper * price
 
     def reach_rows(self, space, t):
         self.muster()
-        rooms, X, gains = self.rooms, self.problem.X, 0.0
-        self.turned = [by_class(unclipped(space))]
-        parts = spans(self.problem.n_examples, self.threads)
-        firsts = [first for first, _ in parts]
+        X, w, now, n = self.problem.X, by_class(unclipped(space)), self.passes - 1, self.problem.n_examples
+        state, orders = (self.duals, self.before, self.plan, self.room), (t, self.variance)
+        parts, busy = spans(n, self.threads), np.zeros(self.threads, np.bool_)
+        parts += [(n, n)] * (self.threads - len(parts))
 
-        def reach(p: int) -> float:
-            orders = (self.passes - 1, firsts[p], parts[p][1]), t, self.variance
-            firsts[p], gain, rooms.counts[p], rooms.few[p] = reach_block(
-                X.values, self.crew.losses[p], self.duals, self.before, self.plan, rooms.each[p], orders
-            )
-            return gain
+        def together(p: int, board: np.ndarray) -> float:
+            place = p, self.threads, self.runs[p], board, busy
+            return reach_together(X.values, self.losses[p], w, *state, self.hands[p], ((now, *parts[p]), *orders), place)
 
+        gains, first = 0.0, 0
+        if self.threads > 1:
+            gains = float(sum(self.side_by_side(together)))
         with blas_threads(1):
-            while any(first < last for first, (_, last) in zip(firsts, parts, strict=True)):
-                rooms.counts[:], rooms.few[:] = 0, False
-                gains += sum(self.team.work(reach, range(len(parts))))
-                self.add_to(self.turned, False)
-        by_feature(self.turned.pop(), unclipped(space))
+            while self.threads == 1 and first < n:
+                first, gain = reach_block(X.values, self.loss, w, *state, self.hand, ((now, first, n), *orders))
+                gains += gain
+        by_feature(w, unclipped(space))
         follow_unclipped(space)
         return gains
 

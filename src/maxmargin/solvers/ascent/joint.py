@@ -8,9 +8,6 @@ and the quadratic term is 1-smooth in the metric of the prior, so that for 0 <= 
 whatever the loss, the prior and the signs. The right side is zero at t = 0: its maximum never lowers the dual value, and it is a
 problem of as many numbers as there are parts. Where rows of different parts have much in common the best t is about one over the
 number of parts, and steps for a curvature that is `spread` times as large go further together: the spread follows t.
-
-What rows have in common is mostly their mean, with the bias in it: all parts move the weights along it, and in much the same way.
-There a spread of its own helps, `common` times, that leaves the other directions alone: it follows what the parts did along it.
 """
 
 import numpy as np
@@ -59,29 +56,7 @@ def settled(gains: np.ndarray, slopes: np.ndarray, bends: np.ndarray) -> tuple[n
     return t, settle(gains, slopes, bends, t, SWEEPS_TO_SETTLE, SETTLED_BELOW, ROUNDING_OF_SUMS)
 
 
-def settled_as_one(gain: float, slope: float, bend: float) -> tuple[float, float]:
-    """The same of all parts together."""
-    t, best = settled(np.array([gain]), np.array([slope]), np.array([[bend]]))
-    return float(t[0]), best
-
-
 def followed(spread: float, found: float, most: float) -> float:
     """The spread for the next steps, after this ratio; between one, as if alone, and `most`, the number of parts, where t = 1 is
     safe."""
     return min(max(spread * min(max(found, 0.2), 5.0) ** -0.3, 1.0), most)
-
-
-def along_the_mean(mean: np.ndarray, variance: np.ndarray | None) -> np.ndarray:
-    """The direction of the mean row, scaled so that inner products with it are the parts of rows along it, in the metric of the
-    prior; zero where there is none."""
-    turned = mean if variance is None else mean * variance
-    length = float(np.sqrt(max(mean @ turned, 0.0)))
-    return turned / length if length > 0.0 else np.zeros_like(turned)
-
-
-def common_after(common: float, ways: np.ndarray, most: float) -> float:
-    """The spread along the mean for the next steps, after parts have moved the classes along it by the rows of `ways`: how many
-    times as large the square of their sum is as the sum of their squares."""
-    squares = float(np.sum(np.square(ways, dtype=np.float64)))
-    found = float(np.sum(np.square(np.sum(ways, axis=0, dtype=np.float64)))) / squares if squares > 0.0 else 1.0
-    return min(max(common**0.7 * max(found, 0.2) ** 0.3, 1.0), most)

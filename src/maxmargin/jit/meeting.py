@@ -1,0 +1,121 @@
+"""What threads need that work together within kernels: numbers that all of them count on, and a place to meet.
+
+A board is an array of numbers for one team, all zero before the team begins. Kernels do not hold the interpreter's lock, so that
+a meeting takes about a microsecond; a round of tasks from Python takes a hundred.
+"""
+
+import ctypes
+import sys
+import threading
+import time
+
+import numpy as np
+from llvmlite import binding, ir
+from numba import types
+
+from . import jitable_call
+from .instructions import instruction
+
+ARRIVED, GIVEN_UP, PIECES = 0, 16, 32  # places on a board, cache lines apart
+PLACES = 48
+# Looks at the board before a thread gives way to others: some ten microseconds, what threads with processors of their own wait
+# for each other at the most. By guess, 2026-11-17.
+SPINS = 5_000
+ONE_AT_A_TIME = threading.Lock()
+GIVE_WAY = "maxmargin_give_way"
+
+
+def yield_address() -> int:
+    """Of the system's function that lets another thread have the processor: no arguments, returns a number."""
+    if sys.platform == "win32":
+        function = ctypes.WinDLL("kernel32").SwitchToThread
+    else:
+        function = ctypes.CDLL(None).sched_yield
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address is not None
+    return address
+
+
+binding.add_symbol(GIVE_WAY, yield_address())
+
+
+def new_board() -> np.ndarray:
+    return np.zeros(PLACES, np.int64)
+
+
+# ---- plain Python: what each function means --------------------------------------------------------------
+
+
+def fetch_add(board, k, n):
+    """board[k] += n, by one thread at a time; returns what it was."""
+    with ONE_AT_A_TIME:
+        found = int(board[k])
+        board[k] = found + n
+    return found
+
+
+def look(board, k):
+    """board[k]; what other threads wrote before they wrote that is seen from here on."""
+    return int(board[k])
+
+
+def give_way():
+    """Let another thread have the processor."""
+    time.sleep(0)
+
+
+# ---- compiled: the same as instructions ------------------------------------------------------------------
+
+
+def _place(context, builder, signature, args):
+    data = context.make_array(signature.args[0])(context, builder, args[0]).data
+    return builder.gep(data, [context.cast(builder, args[1], signature.args[1], types.int64)])
+
+
+@instruction(fetch_add)
+def _(typing, board, k, n):
+    def emit(context, builder, signature, args):
+        more = context.cast(builder, args[2], signature.args[2], types.int64)
+        return builder.atomic_rmw("add", _place(context, builder, signature, args), more, "acq_rel")
+
+    return types.int64(board, k, n), emit
+
+
+@instruction(look)
+def _(typing, board, k):
+    def emit(context, builder, signature, args):
+        return builder.load_atomic(_place(context, builder, signature, args), "acquire", 8)
+
+    return types.int64(board, k), emit
+
+
+@instruction(give_way)
+def _(typing):
+    def emit(context, builder, signature, args):
+        function_type = ir.FunctionType(ir.IntType(32), [])
+        function = builder.module.globals.get(GIVE_WAY) or ir.Function(builder.module, function_type, GIVE_WAY)
+        builder.call(function, [])
+        return context.get_dummy_value()
+
+    return types.void(), emit
+
+
+# ---- for kernels -----------------------------------------------------------------------------------------
+
+
+@jitable_call
+def meet_all(board, size):
+    """Wait until all `size` threads of a team are here. Returns False where one of them has given up: nobody comes any more."""
+    wanted, looks = (fetch_add(board, ARRIVED, 1) // size + 1) * size, 0
+    while look(board, ARRIVED) < wanted:
+        if look(board, GIVEN_UP) != 0:
+            return False
+        looks += 1
+        if looks > SPINS:
+            give_way()
+    return True
+
+
+def give_up(board: np.ndarray) -> None:
+    """Tell a team that one of it will not come."""
+    board[GIVEN_UP] = 1
