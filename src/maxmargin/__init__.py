@@ -19,6 +19,8 @@ from .estimators.structured_cv import StructuredSVMCV
 from .estimators.topk import TopKSVMClassifier
 from .estimators.topk_cv import TopKSVMClassifierCV
 from .estimators.zero_shot import ZeroShotClassifier
+from .persistence.container import ModelFileError
+from .persistence.models import load, save
 from .problems.explicit import ExplicitProblem
 from .regularizers.label_prior import label_correlation, prior_from_signatures
 from .result import Certificate, History, Record, Result
@@ -40,6 +42,7 @@ __all__ = [
     "LatentSVMClassifier",
     "LatentStructure",
     "LatentStructuredSVM",
+    "ModelFileError",
     "MultilabelSVMClassifier",
     "MultilabelSVMClassifierCV",
     "Newton",
@@ -65,10 +68,12 @@ __all__ = [
     "check_structure",
     "datasets",
     "label_correlation",
+    "load",
     "minimize",
     "open_source",
     "prior_from_signatures",
     "projections",
+    "save",
     "solve",
     "structures",
 ]
