@@ -19,6 +19,7 @@ from .estimators.structured_cv import StructuredSVMCV
 from .estimators.topk import TopKSVMClassifier
 from .estimators.topk_cv import TopKSVMClassifierCV
 from .estimators.zero_shot import ZeroShotClassifier
+from .persistence.checkpoint import Checkpoint
 from .persistence.container import ModelFileError
 from .persistence.models import load, save
 from .problems.explicit import ExplicitProblem
@@ -34,6 +35,7 @@ __all__ = [
     "BlockTransformer",
     "Bundle",
     "Certificate",
+    "Checkpoint",
     "DualCoordinate",
     "ExplicitProblem",
     "ExponentiatedGradient",

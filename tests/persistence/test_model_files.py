@@ -1,6 +1,5 @@
 """Models as files: what is read is what was written, to the last bit, or one ModelFileError."""
 
-import numpy as np
 import pytest
 from helpers.models import CASES, fitted, identical
 

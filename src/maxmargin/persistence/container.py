@@ -44,7 +44,15 @@ DTYPES = {
     "F64": "<f8",
 }
 CODES = {np.dtype(text): code for code, text in DTYPES.items()}
-DAMAGE = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError)  # of what was read, not of code
+DAMAGE = (
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)  # of what was read, not of code
 
 
 class ModelFileError(ValueError):

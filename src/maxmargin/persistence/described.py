@@ -14,11 +14,11 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
-from .container import ModelFileError
 from ..losses.base import Loss
 from ..result import History, Record
 from ..solvers.base import Solver
 from ..structures.base import Structure
+from .container import ModelFileError
 from .names import NOT_KEPT, PLAIN_OBJECTS, RECORDS, WITH_PARAMETERS
 
 PACKED = 16  # items from which on a list of numbers or texts is an array

@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from .container import ModelFileError
 from ..result import History, Record
+from .container import ModelFileError
 from .described import CONTAINERS, GIVEN, NAMED, REQUESTED, SCALAR_TYPES, SPARSE, size_of
 from .names import NOT_KEPT, PLAIN_OBJECTS, RECORDS, WITH_PARAMETERS
 
 ATTRIBUTE = re.compile(r"(?!__)[A-Za-z_]\w*")
-KINDS = {kind: np.dtype(unit) for kind, unit in (("U", "u4"), ("S", "u1"), ("m", "i8"), ("M", "i8"))}  # of arrays that are no numbers
+KINDS = {
+    kind: np.dtype(unit) for kind, unit in (("U", "u4"), ("S", "u1"), ("m", "i8"), ("M", "i8"))
+}  # of arrays that are no numbers
 
 
 class Restorer:
