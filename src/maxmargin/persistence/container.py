@@ -44,15 +44,8 @@ DTYPES = {
     "F64": "<f8",
 }
 CODES = {np.dtype(text): code for code, text in DTYPES.items()}
-DAMAGE = (
-    ValueError,
-    TypeError,
-    KeyError,
-    IndexError,
-    AttributeError,
-    OverflowError,
-    RecursionError,
-)  # of what was read, not of code
+# What damage in a file leads to while it is read.
+DAMAGE = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError, MemoryError)
 
 
 class ModelFileError(ValueError):
@@ -78,7 +71,8 @@ def checksum(schema: str, manifest: str) -> str:
 
 def as_bytes(array: np.ndarray) -> memoryview:
     """The bytes of a C-ordered array, not copied."""
-    return memoryview(array.reshape(-1).view(np.uint8)) if array.size else memoryview(b"")
+    flat: Any = array.reshape(-1).view(np.uint8) if array.size else b""
+    return memoryview(flat)
 
 
 # ---- writing -----------------------------------------------------------------------------------------------------------

@@ -203,6 +203,7 @@ def object_node(to: Describer, value: Any, at: str) -> Any:
 def given_node(to: Describer, value: Any, at: str) -> Any:
     """A user's own object, which `load` has to be given again: only what it has learned is kept."""
     name = type(value).__name__
+    cls: Any
     for given, cls in GIVEN.items():
         if isinstance(value, cls):
             parameters = value.get_params(deep=False)
@@ -220,7 +221,7 @@ def given_node(to: Describer, value: Any, at: str) -> Any:
 
 
 def record_fields(value: Any) -> dict[str, Any]:
-    names = value._fields if isinstance(value, tuple) else [field.name for field in fields_of(value)]
+    names = getattr(value, "_fields", None) or [field.name for field in fields_of(value)]
     return {name: getattr(value, name) for name in names}
 
 

@@ -16,7 +16,7 @@ from ..data.gram import Gram
 from ..data.sources.base import Source
 from ..data.table import Table
 from ..structures.encoded.python import Custom
-from .container import DIGEST, ModelFileError
+from .container import DIGEST, ModelFileError, as_bytes
 
 OWN_MODULES = __name__.split(".")[0] + "."
 SPAN = 1 << 24  # bytes of an array that are copied at a time, where its rows do not lie one after another
@@ -61,29 +61,27 @@ def _(value: np.ndarray, to):
     if value.dtype.hasobject:
         add(value.ravel().tolist(), to)
     elif value.flags.c_contiguous:
-        to(memoryview(value.reshape(-1).view(np.uint8)) if value.size else b"")
+        to(as_bytes(value))
     else:
         step = max(1, SPAN // max(1, value.nbytes // max(1, len(value))))
         for first in range(0, len(value), step):
             to(np.ascontiguousarray(value[first : first + step]).tobytes())
 
 
-@feed.register(tuple)
-@feed.register(list)
-def _(value, to):
+@feed.register
+def _(value: tuple | list, to):
     to(f"{len(value)}:".encode())
     for item in value:
         add(item, to)
 
 
-@feed.register(set)
-@feed.register(frozenset)
-def _(value, to):
+@feed.register
+def _(value: set | frozenset, to):
     add(sorted(fingerprint(item) for item in value), to)
 
 
-@feed.register(Mapping)
-def _(value, to):
+@feed.register
+def _(value: Mapping, to):
     add([list(value.keys()), list(value.values())], to)
 
 

@@ -1,5 +1,8 @@
-"""What `described` has made of values, back. Nothing here trusts the file: names are looked up in tables, sizes are those of arrays
-that were read, and whatever does not fit raises one of `container.DAMAGE`, of which `load` makes a `ModelFileError`."""
+"""What `described` has made of values, back.
+
+Nothing here trusts the file: names are looked up in tables, sizes are those of arrays that were read, and whatever does not fit
+raises one of `container.DAMAGE`, of which `load` makes a `ModelFileError`.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -14,9 +17,7 @@ from .described import CONTAINERS, GIVEN, NAMED, REQUESTED, SCALAR_TYPES, SPARSE
 from .names import NOT_KEPT, PLAIN_OBJECTS, RECORDS, WITH_PARAMETERS
 
 ATTRIBUTE = re.compile(r"(?!__)[A-Za-z_]\w*")
-KINDS = {
-    kind: np.dtype(unit) for kind, unit in (("U", "u4"), ("S", "u1"), ("m", "i8"), ("M", "i8"))
-}  # of arrays that are no numbers
+UNITS = {kind: np.dtype(unit) for kind, unit in (("U", "u4"), ("S", "u1"), ("m", "i8"), ("M", "i8"))}  # of texts and times
 
 
 class Restorer:
@@ -90,7 +91,7 @@ def array_of(at: Restorer, node: dict[str, Any]) -> np.ndarray:
 def array_as_told(found: np.ndarray, node: dict[str, Any]) -> np.ndarray:
     dtype = dtype_of(node["dtype"])
     if "laid" in node:  # texts and times, kept as numbers
-        if found.dtype != KINDS[dtype.kind] or found.nbytes != size_of(node["laid"]) * dtype.itemsize:
+        if found.dtype != UNITS[dtype.kind] or found.nbytes != size_of(node["laid"]) * dtype.itemsize:
             raise ValueError("an array of texts has not the size of its shape")
         found = found.view(dtype.newbyteorder("=")).reshape(node["laid"])
     if found.dtype != dtype.newbyteorder("="):
@@ -177,7 +178,8 @@ def given_of(at: Restorer, node: dict[str, Any]) -> Any:
     found = at.given.get(what)
     if found is None:
         raise ModelFileError(
-            f"This model was fitted with a {what} of its user's own, {name}, and files hold no code: give it, load(path, {what}=...)."
+            f"This model was fitted with a {what} of its user's own, {name}, and files hold no code: "
+            f"give it, load(path, {what}=...)."
         )
     if what == "kernel":
         return found

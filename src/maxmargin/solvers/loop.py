@@ -161,8 +161,8 @@ class Still:
 
 @dataclass
 class Course:
-    """What the loop has learned of a run: how far estimates of the gap are off, the visits at the last evaluation, and how it ended,
-    in a sentence."""
+    """What the loop has learned of a run: how far estimates of the gap are off, the visits at the last evaluation, and how it
+    ended, in a sentence."""
 
     ratio: float
     visits: int = 0
