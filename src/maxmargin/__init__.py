@@ -22,6 +22,7 @@ from .estimators.zero_shot import ZeroShotClassifier
 from .persistence.checkpoint import Checkpoint
 from .persistence.container import ModelFileError
 from .persistence.models import load, save
+from .persistence.onnx_models import to_onnx
 from .problems.explicit import ExplicitProblem
 from .regularizers.label_prior import label_correlation, prior_from_signatures
 from .result import Certificate, History, Record, Result
@@ -78,4 +79,5 @@ __all__ = [
     "save",
     "solve",
     "structures",
+    "to_onnx",
 ]

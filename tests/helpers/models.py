@@ -75,7 +75,7 @@ def signed(model):
 
 
 BAGS = [np.array([[-1.0, 0.2], [0.1, (-1.0) ** k]]) * (1 + 0.1 * k) for k in range(12)]
-NAMED_WORDS = words()[0], [[("u", 1) if label == 0 else None if label == 1 else 2.5 for label in output] for output in words()[1]]
+NAMED_WORDS = words()[0], [[("u", 1) if label == 0 else True if label == 1 else 2.5 for label in output] for output in words()[1]]
 LINES = lines(SEGMENTATIONS["ranges and transitions"])
 GRIDS = images("two parts")
 TREE = [RNG.normal(size=(4, 3)) for _ in range(6)], [RNG.integers(0, 2, 4) for _ in range(6)]
