@@ -22,7 +22,8 @@ from .estimators.zero_shot import ZeroShotClassifier
 from .persistence.checkpoint import Checkpoint
 from .persistence.container import ModelFileError
 from .persistence.models import load, save
-from .persistence.onnx_models import to_onnx
+from .persistence.names import skops_types
+from .persistence.onnx_models import register_onnx, to_onnx
 from .problems.explicit import ExplicitProblem
 from .regularizers.label_prior import label_correlation, prior_from_signatures
 from .result import Certificate, History, Record, Result
@@ -76,7 +77,9 @@ __all__ = [
     "open_source",
     "prior_from_signatures",
     "projections",
+    "register_onnx",
     "save",
+    "skops_types",
     "solve",
     "structures",
     "to_onnx",

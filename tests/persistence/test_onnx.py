@@ -11,7 +11,17 @@ from sklearn.preprocessing import StandardScaler
 import maxmargin as mm
 from maxmargin.persistence.onnx_models import register_onnx
 
-CONVERTED = ["two classes", "three classes", "booleans", "mixed objects", "top-2", "labels", "label prior", "search", "search, labels"]
+CONVERTED = [
+    "two classes",
+    "three classes",
+    "booleans",
+    "mixed objects",
+    "top-2",
+    "labels",
+    "label prior",
+    "search",
+    "search, labels",
+]
 REGRESSIONS = ["regression", "search, regression"]
 NEW = np.random.default_rng(5).normal(size=(50, 5))
 
@@ -49,7 +59,9 @@ def test_regression(name, dtype):
 def test_each_against_the_rest_in_a_pipeline(loss):
     """skl2onnx's own function takes pipelines, once it was told."""
     register_onnx()
-    model = mm.SVMClassifier(loss=loss, multi_class="ovr", random_state=0).fit(StandardScaler().fit_transform(X), TWO + LABELS[:, 1])
+    model = mm.SVMClassifier(loss=loss, multi_class="ovr", random_state=0).fit(
+        StandardScaler().fit_transform(X), TWO + LABELS[:, 1]
+    )
     both = make_pipeline(StandardScaler().fit(X), model)
     samples = NEW.astype(np.float32)
     found = answers(skl2onnx.to_onnx(both, samples[:1], target_opset=18), samples)

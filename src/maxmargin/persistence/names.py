@@ -25,7 +25,7 @@ from ..estimators.topk import TopKSVMClassifier
 from ..estimators.topk_cv import TopKSVMClassifierCV
 from ..estimators.zero_shot import ZeroShotClassifier
 from ..problems.blocked import Examples
-from ..result import Certificate
+from ..result import Certificate, History, Record
 
 # Estimators that `save` takes.
 MODELS: tuple[type, ...] = (
@@ -85,3 +85,8 @@ RECORDS: dict[str, Any] = {
 }
 # Attributes of estimators that are no part of a model: what a warm start goes on from, callbacks, and copies made for speed.
 NOT_KEPT = frozenset({"_last", "_packed", "_skl_callbacks", "_callback_fit_ctx", "_skl_callbacks_to_teardown", "_silent"})
+# What `skops.io.load(..., trusted=)` has to be told to read any of the models: it knows none but scikit-learn's own.
+skops_types: list[str] = sorted(
+    {f"{cls.__module__}.{cls.__qualname__}" for cls in (*WITH_PARAMETERS.values(), *RECORDS.values(), History, Record)}
+    | {"numpy.dtype"}
+)

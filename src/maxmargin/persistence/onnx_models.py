@@ -35,8 +35,8 @@ NEEDED = "ONNX needs skl2onnx: pip install 'maxmargin[onnx]'."
 def to_onnx(model: Any, *, dtype: Any = np.float32, target_opset: int | None = None) -> Any:
     """A fitted linear model as an ONNX model, for runtimes without Python.
 
-    Its input `X` is (n_samples, n_features). Its outputs are `label` and `scores`: what `predict` and `decision_function` say, in the
-    type of the input; of a regression `variable`, a column of predictions.
+    Its input `X` is (n_samples, n_features). Its outputs are `label` and `scores`: what `predict` and `decision_function` say, in
+    the type of the input; of a regression `variable`, a column of predictions.
 
     For a whole pipeline call `register_onnx()` once, then skl2onnx's own `to_onnx`.
 
