@@ -21,7 +21,8 @@ from .estimators.topk_cv import TopKSVMClassifierCV
 from .estimators.zero_shot import ZeroShotClassifier
 from .persistence.checkpoint import Checkpoint
 from .persistence.container import ModelFileError
-from .persistence.models import load, save
+from .persistence.models import load_model as load
+from .persistence.models import save_model as save
 from .persistence.names import skops_types
 from .persistence.onnx_models import register_onnx, to_onnx
 from .problems.explicit import ExplicitProblem

@@ -43,7 +43,7 @@ class Halves(LatentStructure):
     def impute(self, w, x, y):
         return int(np.argmax(y * (x @ w)))
 
-    def loss_augmented_decode(self, w, x, y_true):
+    def loss_augmented_decode(self, w, x, y_true, z):
         every = [(y, z) for y in (-1, 1) for z in range(len(x))]
         return max(every, key=lambda pair: pair[0] * (x[pair[1]] @ w) + self.loss(y_true, pair[0]))
 

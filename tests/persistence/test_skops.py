@@ -14,14 +14,14 @@ KEPT = ["objects", "isotonic", "sigmoid", "temperature", "signs", "rbf", "regres
 @pytest.mark.parametrize("name", [*KEPT, "classes never seen", "top-2", "bags"])
 def test_models(name):
     model, case = fitted(name), CASES[name]
-    found = skops.io.loads(skops.io.dumps(model), trusted=mm.skops_types)
+    found = skops.io.loads(skops.io.dumps(model), trusted=mm.skops_types())
     identical(found, model)
     identical(found.predict(case.samples), model.predict(case.samples))
 
 
 def test_a_pipeline():
     both = make_pipeline(StandardScaler(), mm.SVMClassifier(random_state=0)).fit(X, TWO)
-    found = skops.io.loads(skops.io.dumps(both), trusted=mm.skops_types)
+    found = skops.io.loads(skops.io.dumps(both), trusted=mm.skops_types())
     identical(found.decision_function(X), both.decision_function(X))
 
 

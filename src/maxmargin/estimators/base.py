@@ -125,6 +125,11 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         """The callbacks that keep the state of a fit."""
         return [callback for callback in vars(self).get("_skl_callbacks", ()) if isinstance(callback, Keeping)]
 
+    def _finish(self) -> None:
+        """Nothing of this fit is left to do: what was kept of it is not needed any more, if it has reached its target."""
+        if (last := self.__dict__.pop("_under_way", None)) is not None:
+            last[0].finish(last[1])
+
     def _check_one_fit(self) -> None:
         """Refuse a checkpoint where there are many fits."""
         if self._keeping():
@@ -161,8 +166,11 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         if keepers:
             budget, seed = replace(budget, keeper=keepers[0]), keepers[0].seed
         result = way(solver, problem, budget, self.history_, seed=seed, average=not self.keep_duals, **start)
-        for keeper in keepers:
-            keeper.finish(result.certificate.converged)
+        self.__dict__.pop("_under_way", None)
+        if keepers:
+            self._under_way = keepers[0], result.certificate.converged
+            if vars(self).get("probability") is None:
+                self._finish()
         self.certificate_, self.history_, self.n_iter_ = result.certificate, result.history, result.n_iter
         self.__dict__.pop("statistics_", None)
         if result.statistics:

@@ -275,6 +275,7 @@ class Probabilities(LinearModel):
         if prepared.folds is not None:
             scores = self._held_out_scores(prepared, found)
             self._calibration = self._calibrated(scores, prepared.target, prepared.weight)
+        self._finish()
 
     def _held_out_scores(self, prepared: Prepared, found: WarmStart) -> np.ndarray:
         """The score of each sample by a model that was not fitted to it."""

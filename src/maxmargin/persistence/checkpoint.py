@@ -25,7 +25,7 @@ CHECKPOINT = "checkpoint"
 SELDOM = 100.0  # times what the last one took, that have to go by before the next one: a hundredth of the time
 # What a fit that goes on may have otherwise: when it ends, and what it shows.
 FREE = {"max_iter", "max_time", "verbose", "n_jobs", "warm_start"}
-WHOLE = "fit"
+WHOLE_FIT = "fit"
 BITS_OF = ("maxmargin", "numpy", "scipy", "scikit-learn", "numba")
 
 
@@ -81,7 +81,7 @@ class FitKeeper(Keeper):
         if self.place.exists():
             self.read()
         self.next = time.monotonic() + self.every
-        self.whole = PartKeeper(self, WHOLE, False)
+        self.whole = PartKeeper(self, WHOLE_FIT, False)
 
     # ---- what there was -------------------------------------------------------------------------------------
 

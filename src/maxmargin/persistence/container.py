@@ -43,7 +43,7 @@ DTYPES = {
     "I64": "<i8",
     "F64": "<f8",
 }
-CODES = {np.dtype(text): code for code, text in DTYPES.items()}
+CODE_OF = {np.dtype(text): code for code, text in DTYPES.items()}
 # What damage in a file leads to while it is read.
 DAMAGE = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError, MemoryError)
 
@@ -65,7 +65,7 @@ def digest(data: Any) -> str:
     return blake2b(data, digest_size=DIGEST).hexdigest()
 
 
-def checksum(schema: str, manifest: str) -> str:
+def manifest_checksum(schema: str, manifest: str) -> str:
     return digest(f"{schema}\n{manifest}".encode())
 
 
@@ -133,20 +133,20 @@ def settle_folder(folder: Path) -> None:
 def little_endian(name: str, array: np.ndarray) -> np.ndarray:
     found = np.ascontiguousarray(array).reshape(array.shape)  # which has one dimension at the least
     found = found.astype(found.dtype.newbyteorder("<"), copy=False)
-    if found.dtype not in CODES:
+    if found.dtype not in CODE_OF:
         raise ModelFileError(f"{name} holds numbers of the type {array.dtype}, which the file format does not know.")
     return found
 
 
 def header(kind: str, manifest: Mapping[str, Any], stored: Mapping[str, np.ndarray]) -> bytes:
     """The file up to its first array."""
-    listed = {name: [CODES[array.dtype], list(array.shape), digest(as_bytes(array))] for name, array in stored.items()}
+    listed = {name: [CODE_OF[array.dtype], list(array.shape), digest(as_bytes(array))] for name, array in stored.items()}
     text = json.dumps({"kind": kind, **manifest, "arrays": listed}, separators=(",", ":"), allow_nan=False)
     schema = str(SCHEMA)
-    entries: dict[str, Any] = {META: {OWN: text, "schema": schema, "checksum": checksum(schema, text)}}
+    entries: dict[str, Any] = {META: {OWN: text, "schema": schema, "checksum": manifest_checksum(schema, text)}}
     at = 0
     for name, array in stored.items():
-        entries[name] = {"dtype": CODES[array.dtype], "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
+        entries[name] = {"dtype": CODE_OF[array.dtype], "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
         at += array.nbytes
     found = json.dumps(entries, separators=(",", ":")).encode()
     found += b" " * (-(len(found) + 8) % ALIGNMENT)
@@ -165,7 +165,7 @@ def read_stored(path: str | os.PathLike[str], kind: str, *, mapped: bool = False
     """The manifest and the arrays. `mapped`: these are views of the file, read-only, and their bytes are neither read nor
     checked before they are used."""
     place = Path(path)
-    with opened(place) as file, damage_told(place):
+    with opened_file(place) as file, damage_told(place):
         size = os.fstat(file.fileno()).st_size
         manifest, entries, begin = contents(file, size, place, kind)
         if mapped:
@@ -176,7 +176,7 @@ def read_stored(path: str | os.PathLike[str], kind: str, *, mapped: bool = False
 
 
 @contextmanager
-def opened(place: Path) -> Iterator[Any]:
+def opened_file(place: Path) -> Iterator[Any]:
     try:
         if not stat.S_ISREG(os.stat(place).st_mode):
             raise ModelFileError(f"{place} is no file.")
@@ -219,7 +219,7 @@ def contents(file: Any, size: int, place: Path, kind: str) -> tuple[dict[str, An
         raise ModelFileError(
             f"{place} was written by a later version of maxmargin (schema {schema}; this one reads up to {SCHEMA}): upgrade it."
         )
-    if meta["checksum"] != checksum(schema, text):
+    if meta["checksum"] != manifest_checksum(schema, text):
         raise ValueError("its checksum does not fit its manifest")
     manifest = json.loads(text, object_pairs_hook=distinct, parse_constant=no_constant)
     if manifest["kind"] != kind:

@@ -21,8 +21,8 @@ from ..structures.base import Structure
 from .container import ModelFileError
 from .names import NOT_KEPT, PLAIN_OBJECTS, RECORDS, WITH_PARAMETERS
 
-PACKED = 16  # items from which on a list of numbers or texts is an array
-SMALL = 1 << 14  # bytes of an array inside of a list, below which it is put together with others
+LONG_LIST = 16  # items from which on a list of numbers or texts is an array
+SMALL_ARRAY = 1 << 14  # bytes of an array inside of a list, below which it is put together with others
 POOL = "small"
 SPARSE: dict[str, type] = {cls.__name__: cls for cls in (sp.csr_array, sp.csc_array, sp.csr_matrix, sp.csc_matrix)}
 CONTAINERS: dict[str, type] = {cls.__name__: cls for cls in (list, tuple, set, frozenset)}
@@ -81,7 +81,7 @@ class Describer:
     def items(self, values: list[Any], at: str) -> Any:
         """A list of nodes, or one node of an array."""
         kinds = {type(value) for value in values}
-        if len(values) >= PACKED and len(kinds) == 1:
+        if len(values) >= LONG_LIST and len(kinds) == 1:
             kind = kinds.pop()
             if kind is str:
                 return texts_node(self, values, at)
@@ -93,7 +93,7 @@ class Describer:
 
     def store(self, array: np.ndarray, at: str, inside: bool) -> dict[str, Any]:
         """Where an array of numbers is kept."""
-        if inside and array.nbytes <= SMALL:
+        if inside and array.nbytes <= SMALL_ARRAY:
             name = f"{POOL}.{array.dtype.str[1:]}"
             start = self.filled.get(name, 0)
             self.pools.setdefault(name, []).append(array.reshape(-1).astype(array.dtype.newbyteorder("="), copy=False))

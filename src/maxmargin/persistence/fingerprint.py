@@ -24,11 +24,11 @@ SPAN = 1 << 24  # bytes of an array that are copied at a time, where its rows do
 
 def fingerprint(value: Any) -> str:
     found = blake2b(digest_size=DIGEST)
-    add(value, found.update)
+    put_in(value, found.update)
     return found.hexdigest()
 
 
-def add(value: Any, to: Callable[[Any], None]) -> None:
+def put_in(value: Any, to: Callable[[Any], None]) -> None:
     """The name of its class, then what it is made of."""
     to(f"{type(value).__module__}.{type(value).__qualname__}(".encode())
     feed(value, to)
@@ -41,11 +41,11 @@ def feed(value: Any, to: Callable[[Any], None]) -> None:
         to(repr(value).encode("utf-8", "surrogatepass"))
     elif sp.issparse(value):
         held = value if value.format in ("csr", "csc") else value.tocsr()
-        add((held.format, held.shape, held.data, held.indices, held.indptr), to)
+        put_in((held.format, held.shape, held.data, held.indices, held.indptr), to)
     elif is_dataclass(value):
-        add({field.name: getattr(value, field.name) for field in fields(value)}, to)
+        put_in({field.name: getattr(value, field.name) for field in fields(value)}, to)
     elif type(value).__module__.startswith(OWN_MODULES) and hasattr(value, "__dict__"):
-        add({name: held for name, held in vars(value).items() if not name.startswith("_")}, to)
+        put_in({name: held for name, held in vars(value).items() if not name.startswith("_")}, to)
     elif callable(value):
         to(f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__qualname__)}".encode())
     else:
@@ -57,9 +57,9 @@ def feed(value: Any, to: Callable[[Any], None]) -> None:
 
 @feed.register
 def _(value: np.ndarray, to):
-    add((value.shape, value.dtype), to)
+    put_in((value.shape, value.dtype), to)
     if value.dtype.hasobject:
-        add(value.ravel().tolist(), to)
+        put_in(value.ravel().tolist(), to)
     elif value.flags.c_contiguous:
         to(as_bytes(value))
     else:
@@ -72,41 +72,41 @@ def _(value: np.ndarray, to):
 def _(value: tuple | list, to):
     to(f"{len(value)}:".encode())
     for item in value:
-        add(item, to)
+        put_in(item, to)
 
 
 @feed.register
 def _(value: set | frozenset, to):
-    add(sorted(fingerprint(item) for item in value), to)
+    put_in(sorted(fingerprint(item) for item in value), to)
 
 
 @feed.register
 def _(value: Mapping, to):
-    add([list(value.keys()), list(value.values())], to)
+    put_in([list(value.keys()), list(value.values())], to)
 
 
 @feed.register
 def _(value: BaseEstimator, to):
-    add(value.get_params(deep=False), to)
+    put_in(value.get_params(deep=False), to)
 
 
 @feed.register
 def _(value: Table, to):
-    add((value.matrix, getattr(value, "bias", None), getattr(value, "sparse_below", None)), to)
+    put_in((value.matrix, getattr(value, "bias", None), getattr(value, "sparse_below", None)), to)
 
 
 @feed.register
 def _(value: Gram, to):
-    add([getattr(value, name, None) for name in ("function", "X", "matrix")], to)
+    put_in([getattr(value, name, None) for name in ("function", "X", "matrix")], to)
 
 
 @feed.register
 def _(value: Custom, to):
-    add((value.structure, value.X, value.y), to)
+    put_in((value.structure, value.X, value.y), to)
 
 
 @feed.register
 def _(value: Source, to):
     """Files by name, size and time; what is in memory by itself."""
     stamps = [(os.path.basename(path), found) for path, found in vars(value).get("_stamps", ())]
-    add(stamps or {name: held for name, held in vars(value).items() if not name.startswith("_")}, to)
+    put_in(stamps or {name: held for name, held in vars(value).items() if not name.startswith("_")}, to)

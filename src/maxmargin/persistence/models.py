@@ -14,11 +14,11 @@ from .described import Describer
 from .names import MODELS
 from .restored import Restorer
 
-KIND = "model"
+MODEL_FILE = "model"
 NOTED = ("maxmargin", "numpy", "scipy", "scikit-learn")
 
 
-def save(model: Any, path: str | os.PathLike[str], *, overwrite: bool = True) -> None:
+def save_model(model: Any, path: str | os.PathLike[str], *, overwrite: bool = True) -> None:
     """Write a fitted model to one `.safetensors` file.
 
     The file holds arrays, numbers and texts, no code: nothing in it is executed when it is read, and any program that reads
@@ -51,10 +51,10 @@ def save(model: Any, path: str | os.PathLike[str], *, overwrite: bool = True) ->
     describer = Describer()
     node = describer.node(model, "")
     manifest = {"model": node, "versions": {name: version(name) for name in NOTED} | {"python": platform.python_version()}}
-    write_stored(path, KIND, manifest, describer.finished(), overwrite=overwrite)
+    write_stored(path, MODEL_FILE, manifest, describer.finished(), overwrite=overwrite)
 
 
-def load(
+def load_model(
     path: str | os.PathLike[str],
     *,
     mmap: bool = False,
@@ -85,7 +85,7 @@ def load(
     ------
     ModelFileError
     """
-    manifest, arrays = read_stored(path, KIND, mapped=mmap)
+    manifest, arrays = read_stored(path, MODEL_FILE, mapped=mmap)
     given = {"structure": structure, "kernel": kernel, "loss": loss, "solver": solver}
     with damage_told(path):
         found = Restorer(arrays, given).value(manifest["model"])

@@ -84,9 +84,12 @@ RECORDS: dict[str, Any] = {
     )
 }
 # Attributes of estimators that are no part of a model: what a warm start goes on from, callbacks, and copies made for speed.
-NOT_KEPT = frozenset({"_last", "_packed", "_skl_callbacks", "_callback_fit_ctx", "_skl_callbacks_to_teardown", "_silent"})
-# What `skops.io.load(..., trusted=)` has to be told to read any of the models: it knows none but scikit-learn's own.
-skops_types: list[str] = sorted(
-    {f"{cls.__module__}.{cls.__qualname__}" for cls in (*WITH_PARAMETERS.values(), *RECORDS.values(), History, Record)}
-    | {"numpy.dtype"}
+NOT_KEPT = frozenset(
+    {"_last", "_packed", "_skl_callbacks", "_callback_fit_ctx", "_skl_callbacks_to_teardown", "_silent", "_under_way"}
 )
+
+
+def skops_types() -> list[str]:
+    """What `skops.io.load(..., trusted=)` has to be told to read any model of this package: it knows scikit-learn's own only."""
+    classes = (*WITH_PARAMETERS.values(), *RECORDS.values(), History, Record)
+    return sorted({f"{cls.__module__}.{cls.__qualname__}" for cls in classes} | {"numpy.dtype"})

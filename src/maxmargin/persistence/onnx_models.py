@@ -71,7 +71,7 @@ def register_onnx() -> Any:
     except ImportError:
         raise ImportError(NEEDED) from None
     for cls in CONVERTED:
-        update_registered_converter(cls, f"Maxmargin{cls.__name__}", tell_shapes, convert, overwrite=True, parser=declare)
+        update_registered_converter(cls, f"Maxmargin{cls.__name__}", tell_shapes, convert_linear, overwrite=True, parser=declare)
     return data_types
 
 
@@ -126,7 +126,7 @@ def label_kind(model: Any, types: Any) -> Any:
     return kinds.get(model.classes_.dtype.kind, types.StringTensorType)
 
 
-def convert(scope: Any, operator: Any, container: Any) -> None:
+def convert_linear(scope: Any, operator: Any, container: Any) -> None:
     """The nodes of the graph."""
     graph = Graphed(scope, operator, container)
     model = operator.raw_operator

@@ -20,7 +20,7 @@ from ..result import Certificate, History, Record, Result
 from ..utils.state import RunState, beneath, put_together, taken_apart
 from .base import Run, Setting, Solver, Start
 
-WEIGHTS, END = "best.w", "result"
+BEST_WEIGHTS, RESULT = "best.w", "result"
 
 
 class Keeper(ABC):
@@ -78,7 +78,7 @@ def take_up(state: Mapping[str, Any], run: Run, own: Mapping[str, Any], history:
     for name, holder in own.items():
         for field in holder.kept:
             at = f"{name}.{field}"
-            like = deepcopy(run.candidates()[0]) if at == WEIGHTS and beneath(state, at) else None
+            like = deepcopy(run.candidates()[0]) if at == BEST_WEIGHTS and beneath(state, at) else None
             setattr(holder, field, put_together(like, at, state))
     note_history(state, history)
 
@@ -118,11 +118,11 @@ def state_of_result(result: Result, history: History) -> RunState:
     told |= {"shape": np.array(duals.shape), "calls": -1 if result.oracle_calls is None else result.oracle_calls}
     told |= {f"certificate.{name}": value for name, value in asdict(result.certificate).items()}
     told |= {f"statistics.{name}": value for name, value in result.statistics.items()}
-    return {f"{END}.{name}": value for name, value in told.items()} | state_of_history(history)
+    return {f"{RESULT}.{name}": value for name, value in told.items()} | state_of_history(history)
 
 
 def result_of(state: Mapping[str, Any], history: History) -> Result:
-    told = beneath(state, END)
+    told = beneath(state, RESULT)
     duals = sp.csc_array((told["data"], told["indices"], told["indptr"]), shape=tuple(told["shape"].tolist()))
     certificate = Certificate(**beneath(told, "certificate"))
     note_history(state, history)
@@ -131,4 +131,4 @@ def result_of(state: Mapping[str, Any], history: History) -> Result:
 
 
 def is_result(state: Mapping[str, Any] | None) -> bool:
-    return state is not None and f"{END}.n_iter" in state
+    return state is not None and f"{RESULT}.n_iter" in state
