@@ -161,7 +161,8 @@ class Graphed:
         self.scope, self.container, self.proto = scope, container, TensorProto
         given = operator.inputs[0]
         single = isinstance(given.type, FloatTensorType)
-        self.kind, self.dtype = (TensorProto.FLOAT, np.float32) if single else (TensorProto.DOUBLE, np.float64)
+        self.kind = TensorProto.FLOAT if single else TensorProto.DOUBLE
+        self.dtype = np.dtype(np.float32 if single else np.float64)
         self.input = given.full_name if single else self.node("Cast", [given.full_name], to=self.kind)
 
     def node(self, kind: str, inputs: list[str], out: str | None = None, **attributes: Any) -> str:
