@@ -17,7 +17,7 @@ from maxmargin.structures import Chain
 from .models import BAGS, LABELS, REAL, THREE, TWO, Halves, X
 from .structured import Brackets, bits, words
 
-FINE = {"tol": 1e-6, "random_state": 7, "max_iter": 300}
+FINE = {"tol": 1e-6, "random_state": 7, "max_iter": 40}
 
 
 def model_of(kind: type, samples: tuple, *given: Any, **parameters: Any) -> Callable[[], tuple[Any, tuple]]:

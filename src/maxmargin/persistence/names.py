@@ -91,5 +91,5 @@ NOT_KEPT = frozenset(
 
 def skops_types() -> list[str]:
     """What `skops.io.load(..., trusted=)` has to be told to read any model of this package: it knows scikit-learn's own only."""
-    classes = (*WITH_PARAMETERS.values(), *RECORDS.values(), History, Record)
+    classes = (*WITH_PARAMETERS.values(), *PLAIN_OBJECTS.values(), *RECORDS.values(), History, Record)
     return sorted({f"{cls.__module__}.{cls.__qualname__}" for cls in classes} | {"numpy.dtype"})
