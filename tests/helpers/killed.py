@@ -3,11 +3,14 @@
 import os
 import subprocess
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from sklearn.datasets import dump_svmlight_file
 from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
@@ -24,6 +27,14 @@ def model_of(kind: type, samples: tuple, *given: Any, **parameters: Any) -> Call
     return lambda: (kind(*given, **FINE | parameters), samples)
 
 
+def stream() -> tuple[Any, tuple]:
+    """From a file, the same for all processes: a file that was written anew is another one to a checkpoint."""
+    path = Path(tempfile.gettempdir()) / "maxmargin-killed.svm"
+    if not path.exists():
+        dump_svmlight_file(X, TWO, str(path), zero_based=False)
+    return mm.SVMClassifier(solver="online", **FINE), (mm.open_source(path, n_features=5),)
+
+
 SVM, STRUCTURED = mm.SVMClassifier, mm.StructuredSVM
 TWO_CLASSES, THREE_CLASSES, LABELLED, SIGNS = (X, TWO), (X, THREE), (X, LABELS), (BAGS, [-1, 1] * 6)
 FITS: dict[str, Callable[[], tuple[Any, tuple]]] = {
@@ -35,6 +46,7 @@ FITS: dict[str, Callable[[], tuple[Any, tuple]]] = {
     "bundle": model_of(SVM, TWO_CLASSES, solver="bundle"),
     "bundle, three classes": model_of(SVM, THREE_CLASSES, solver="bundle", tol=1e-3),
     "online": model_of(SVM, TWO_CLASSES, solver="online"),
+    "a source": stream,
     "rbf": model_of(SVM, TWO_CLASSES, kernel="rbf", tol=1e-8),
     "rbf, three classes": model_of(SVM, THREE_CLASSES, kernel="rbf", tol=1e-8),
     "regression": model_of(mm.SVMRegressor, (X, REAL)),
@@ -67,7 +79,8 @@ def comparable(model: Any) -> dict[str, Any]:
     """All that a model holds, without seconds and callbacks."""
     found = {name: value for name, value in vars(model).items() if name not in ("_skl_callbacks", "history_", "statistics_")}
     found["statistics"] = {key: value for key, value in getattr(model, "statistics_", {}).items() if "seconds" not in key}
-    return found | {"records": [record._replace(seconds=0.0) for record in model.history_], "methods": model.history_.methods}
+    records = np.array([record._replace(seconds=0.0) for record in model.history_], np.float64)
+    return found | {"records": records, "methods": model.history_.methods}
 
 
 def child(name: str, folder: str) -> None:

@@ -161,7 +161,9 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         if line is not None:
             line.setup(self, context)
         jobs, seed = thread_count(self.n_jobs), seed_of(self.random_state)
-        keepers = [callback.keeper(self, solver, problem, seed, jobs) for callback in self._keeping()[:1]]
+        if len(self._keeping()) > 1:
+            raise ValueError("One Checkpoint keeps the whole fit: give one.")
+        keepers = [callback.keeper(self, solver, problem, seed, jobs) for callback in self._keeping()]
         budget = Budget(self.tol, self.max_iter, self.max_time, jobs, self._watch(context, line))
         if keepers:
             budget, seed = replace(budget, keeper=keepers[0]), keepers[0].seed

@@ -95,7 +95,7 @@ class FitKeeper(Keeper):
                 raise ModelFileError(self.refusal("other data"))
             restorer = Restorer(arrays, {})
             self.before = {name: restorer.mapping(nodes) for name, nodes in manifest["states"].items()}
-            self.states = dict(self.before)
+            self.states = {name: state for name, state in self.before.items() if name != WHOLE_FIT}
             self.seed, self.n_jobs = int(manifest["seed"]), int(manifest["n_jobs"])
             others = told_apart(manifest["origin"], origin(), self.n_jobs, self.own_jobs)
         if others:
@@ -159,7 +159,8 @@ class PartKeeper(Keeper):
         self.elsewhere, self.n_jobs = fit.elsewhere, fit.n_jobs
 
     def found(self) -> RunState | None:
-        return self.fit.before.get(self.name)
+        """That of a fit of one run is taken up at once: it is as large as the run, and not held any longer."""
+        return self.fit.before.pop(self.name, None) if self.name == WHOLE_FIT else self.fit.before.get(self.name)
 
     def part(self, name: str, to_the_end: bool) -> "PartKeeper":
         return self.fit.part(f"{self.name}, {name}", to_the_end)
@@ -182,6 +183,8 @@ class PartKeeper(Keeper):
                 fit.write()
             except ModelFileError as error:
                 warnings.warn(f"No checkpoint was written: {error}", UserWarning, stacklevel=2)
+            if self.name == WHOLE_FIT:
+                fit.states.clear()  # as large as the run itself
             end = time.monotonic()
             fit.rounds += 1
             self.round = fit.rounds
