@@ -176,14 +176,14 @@ def kill(name, folder, rng, most):
     """Kill the fit up to `most` times at random moments, and let it end; its model is that of a fit never killed."""
     kills = 0
     while True:
-        process = begun(name, folder)
-        if kills < most:
-            time.sleep(float(rng.random()) * 0.3)
-            process.kill()
-            kills += process.wait() < 0
-        elif process.wait() == 0:
-            break
-        if (folder / "model").exists():
+        with begun(name, folder) as process:
+            if kills < most:
+                time.sleep(float(rng.random()) * 0.3)
+                process.kill()
+            status = process.wait()
+        assert status == 0 or kills < most
+        kills += status < 0
+        if status == 0 or (folder / "model").exists():
             break
     found = mm.load(folder / "model", **CASES[name].given if name in CASES else {})
     identical(comparable(found), comparable(fit(name)))

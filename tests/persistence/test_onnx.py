@@ -5,11 +5,12 @@ import onnxruntime as ort
 import pytest
 import skl2onnx
 from helpers.models import LABELS, TWO, X, fitted
+from helpers.structured import words
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import maxmargin as mm
-from maxmargin.persistence.onnx_models import register_onnx
+from maxmargin.structures import Chain
 
 CONVERTED = [
     "two classes",
@@ -58,7 +59,7 @@ def test_regression(name, dtype):
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_each_against_the_rest_in_a_pipeline(loss):
     """skl2onnx's own function takes pipelines, once it was told."""
-    register_onnx()
+    mm.register_onnx()
     model = mm.SVMClassifier(loss=loss, multi_class="ovr", random_state=0).fit(
         StandardScaler().fit_transform(X), TWO + LABELS[:, 1]
     )
@@ -69,10 +70,28 @@ def test_each_against_the_rest_in_a_pipeline(loss):
     close(found["scores"], both.decision_function(samples), np.float32)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("ends", [True, False])
+def test_chains(ends, dtype):
+    """Sequences of any length, one at a time; texts and numbers as labels."""
+    samples, outputs = words()
+    outputs = outputs if ends else [["abc"[k] for k in output] for output in outputs]
+    model = mm.StructuredSVM(Chain(first_last_bias=ends, bias=ends), tol=1e-2, random_state=0).fit(samples, outputs)
+    graph, rng = mm.to_onnx(model, dtype=dtype), np.random.default_rng(1)
+    for length in (1, 2, 7):
+        sample = rng.normal(size=(length, 3)).astype(dtype)
+        (best,), (worth,) = model.predict([sample], return_score=True)
+        found = answers(graph, sample)
+        assert found["label"].tolist() == list(best)
+        close(found["score"], worth, dtype)
+
+
 def test_what_has_no_graph():
     with pytest.raises(ValueError, match="kernel='rbf' has no weights of features"):
         mm.to_onnx(fitted("rbf"))
     with pytest.raises(TypeError, match="to_onnx takes linear models"):
+        mm.to_onnx(fitted("multiclass"))
+    with pytest.raises(ValueError, match="ONNX knows labels that are integers, booleans or texts; these are"):
         mm.to_onnx(fitted("chains"))
     with pytest.raises(ValueError, match="is not fitted"):
         mm.to_onnx(mm.SVMClassifier())

@@ -16,8 +16,11 @@ from ..estimators.multilabel import MultilabelSVMClassifier
 from ..estimators.multilabel_cv import MultilabelSVMClassifierCV
 from ..estimators.regressor import SVMRegressor
 from ..estimators.regressor_cv import SVMRegressorCV
+from ..estimators.structured import StructuredSVM
 from ..estimators.topk import TopKSVMClassifier
 from ..estimators.topk_cv import TopKSVMClassifierCV
+from ..structures.chain import Chain
+from .onnx_chains import chain_graph
 
 CONVERTED: tuple[Any, ...] = (
     SVMClassifier,
@@ -38,25 +41,31 @@ def to_onnx(model: Any, *, dtype: Any = np.float32, target_opset: int | None = N
     Its input `X` is (n_samples, n_features). Its outputs are `label` and `scores`: what `predict` and `decision_function` say, in
     the type of the input; of a regression `variable`, a column of predictions.
 
+    Of a `StructuredSVM` over chains the input is one sequence, (length, n_features); its outputs are `label`, the best labels,
+    and `score`, what they are worth.
+
     For a whole pipeline call `register_onnx()` once, then skl2onnx's own `to_onnx`.
 
     Parameters
     ----------
-    model : fitted linear SVMClassifier, SVMRegressor, TopKSVMClassifier, MultilabelSVMClassifier, or the search of one
+    model : fitted linear SVMClassifier, SVMRegressor, TopKSVMClassifier or MultilabelSVMClassifier, StructuredSVM with a Chain, \
+or the search of one of these
     dtype : {float32, float64}, default=float32
         Of the input.
     target_opset : int, optional
-        The version of the operators; by default the latest that skl2onnx knows.
+        The version of the operators; by default the latest that skl2onnx knows. Chains have one of their own.
 
     Returns
     -------
     onnx.ModelProto
     """
     types = register_onnx()
-    check_convertible(model)
     kinds = {np.dtype(np.float32): types.FloatTensorType, np.dtype(np.float64): types.DoubleTensorType}
     if np.dtype(dtype) not in kinds:
         raise ValueError(f"dtype must be float32 or float64; got {dtype!r}.")
+    if isinstance(model, StructuredSVM) and type(vars(model).get("structure_")) is Chain:
+        return chain_graph(model, np.dtype(dtype))
+    check_convertible(model)
     from skl2onnx import convert_sklearn
 
     kind = kinds[np.dtype(dtype)]([None, int(model.n_features_in_)])
@@ -79,7 +88,7 @@ def check_convertible(model: Any) -> None:
     """Refuse what has no graph, in a sentence."""
     if type(model) not in CONVERTED:
         names = ", ".join(cls.__name__ for cls in CONVERTED)
-        raise TypeError(f"to_onnx takes linear models ({names}); got a {type(model).__name__}.")
+        raise TypeError(f"to_onnx takes linear models ({names}) and fitted chains; got a {type(model).__name__}.")
     try:
         check_is_fitted(model)
     except NotFittedError:
