@@ -52,7 +52,7 @@ coverage: $(VENV)/.test
 # The contracts uncompiled, so that the lines of the kernels count.
 coverage-kernels: $(VENV)/.test
 	@mkdir -p build
-	NUMBA_DISABLE_JIT=1 COVERAGE_FILE=build/.coverage $(PY) -m coverage run -m pytest -q -m "not compiled and not long" tests/contracts
+	NUMBA_DISABLE_JIT=1 COVERAGE_FILE=build/.coverage $(PY) -m coverage run -m pytest -q -m "not compiled" tests/contracts
 	COVERAGE_FILE=build/.coverage $(PY) -m coverage json -q -o build/kernels.json
 	$(PY) .ci/kernels.py build/kernels.json
 

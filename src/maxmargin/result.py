@@ -95,7 +95,8 @@ class Result:
     """The outcome of a solver. `w` has the layout of the problem; `duals` are those whose value the certificate states.
 
     `oracle_calls` counts the calls of the max- or sum-oracle during the iterations of structured solvers; None elsewhere.
-    `statistics` are further numbers of the solver, by name: see its documentation.
+    `statistics` are further numbers of the solver, by name: see its documentation. `state` is what the same run can go on from
+    towards a finer gap, where somebody has asked for that.
     """
 
     w: Any
@@ -106,3 +107,4 @@ class Result:
     duals: Any
     oracle_calls: int | None = None
     statistics: dict[str, float] = field(default_factory=dict)
+    state: dict[str, Any] | None = None

@@ -209,7 +209,10 @@ def test_one_score_per_example(name, way):
     assert np.array_equal(clipped, np.maximum(v, lower)) and np.any(clipped > v)
     for given in (np.empty(0), rng.uniform(0.5, 2.0, 8)):
         norms = np.empty(9)
-        (rows.squared_norms if way == "fresh" else rows.squared_norms.plain)(X, given, norms)
+        rows.squared_norms(X, given, norms)
+        listed = np.empty(9)
+        (rows.listed_norms if way == "fresh" else rows.listed_norms.plain)(X, given, listed)
+        assert np.allclose(norms, listed, rtol=1e-14)
         assert np.allclose(norms, full**2 @ (given if given.size else np.ones(8)), rtol=1e-14)  # in float64 always
 
 

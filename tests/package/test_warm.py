@@ -15,14 +15,15 @@ FIT = """
 import warnings
 warnings.simplefilter("ignore")
 import numpy as np
-from maxmargin.data.rows import squared_norms
+import scipy.sparse as sp
+from maxmargin.data.rows import listed_norms
 from maxmargin.data.rows import rows
 open({started!r} + str({k}), "w").close()
 import os, time
 while not all(os.path.exists({started!r} + str(k)) for k in range(2)):
     time.sleep(0.005)
-squared_norms(rows(np.ones((3, 2)), 0.0), np.empty(0), np.empty(3))
-print(sum(squared_norms.cached.stats.cache_misses.values()), sum(squared_norms.cached.stats.cache_hits.values()))
+listed_norms(rows(sp.csr_array(np.ones((3, 2))), 0.0), np.empty(0), np.empty(3))
+print(sum(listed_norms.cached.stats.cache_misses.values()), sum(listed_norms.cached.stats.cache_hits.values()))
 """
 
 

@@ -10,8 +10,10 @@ import maxmargin as mm
 from maxmargin.data.table import table_of
 from maxmargin.losses.squared_hinge import SquaredHingeLoss
 from maxmargin.problems.linear import ScalarProblem
+from maxmargin.result import History
 from maxmargin.solvers.automatic import Automatic, Relay
-from maxmargin.solvers.base import NOWHERE, Setting
+from maxmargin.solvers.base import NOWHERE, Setting, Start, WarmStart
+from maxmargin.solvers.loop import Budget, carry_out
 from maxmargin.solvers.tuning import POLISH, RELAY
 
 X, Y = load_breast_cancer(return_X_y=True)  # columns of sizes 0.01 to 1,000
@@ -94,3 +96,42 @@ def test_the_limit_of_float64_is_said(solver):
     found = model.certificate_
     assert found.converged or "limit of float64" in found.message or "for rounding" in found.message, found
     assert abs(found.relative_gap) < 1e-9
+
+
+def carried(tol, start=NOWHERE, C=100.0, state_bytes=1 << 22, solver=None):
+    problem, solver = raw_problem().at(C), solver or Automatic()
+    result = carry_out(solver, problem, Budget(tol, state_bytes=state_bytes), History(), start=start)
+    return result, WarmStart.of(problem, solver, result)
+
+
+def test_a_coarse_run_goes_on_to_a_finer_gap():
+    coarse, left = carried(1e-1)
+    assert left.method == "Newton" and left.state is not None
+    finer, _ = carried(1e-8, Start(state=left.state))
+    anew, _ = carried(1e-8)
+    assert finer.certificate.converged and finer.history.methods[0] == (coarse.n_iter, "Newton")
+    assert coarse.n_iter < finer.n_iter <= anew.n_iter + 5
+    np.testing.assert_allclose(finer.certificate.primal, anew.certificate.primal, rtol=1e-7)
+
+
+def test_a_state_is_for_the_same_problem_and_solver():
+    solver, problem = Automatic(), raw_problem().at(100.0)
+    result = carry_out(solver, problem, Budget(1e-1, state_bytes=1 << 22), History())
+    left = WarmStart.of(problem, solver, result)
+    assert left.fits(problem, solver).state is not None
+    for other, whose in ((problem.at(200.0), solver), (raw_problem().at(100.0), solver), (problem, Automatic())):
+        assert left.fits(other, whose).state is None and left.fits(other, whose).duals is not None
+
+
+def test_no_state_where_none_was_asked_for():
+    assert carried(1e-1, state_bytes=0)[0].state is None
+    assert carried(1e-1, state_bytes=1)[0].state is None  # it takes more
+
+
+def test_a_path_of_rising_C_begins_with_who_was_needed():  # noqa: N802 - a number of the problem
+    model = mm.SVMClassifier(loss="squared_hinge", tol=1e-6, random_state=0)
+    first, second, third = model.regularization_path(X, Y, [10.0, 100.0, 1.0])
+    assert [name for _, name in first.history_.methods] == ["DualCoordinate", "Newton"]
+    assert [name for _, name in second.history_.methods] == ["Newton"]
+    assert third.history_.methods[0] == (0, "DualCoordinate")
+    assert all(step.certificate_.converged for step in (first, second, third))

@@ -71,12 +71,12 @@ def rows(X, bias: float = 0.0, sparse_below: float = 0.0):
         return CSR(data, indices.view(unsigned), indptr.view(unsigned), constant, X.shape[1])
     X = unlocked(np.ascontiguousarray(X))
     if X.size and sparse_below > 0.0:
-        indptr = np.zeros(X.shape[0] + 1, np.uint64)
         spare = max(SPARE, X.size // 32)  # how many non-zeros too many the first rows may have before the rest is given up
-        capacity = int(sparse_below * X.size) + spare + X.shape[1]
-        columns = np.empty(capacity, np.uint16 if X.shape[1] <= 65_536 else np.uint32)
         if clearly_dense(X, sparse_below, spare):
             return Dense(X, constant)
+        indptr = np.zeros(X.shape[0] + 1, np.uint64)
+        capacity = int(sparse_below * X.size) + spare + X.shape[1]
+        columns = np.empty(capacity, np.uint16 if X.shape[1] <= 65_536 else np.uint32)
         if list_nonzeros(X, columns, indptr, sparse_below * X.shape[1], spare) < sparse_below * X.size:
             columns.resize(int(indptr[-1]), refcheck=False)  # what was never written never took up memory
             return Indexed(X, columns, indptr, constant)
@@ -84,9 +84,12 @@ def rows(X, bias: float = 0.0, sparse_below: float = 0.0):
 
 
 def clearly_dense(X: np.ndarray, part: float, spare: int) -> bool:
-    """Whether the first rows have so many non-zeros that `list_nonzeros` gives up there: counting is faster than listing."""
+    """Whether the first rows have so many non-zeros that `list_nonzeros` gives up there, or all of few rows too many: counting is
+    faster than listing, and not compiled."""
     first = int(spare / (max(1.0 - part, part) * X.shape[1])) + 1
-    return first <= X.shape[0] and bool(np.count_nonzero(X[:first]) > part * X.shape[1] * first + spare)
+    if first > X.shape[0]:
+        return bool(np.count_nonzero(X) >= part * X.size)
+    return bool(np.count_nonzero(X[:first]) > part * X.shape[1] * first + spare)
 
 
 @kernel
@@ -330,9 +333,22 @@ def add_clipped(X, i, t, variance, lower, v, w):
     w[j] = max(v[j], lower[j])
 
 
+def squared_norms(X, variance: np.ndarray, result: np.ndarray) -> None:
+    """result[i] = sum_j variance_j x_ij^2, in float64; an empty `variance` stands for ones. Of a dense matrix not compiled: NumPy
+    is as fast, and it is done once."""
+    if not isinstance(X, Dense | Indexed):
+        listed_norms(X, variance, result)
+        return
+    if variance.size:
+        np.einsum("ij,ij,j->i", X.values, X.values, variance[: X.values.shape[1]], dtype=np.float64, out=result)
+    else:
+        np.einsum("ij,ij->i", X.values, X.values, dtype=np.float64, out=result)
+    result += X.bias * X.bias * (variance[X.values.shape[1]] if variance.size else 1.0)
+
+
 @kernel
-def squared_norms(X, variance, result):
-    """result[i] = sum_j variance_j x_ij^2, in float64; an empty `variance` stands for ones"""
+def listed_norms(X, variance, result):
+    """`squared_norms` of rows that are lists of entries."""
     for i in range(result.size):
         total = 0.0
         for k in range(first(X, i), last(X, i)):

@@ -87,6 +87,7 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         "dtype": "no_validation",
     }
     _silent = False  # whether somebody else tells of a target that was missed: a search does, once for all its fits
+    _state_bytes = 0  # that the state of a run may take, for another one to go on from: a search does so
 
     def _validate_params(self) -> None:
         values = tuple(self.get_params(deep=False).values())
@@ -115,7 +116,7 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         else:
             estimator = clone(self).set_params(**setting)
         if self._silent:
-            estimator._silent = True
+            estimator._silent, estimator._state_bytes = True, self._state_bytes
         if hasattr(self, "_skl_callbacks"):
             estimator.set_callbacks(*self._skl_callbacks)
         self._check_one_fit()
@@ -160,11 +161,11 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         line = Progress() if self.verbose else None
         if line is not None:
             line.setup(self, context)
-        jobs, seed = thread_count(self.n_jobs), seed_of(self.random_state)
+        jobs, seed, watch = thread_count(self.n_jobs), seed_of(self.random_state), self._watch(context, line)
         if len(self._keeping()) > 1:
             raise ValueError("One Checkpoint keeps the whole fit: give one.")
         keepers = [callback.keeper(self, solver, problem, seed, jobs) for callback in self._keeping()]
-        budget = Budget(self.tol, self.max_iter, self.max_time, jobs, self._watch(context, line))
+        budget = Budget(self.tol, self.max_iter, self.max_time, jobs, watch, state_bytes=self._state_bytes)
         if keepers:
             budget, seed = replace(budget, keeper=keepers[0]), keepers[0].seed
         result = way(solver, problem, budget, self.history_, seed=seed, average=not self.keep_duals, **start)

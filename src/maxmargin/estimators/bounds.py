@@ -8,7 +8,7 @@ centre is larger is predicted by the optimum as by the centre. Shibagaki et al. 
 """
 
 from collections.abc import Callable
-from functools import singledispatch
+from functools import cached_property, singledispatch
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -103,6 +103,11 @@ class HeldOut:
         terms = int(np.diff(X.indptr).max(initial=0)) if sp.issparse(X) else X.shape[1]
         self.rounding = (terms + 2) * float(np.finfo(X.dtype).eps)  # of a score, as a part of ||x|| ||w||
 
+    @cached_property
+    def spread(self) -> float:
+        """Of real targets: their squared distances from their mean."""
+        return float(self.weight @ (self.y - np.average(self.y, weights=self.weight)) ** 2)
+
     def scores(self, step: Step) -> tuple[np.ndarray, np.ndarray] | None:
         """Scores (samples, classes) at the centre of the ball, and how far those of the optimum may be from them."""
         values = step.model.certificate_
@@ -136,10 +141,9 @@ def accuracy(held: HeldOut, step: Step) -> float:
 
 def r2(held: HeldOut, step: Step) -> float:
     """The coefficient of determination; of a constant target, as in scikit-learn, 1 or 0."""
-    residual, weight = held.y - step.model._scored(held.X).ravel(), held.weight
-    left = float(weight @ residual**2)
-    spread = float(weight @ (held.y - np.average(held.y, weights=weight)) ** 2)
-    return 1.0 - left / spread if spread > 0.0 else float(left == 0.0)
+    residual = held.y - step.model._scored(held.X).ravel()
+    left = float(held.weight @ residual**2)
+    return 1.0 - left / held.spread if held.spread > 0.0 else float(left == 0.0)
 
 
 def accuracy_bounds(held: HeldOut, step: Step) -> tuple[float, float]:
@@ -193,8 +197,7 @@ def r2_bounds(held: HeldOut, step: Step) -> tuple[float, float]:
     total = float(held.weight.sum())
     if found is None or total <= 0.0 or held.weight.size < 2:
         return NO_BOUNDS
-    spread = float(held.weight @ (held.y - held.weight @ held.y / total) ** 2)
-    if spread <= 0.0:  # scikit-learn's score of a constant is 1 or 0
+    if held.spread <= 0.0:  # scikit-learn's score of a constant is 1 or 0
         return 0.0, 1.0
-    least, largest = (1.0 - float(held.weight @ residual**2) / spread for residual in found)
+    least, largest = (1.0 - float(held.weight @ residual**2) / held.spread for residual in found)
     return largest, least

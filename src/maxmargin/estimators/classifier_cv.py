@@ -10,7 +10,8 @@ class SVMClassifierCV(LinearSearch, SVMClassifier):
 
     For each fold the models of all `Cs` follow each other from small to large, each started from the one before it. They are
     certified to a coarse gap first; those that may win are refined until one is left, down to a tenth of `tol`. The best is
-    fitted to all samples, to `tol`: it is a `SVMClassifier` with C = `C_`. The duals of all fits are in memory until then.
+    fitted to all samples, to `tol`: it is a `SVMClassifier` with C = `C_`. The duals of all fits are in memory until
+    then, and up to 4 MB more of each that Newton's method has ended.
 
     Parameters
     ----------
@@ -24,7 +25,7 @@ class SVMClassifierCV(LinearSearch, SVMClassifier):
     refit : bool, default=True
         Whether the estimator is fitted at `C_` to all samples. Without it there are `C_` and `scores_`, and no model.
     search_tol : float, default=0.1
-        The relative duality gap of the first fits, or what a hundred passes come to; at small C, where little is gained over
+        The relative duality gap of the first fits, or what forty passes come to; at small C, where little is gained over
         w = 0, it is relative to that gain. With `tol` or less every fit is that fine.
     loss, multi_class, kernel, gamma, degree, coef0, cost, class_weight, positive, prior_mean, prior_scale, prior_covariance, \
 cache_size, probability, tol, max_iter, max_time, fit_intercept, intercept_scaling, standardize, solver, warm_start, keep_duals, \

@@ -34,8 +34,10 @@ FINER = 0.3  # of one gap to that before it
 FINEST = 0.1  # of `tol`
 TELLING = 1e-2  # the largest gap at which bounds of scores are worth their time
 FIRST_PASSES = 40  # passes of a first fit at the most
-EFFORT = 3.0  # passes of refinement for each of the first fits; these count as
-LEAST_PASSES = 10  # passes for each C at the least
+LEAST_PASSES = 10  # that the first fits count as, for each C, at the least
+# Passes of refinement for each of the first fits. Half of it takes up to half of the time on 500 rows of the same sets, and loses
+# the winners of a9a and cadata on 2,000. 2026-11-17.
+EFFORT = 3.0
 
 
 class Gaps(NamedTuple):
@@ -63,7 +65,8 @@ class Gaps(NamedTuple):
 
 class Kept(NamedTuple):
     """What is known of a fit: what it has left, its target and whether that was met, its gap, what it gains over w = 0, whether
-    larger C have the same optimum, and whether Newton's method has ended it, for which the finest gap is a few steps more."""
+    larger C have the same optimum, whether Newton's method has ended it, for which the finest gap is a few steps more, and the
+    passes that a run which goes on with it has made already."""
 
     left: WarmStart
     target: float
@@ -72,6 +75,7 @@ class Kept(NamedTuple):
     gain: float
     outgrown: bool
     by_newton: bool
+    passes: int
 
 
 class Fold:
@@ -114,7 +118,8 @@ class Fold:
         self.spare = int(EFFORT * max(self.passes, LEAST_PASSES * self.values.size))
 
     def refine(self, which: Sequence[int], target: float) -> None:
-        """Fit some C as finely as this, and all between: fine duals of a smaller C are a better start than coarse ones."""
+        """Fit some C as finely as this, and all between: fine duals of a smaller C are a better start than coarse ones, and the
+        whole state of a fit's own second-order steps, where that was kept, is a better one still."""
         before, self.telling = None, TELLING if target <= TELLING else 0.0
         for k in range(which[0], which[-1] + 1):
             own, smaller = self.kept.get(k), int(self.whose[max(k - 1, 0)])
@@ -125,19 +130,22 @@ class Fold:
             aim = self.gaps.finest if known.by_newton else max(self.gaps.finest, target * known.gain)
             if self.spare > 0 and (own is None or (aim < own.gap and aim < own.target and own.converged and not self.decided(k))):
                 self.whose[k] = k
-                self.spare -= max(self.fit(k, aim, before or known, min(self.spare, self.gaps.max_iter)), 1)
+                start = own if own is not None and own.left.state is not None else before or known
+                self.spare -= max(self.fit(k, aim, start, min(self.spare, self.gaps.max_iter)), 1)
             before = self.kept.get(k)
 
     def fit(self, k: int, target: float, start: Kept | None, max_iter: int) -> int:
         """Fit the model at a C, and keep it where it is the finest so far; returns how many passes it took."""
-        setting = {"C": float(self.values[k]), "tol": target, "max_iter": max_iter}
+        made = start.passes if start is not None and start is self.kept.get(k) else 0
+        setting = {"C": float(self.values[k]), "tol": target, "max_iter": min(max_iter + made, self.gaps.max_iter)}
         step = self.fitter(setting, None if start is None else start.left)
         found = step.model.certificate_
         if by_hand(found.message):
             raise KeyboardInterrupt
-        self.passes += step.model.n_iter_
+        passes = step.model.n_iter_ - made
+        self.passes += passes
         if k in self.kept and not found.relative_gap < self.kept[k].gap:
-            return step.model.n_iter_
+            return passes
         loss = found.primal / step.model.C
         self.loss_at_zero = self.loss_at_zero if self.kept else loss
         gain = min(max(self.loss_at_zero / loss - 1.0, 0.0), 1.0) if loss > 0.0 else 1.0
@@ -145,11 +153,12 @@ class Fold:
         done = found.converged or ours
         outgrown = found.converged and k + 1 < self.values.size and step.outgrown
         by_newton = step.model.history_.methods[-1:] != [] and step.model.history_.methods[-1][1] == Newton.__name__
-        self.kept[k] = Kept(step.left, max(target, found.relative_gap), done, found.relative_gap, gain, outgrown, by_newton)
+        made = step.model.n_iter_ if step.left.state is not None else 0
+        self.kept[k] = Kept(step.left, max(target, found.relative_gap), done, found.relative_gap, gain, outgrown, by_newton, made)
         self.scores[k], self.bounds[k] = self.score(step), self.proved(step) if found.relative_gap <= self.telling else np.nan
         for other in np.flatnonzero(self.whose == k):
             self.share(int(other), k)
-        return step.model.n_iter_
+        return passes
 
     def share(self, k: int, own: int) -> None:
         """Let a C have the score of a smaller one."""

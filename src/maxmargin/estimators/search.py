@@ -25,6 +25,7 @@ from sklearn.utils.metaestimators import _safe_split
 from ..data.sources.base import Source
 from ..data.sources.memory import is_source
 from ..data.table import of_own_kind
+from ..utils.blas import blas_threads
 from ..utils.parameters import POSITIVE, at_least
 from ..utils.threads import thread_count
 from .base import Certified, checked_Cs, users_level
@@ -104,6 +105,7 @@ class Search(Certified):
 
     _default_score: DefaultScore | None = None  # of linear models
     _multilabel = False  # whether a source has an indicator matrix
+    _largest_state = 0  # bytes of a fit that is kept whole, so that its refinement goes on with it
 
     regularization_path = without("regularization_path")
     partial_fit = without("partial_fit")
@@ -158,7 +160,8 @@ class Search(Certified):
     def _decide(self, folds: list[Fold], rungs: list[float]) -> None:
         """`scores_`, `score_bounds_` and `C_`; and a warning where fits missed their targets."""
         contest = Contest(folds, thread_count(self.n_jobs))
-        contest.run(rungs)
+        with blas_threads(1):  # what every fit asks for: then it need not be set for each of them
+            contest.run(rungs)
         place = np.argsort(np.argsort(self.Cs_, kind="stable"))  # of each value among the rising ones
         self.scores_, self.score_bounds_ = contest.scores[:, place], contest.bounds[:, place]
         self.C_ = chosen(self.Cs_, self.scores_)
@@ -225,9 +228,9 @@ class Search(Certified):
         own = self._own()
         if not isinstance(self.random_state, Integral):  # folds share no state
             own["random_state"] = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        own |= {"n_jobs": None, "keep_duals": False, "warm_start": False, "verbose": 0}
+        own |= {"n_jobs": 1, "keep_duals": False, "warm_start": False, "verbose": 0}
         model = self._estimator(**own)
-        model._silent = True
+        model._silent, model._state_bytes = True, self._largest_state
         scorer = check_scoring(model, scoring=self.scoring)
         if "probability" in own and not needs_probabilities(scorer, self.scoring):
             model.set_params(probability=None)
@@ -252,6 +255,8 @@ class Search(Certified):
 
 class LinearSearch(Search):
     """The search of a model of matrices with a column of targets."""
+
+    _largest_state = 1 << 22  # there are as many as folds times values of C
 
     @property
     def _stratified(self) -> bool:

@@ -85,7 +85,16 @@ RECORDS: dict[str, Any] = {
 }
 # Attributes of estimators that are no part of a model: what a warm start goes on from, callbacks, and copies made for speed.
 NOT_KEPT = frozenset(
-    {"_last", "_packed", "_skl_callbacks", "_callback_fit_ctx", "_skl_callbacks_to_teardown", "_silent", "_under_way"}
+    {
+        "_last",
+        "_packed",
+        "_skl_callbacks",
+        "_callback_fit_ctx",
+        "_skl_callbacks_to_teardown",
+        "_silent",
+        "_state_bytes",
+        "_under_way",
+    }
 )
 
 

@@ -3,6 +3,7 @@
 v is what the duals of examples sum up to, w what scores use.
 """
 
+from functools import singledispatch
 from typing import NamedTuple
 
 import numpy as np
@@ -53,6 +54,11 @@ def averaged(space: Space) -> np.ndarray:
     return space.v if isinstance(space, Paired) else space.w
 
 
+def summed_product(v: np.ndarray, w: np.ndarray) -> float:
+    """<v, w>, summed in float64."""
+    return float(np.einsum("i,i->", v.reshape(-1), w.reshape(-1), dtype=np.float64))
+
+
 def like(space: Space) -> Space:
     """A second set of weights beside `space`, under the same prior."""
     if isinstance(space, Free):
@@ -75,14 +81,20 @@ def spread(space, X, i, t, out):
     """out += t variance * x_i: after it <out, x_k> is the inner product that the dual's curvature has."""
 
 
-@generic
-def quadratic(space):
-    """What the quadratic term contributes to the dual value, summed in float64."""
+@singledispatch
+def quadratic(space: Space) -> float:
+    """What the quadratic term contributes to the dual value, summed in float64. Not compiled, as `extrapolate`: once a pass
+    NumPy is as fast."""
+    raise TypeError(f"{type(space).__name__} is no kind of weights.")
 
 
-@generic
-def extrapolate(space, before, t, result):
+@singledispatch
+def extrapolate(space: Space, before: np.ndarray, t: float, result: Space) -> None:
     """result = v + t (v - before), clipped where there are bounds; coupled weights have to be tied after it."""
+    v, new = unclipped(space), unclipped(result)
+    np.subtract(v, before, out=new)
+    new *= t
+    new += v
 
 
 @move.register(Free)
@@ -121,50 +133,24 @@ def _(space, X, i, t, out):
     add_scaled(X, i, out.dtype.type(t), space.variance, out)
 
 
-@quadratic.register(Free)
-def _(space):
-    w, total = space.w.reshape(-1), 0.0
-    for j in range(w.size):
-        total += np.float64(w[j]) * w[j]
-    return -0.5 * total
+@quadratic.register
+def _(space: Free) -> float:
+    return -0.5 * summed_product(space.w, space.w)
 
 
-@quadratic.register(Shaped)
-def _(space):
-    v, w, mean = space.v.reshape(-1), space.w.reshape(-1), space.mean.reshape(-1)
-    variance, total = space.variance.reshape(-1), 0.0
-    for j in range(w.size):
-        centred = np.float64(w[j]) - mean[j]
-        total += (0.5 * centred * centred - w[j] * (np.float64(v[j]) - mean[j])) / variance[j]
-    return total
+@quadratic.register
+def _(space: Shaped) -> float:
+    w, mean = space.w.astype(np.float64), space.mean
+    centred = w - mean
+    return float(np.sum((0.5 * centred * centred - w * (space.v.astype(np.float64) - mean)) / space.variance))
 
 
-@quadratic.register(Paired)
-def _(space):
-    v, w, total = space.v.reshape(-1), space.w.reshape(-1), 0.0
-    for j in range(w.size):
-        total += np.float64(v[j]) * w[j]
-    return -0.5 * total
+@quadratic.register
+def _(space: Paired) -> float:
+    return -0.5 * summed_product(space.v, space.w)
 
 
-@extrapolate.register(Free)
-def _(space, before, t, result):
-    old, now, new = before.reshape(-1), space.w.reshape(-1), result.w.reshape(-1)
-    for j in range(now.size):
-        new[j] = now[j] + now.dtype.type(t) * (now[j] - old[j])
-
-
-@extrapolate.register(Shaped)
-def _(space, before, t, result):
-    old, now, new = before.reshape(-1), space.v.reshape(-1), result.v.reshape(-1)
-    w, lower = result.w.reshape(-1), space.lower.reshape(-1)
-    for j in range(now.size):
-        new[j] = now[j] + now.dtype.type(t) * (now[j] - old[j])
-        w[j] = max(new[j], lower[j])
-
-
-@extrapolate.register(Paired)
-def _(space, before, t, result):
-    old, now, new = before.reshape(-1), space.v.reshape(-1), result.v.reshape(-1)
-    for j in range(now.size):
-        new[j] = now[j] + now.dtype.type(t) * (now[j] - old[j])
+@extrapolate.register
+def _(space: Shaped, before: np.ndarray, t: float, result: Shaped) -> None:
+    extrapolate.dispatch(object)(space, before, t, result)
+    np.maximum(result.v, space.lower, out=result.w)

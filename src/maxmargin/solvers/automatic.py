@@ -10,6 +10,7 @@ target, which they may still reach. Costs are counted, not timed: the same data 
 import math
 from collections.abc import Callable, Mapping
 from functools import singledispatch
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,8 @@ class Automatic(Solver):
             run = newton.begin(problem, start, setting)
             run.solver_name = STAGES[1]
             return run
+        if cost is not None and start.method == STAGES[1] and start.duals is not None and start.rise >= 1.0:
+            return Relay(newton.begin(problem, start, setting), setting, Prices(problem, cost), stage=1)  # it would crawl again
         run = DualCoordinate().begin(problem, start, setting)
         run.solver_name = STAGES[0]
         return run if cost is None else Relay(run, setting, Prices(problem, cost))
@@ -105,10 +108,10 @@ class Prices:
 class Relay(Run):
     """A coordinate run that Newton's method relieves when it crawls."""
 
-    def __init__(self, run: Run, setting: Setting, prices: Prices, tuning: RelayTuning = RELAY):
+    def __init__(self, run: Run, setting: Setting, prices: Prices, tuning: RelayTuning = RELAY, stage: int = 0):
         self.run, self.setting, self.prices, self.tuning = run, setting, prices, tuning
         self.problem, self.warm = run.problem, run.warm
-        self.stage = 0
+        self.stage = stage
         self.trail: list[tuple[float, float]] = []  # what was spent when a pass had ended, and the gap as it estimated it
         self.next_look = tuning.early * prices.newton
         self.risen, self.risen_at = -math.inf, 0  # the exact dual value after Newton's method, and when it last rose by something
@@ -118,7 +121,7 @@ class Relay(Run):
         """Show what the run at work shows."""
         run = self.run
         self.passes, self.visits, self.dual, self.exact = run.passes, run.visits, run.dual, run.exact
-        self.average, self.solver_name = run.average, STAGES[self.stage]
+        self.average, self.solver_name, self.continues = run.average, STAGES[self.stage], run.continues
         # Duals of half-spaces are not handed on: without them passes would begin far below where Newton's method has ended.
         self.stuck = self.stage == 1 and run.stuck and run.problem.half_spaces is not None
 
@@ -145,11 +148,11 @@ class Relay(Run):
         if spent < self.next_look:
             return False
         self.next_look = spent * self.tuning.seldom
-        seconds, gaps = np.clip(self.trail, TINY, LARGEST_GAP).T
-        around = [gaps[np.abs(seconds / spent - at) <= self.tuning.around] for at in (0.5, 1.0)]
+        near = self.tuning.around
+        around = [[gap for seconds, gap in self.trail if abs(seconds / spent - at) <= near] for at in (0.5, 1.0)]
         if min(len(part) for part in around) == 0:
             return False
-        middle, end = (float(np.median(part)) for part in around)
+        middle, end = (min(max(median(part), TINY), LARGEST_GAP) for part in around)
         ahead, fallen = math.log(end / max(self.setting.tol * abs(self.dual), TINY)), math.log(middle / end)
         price = self.prices.newton * max(1.0, self.tuning.patience * self.prices.newton / spent)
         return ahead > 0.0 and 0.5 * spent * ahead > max(fallen, 0.0) * price

@@ -6,7 +6,7 @@ they end; what a run leaves may start another one (`WarmStart`).
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..problems.base import Problem
@@ -19,11 +19,14 @@ from .pace import never
 @dataclass(frozen=True)
 class Start:
     """Where a run begins: duals (points of structured problems, planes) of an earlier run, feasible here, or None; and weights
-    that may already be good, or None. `rise`: C over that of the earlier run, by which duals at their bounds have to grow."""
+    that may already be good, or None. `rise`: C over that of the earlier run, by which duals at their bounds have to grow;
+    `method`: who was at work when that ended. `state`: all of a run of the same solver on this very problem, which goes on."""
 
     duals: Any = None
     weights: Any = None
     rise: float = 1.0
+    method: str = ""
+    state: RunState | None = None
 
 
 NOWHERE = Start()
@@ -59,6 +62,7 @@ class Run(ABC):
     stuck: bool = False  # whether rounding keeps every further step from progress
     late: bool = False  # whether there are exact values only when `exact` says so
     solver_name: str = ""  # who is at work, where that may change in a run
+    continues: bool = False  # whether its state is a far better start towards a finer gap than its duals are
     hint: Any = None  # weights of an earlier run: a candidate for the first certificate
     held: tuple[str, ...] = ("passes", "visits", "dual", "hint")  # the fields that make up the state
 
@@ -160,7 +164,8 @@ def admit(solver: Solver, problem: Problem) -> None:
 
 @dataclass(frozen=True)
 class WarmStart:
-    """What a run left for the next: its duals (or planes) and weights, and whose they are."""
+    """What a run left for the next: its duals (or planes) and weights, and whose they are; its whole state where that was kept,
+    for the same solver at the same C."""
 
     duals: Any
     weights: Any
@@ -168,20 +173,28 @@ class WarmStart:
     origin: object
     data: Any = None
     C: float = 1.0
+    solver: Solver | None = None
+    method: str = ""
+    state: RunState | None = None
 
     @classmethod
     def of(cls, problem: Problem, solver: Solver, result: Result) -> "WarmStart":
-        return cls(result.duals, result.w, not solver.keeps_duals, problem.origin, problem.remembered, problem.C)
+        found = cls(result.duals, result.w, not solver.keeps_duals, problem.origin, problem.remembered, problem.C)
+        methods = result.history.methods
+        return replace(found, solver=solver, method=methods[-1][1] if methods else "", state=result.state)
 
     def fits(self, problem: Problem, solver: Solver) -> Start:
         """As much of it as this solver can start from on this problem, made feasible."""
         if not problem.in_memory:
             return NOWHERE  # duals belong to rows, which a stream may have changed
+        if self.state is not None and self.solver is solver and self.origin is problem.origin and self.C == problem.C:
+            return Start(state=self.state)
         if self.planes or not solver.keeps_duals:
             weights = problem.fitting(self.weights)
             same = self.planes and not solver.keeps_duals and self.origin is problem.origin and weights is not None
             return Start(self.duals if same else None, weights)
-        return Start(*problem.resumed(self.duals, self.weights, self.data, solver.kind_of_points()), rise=problem.C / self.C)
+        duals, weights = problem.resumed(self.duals, self.weights, self.data, solver.kind_of_points())
+        return Start(duals, weights, problem.C / self.C, self.method)
 
     def for_other_data(self) -> "WarmStart":
         """The same without planes, which are large and of no use to other data."""

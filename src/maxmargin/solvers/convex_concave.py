@@ -199,10 +199,10 @@ class Descent:
             kept.duals,
             kept.oracle_calls,
             kept.statistics,
-            self.choice,
-            tuple(self.outer),
-            self.at_rest,
-            self.kept_problem,
+            choice=self.choice,
+            outer=tuple(self.outer),
+            at_rest=self.at_rest,
+            problem=self.kept_problem,
         )
 
     def step(self) -> bool:

@@ -90,7 +90,7 @@ def _(problem: GroupedProblem, duals, tol, seed, dtype, momentum, average):
 def _working_dtype(problem: ScalarProblem | RowProblem, tol: float, wanted):
     """`wanted`, or float64 where the numbers, the target or duals of this loss are beyond what float32 can tell apart, or where
     there are half-spaces."""
-    if problem.loss.precise:
+    if problem.loss.precise or wanted == np.float64:
         return np.float64
     sizes = np.concatenate([problem.curvature, problem.cap])
     sizes = sizes[sizes > 0]

@@ -91,8 +91,8 @@ class Groups:
         share = None if left is None else left * min(budget.n_jobs, count - k) / (count - k)
         jobs = 1 if count > 1 else budget.n_jobs
         keeper, history = budget.keeper.part(f"group {k}", not self.solver.keeps_duals), GroupHistory(self.totals, k)
-        own = replace(budget, max_time=share, n_jobs=jobs, watch=self.watch, halt=self.halted, begin=clock(), keeper=keeper)
-        earlier = keeper.found()
+        own = replace(budget, max_time=share, n_jobs=jobs, watch=self.watch, halt=self.halted, begin=clock(), state_bytes=0)
+        own, earlier = replace(own, keeper=keeper), keeper.found()
         if earlier is not None and is_result(earlier):
             with keeper.taking_up():
                 result = result_of(earlier, history)

@@ -32,7 +32,8 @@ class Budget:
     """When to stop, and who is told after each pass. `watch` returns True to stop the run, `halt` to stop it within a pass.
     `keeper` keeps the state of the run between passes.
 
-    The clock of `max_time` began when the budget was made, and stands still while kernels are compiled.
+    The clock of `max_time` began when the budget was made, and stands still while kernels are compiled. `state_bytes`: what the
+    state of a run that continues well may take to be left with its result; none is, where it would take more.
     """
 
     tol: float = 1e-3
@@ -43,6 +44,7 @@ class Budget:
     halt: Callable[[], bool] = lambda: False
     begin: float = field(default_factory=clock)
     tuning: LoopTuning = LOOP
+    state_bytes: int = 0
     keeper: Keeper = NOBODY
 
     def seconds(self) -> float:
@@ -283,12 +285,20 @@ def carry_out(
             budget = replace(budget, begin=budget.begin - earlier["seconds"])
         held = replace(budget, halt=lambda: interrupt.pressed or budget.halt())
         setting = Setting(budget.tol, seed, budget.n_jobs, average, lambda: bool(held.why(False)))
+        if earlier is not None:
+            start = replace(start, method="", state=None)  # the state says who is at work
         if earlier is not None and keeper.elsewhere:
             with keeper.taking_up():
                 start = from_duals(solver, problem, replace(setting, n_jobs=keeper.n_jobs or 1), earlier)
             earlier = None
         run = solver.begin(problem, start, setting)
+        if start.state is not None:
+            run.resume(start.state)
+            run.warm = False  # it was not good enough when it stopped
         try:
-            return drive(run, held, history, earlier)
+            result = drive(run, held, history, earlier)
+            state = run.snapshot() if budget.state_bytes and run.continues else {}
+            small = 0 < sum(part.nbytes for part in state.values() if isinstance(part, np.ndarray)) <= budget.state_bytes
+            return replace(result, state=state) if small else result
         finally:
             run.close()

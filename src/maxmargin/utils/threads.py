@@ -16,6 +16,8 @@ END = object()  # what a generator that is at its end gives
 
 def thread_count(n_jobs: int | None) -> int:
     """How many threads `n_jobs` asks for, as joblib counts; also where no process could be started, as in a worker of a pool."""
+    if n_jobs == 1:
+        return 1
     with parallel_config(backend="threading"):
         return effective_n_jobs(n_jobs)
 

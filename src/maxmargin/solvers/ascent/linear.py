@@ -32,28 +32,10 @@ from ...regularizers.spaces import averaged, extrapolate, like, move, move_row, 
 from ..pace import examples_between
 from ..polish.tables import LinearFinishing
 from ..tuning import ASCENT, AscentTuning
-from .momentum import move_listed, room_to_lack, row_reach, row_return
-from .schedule import gather, prefetch_plan, reschedule, resting, schedule, visited
+from .momentum import move_listed, room_to_lack, row_reach
+from .schedule import EVERY, gather, prefetch_plan, reschedule, resting, schedule, visited
 
 ALONE = 1.0  # the spread of changes that nobody else makes at the same time
-
-
-@kernel
-def dual_part(space):
-    return quadratic(space)
-
-
-@kernel
-def push_weights(space, before, t, result):
-    """The extrapolated weights, in `result`."""
-    extrapolate(space, before, t, result)
-
-
-@kernel
-def accumulate(w, total):
-    flat, result = w.reshape(-1), total.reshape(-1)
-    for j in range(flat.size):
-        result[j] += flat[j]
 
 
 # ---- one score per example -------------------------------------------------------------------------------
@@ -106,14 +88,6 @@ def scalar_reach(X, loss, space, duals, before, plan, visit, t):
             gain += reward(loss, i, target) - reward(loss, i, dual)
             duals[i], before[i] = target, dual
     return gain
-
-
-@kernel
-def scalar_return(duals, before, plan, now):
-    """Take the extrapolation back."""
-    for i in range(duals.size):
-        if visited(plan, i, now):
-            duals[i] = before[i]
 
 
 # ---- a row of classes per example ------------------------------------------------------------------------
@@ -188,6 +162,7 @@ class Ascent(LinearFinishing, ABC):
     options: AscentOptions
     duals: Any
     side_duals: Any = None
+    in_step = False  # whether the weights and the dual value are those of the duals, from scratch
 
     def __init__(self, problem, duals: np.ndarray | None, options: AscentOptions):
         self.problem, self.options, self.average = problem, options, options.average
@@ -195,7 +170,6 @@ class Ascent(LinearFinishing, ABC):
         self.plan = schedule(problem.n_examples, options.seed, self.row_bytes(), options.tuning.visits)
         self.curvature = problem.curvature
         self.between = examples_between(self.visit_work(), self.stretch, options.tuning.pace)
-        self.passes = self.visits = 0
         self.settle_in(np.dtype(options.dtype), duals)
 
     def row_bytes(self) -> float:
@@ -222,15 +196,17 @@ class Ascent(LinearFinishing, ABC):
 
     def synchronise(self) -> float:
         """Rebuild the weights from the duals, exactly; returns the exact dual value."""
+        if self.in_step:
+            return self.dual
         self.dual, self.exact_v = self.problem.evaluate(self.duals, self.side_duals)
         for target, source in zip(self.space, self.problem.regularizer.space(self.exact_v, self.dtype), strict=True):
             target[...] = source
-        self.reward = self.dual - dual_part(self.space)
+        self.reward, self.in_step = self.dual - quadratic(self.space), True
         return self.dual
 
     def advance(self, stop: Callable[[], bool]) -> float:
         """One pass; returns the sum of the shares of the gap that it met (an estimate: the weights moved meanwhile)."""
-        self.floor = self.dual
+        self.floor, self.in_step = self.dual, False
         count, tuning = gather(self.plan, self.passes), self.options.tuning
         level = tuning.visits.calm * self.options.tol * abs(self.dual) / max(self.problem.n_examples, 1)
         gap, stretch = 0.0, self.together(count)
@@ -248,7 +224,7 @@ class Ascent(LinearFinishing, ABC):
             if self.problem.half_spaces is not None:
                 gap += self.climb_fence(start)
         self.after_visits()
-        self.dual = self.reward + dual_part(self.space)
+        self.dual = self.reward + quadratic(self.space)
         self.add_to_average()
         self.passes += 1
         self.note(gap)
@@ -261,6 +237,7 @@ class Ascent(LinearFinishing, ABC):
         if state["dtype"] != self.dtype.name:
             self.settle_in(np.dtype(state["dtype"]), None)
         super().resume(state)
+        self.in_step = False
 
     def refine(self) -> None:
         """Go on in float64: float32 makes no progress any more."""
@@ -280,7 +257,7 @@ class Ascent(LinearFinishing, ABC):
             self.mean_next *= 2
             self.mean_count = 0
             self.mean_sum[...] = 0
-        accumulate(averaged(self.space), self.mean_sum)
+        self.mean_sum += averaged(self.space)
         self.mean_count += 1
 
     def candidates(self) -> list[np.ndarray]:
@@ -348,7 +325,7 @@ class Accelerated(Ascent):
     def rise(self, most: float) -> None:
         """At a larger C the duals at their bounds grow with it, the others hardly: D(k b) = k reward - k^2 quadratic is best at
         some k in between. Where rewards are not linear or the prior has a mean, that is a guess, and the better value counts."""
-        quadratic_part = -dual_part(self.space)
+        quadratic_part = -quadratic(self.space)
         if most <= 1.0 or quadratic_part <= 0.0 or self.reward <= 2.0 * quadratic_part:
             return
         duals, dual = self.left(), self.dual
@@ -371,11 +348,11 @@ class Accelerated(Ascent):
             self.remember()
             self.before_v[...] = unclipped(self.space)
             return
-        self.memory += 1
+        self.memory, self.in_step = self.memory + 1, False
         t = min(self.memory / (self.memory + 3.0), self.options.tuning.farthest)
-        push_weights(self.space, self.before_v, t, self.other)
+        extrapolate(self.space, self.before_v, t, self.other)
         gain = self.reach(t)
-        dual = self.reward + gain + dual_part(self.other)
+        dual = self.reward + gain + quadratic(self.other)
         self.before_v[...] = unclipped(self.space)
         if dual >= self.floor:  # it may cost what the pass gained, never more: else many small losses add up
             self.reward, self.dual = self.reward + gain, dual
@@ -407,7 +384,7 @@ class ScalarAscent(Accelerated):
 
     def take(self, duals):
         self.duals = np.zeros(self.problem.n_examples) if duals is None else duals.copy()
-        self.before = self.duals.copy()
+        self.before, self.in_step = self.duals.copy(), False
 
     def put_walls(self, count):
         return np.zeros(count)
@@ -430,7 +407,7 @@ class ScalarAscent(Accelerated):
         return scalar_reach(X, loss, self.other, self.duals, self.before, self.plan, visit, t)
 
     def take_back(self):
-        scalar_return(self.duals, self.before, self.plan, self.passes - 1)
+        np.copyto(self.duals, self.before, where=visited(self.plan, EVERY, self.passes - 1))
 
 
 class BlockAscent(Accelerated):
@@ -441,7 +418,7 @@ class BlockAscent(Accelerated):
         return self.options.tuning.pace.rows
 
     def take(self, duals):
-        n, classes = self.problem.n_examples, self.problem.n_classes
+        n, classes, self.in_step = self.problem.n_examples, self.problem.n_classes, False
         self.loss = self.problem.loss_in(self.dtype)
         self.duals, self.before = (vectors.zeros_table(n, classes, self.dtype) for _ in range(2))
         if duals is not None:
@@ -493,4 +470,5 @@ class BlockAscent(Accelerated):
         move_listed(space, self.problem.X, self.lacking, count, self.change)
 
     def take_back(self):
-        row_return(self.duals, self.before, self.plan, self.passes - 1)
+        which = visited(self.plan, EVERY, self.passes - 1)
+        np.copyto(self.duals.flat, self.before.flat, where=which[:, None])

@@ -74,12 +74,3 @@ def move_listed(space, X, lacking, count, change):
         for b in range(change.vectors.shape[1]):
             vectors.store(change.vectors, 0, b, vectors.load(lacking.rows.vectors, k, b))
         move_row(space, X, lacking.which[k], change.vectors)
-
-
-@kernel
-def row_return(duals, before, plan, now):
-    """Take the extrapolation back."""
-    for i in range(duals.vectors.shape[0]):
-        if visited(plan, i, now):
-            for b in range(duals.vectors.shape[1]):
-                vectors.store(duals.vectors, i, b, vectors.load(before.vectors, i, b))

@@ -12,6 +12,8 @@ import numpy as np
 from ...jit import jitable, kernel, vectors
 from ..tuning import VISITS, VisitTuning
 
+EVERY = slice(None)  # in the place of an example, outside of kernels
+
 
 class Schedule(NamedTuple):
     due: np.ndarray  # the pass at which the example is next visited

@@ -79,7 +79,7 @@ class Finishing(Run):
         total, count = total + math.log(min(max(gap, TINY), LARGEST_ESTIMATE)), count + 1.0
         spent = self.spent
         if len(self.marks) == 0 or spent >= self.polish_tuning.mark * self.marks[-1, 0]:
-            self.marks = np.vstack([self.marks, [spent, total / count]])
+            self.marks = np.concatenate([self.marks, [[spent, total / count]]])
             total, count = 0.0, 0.0
         self.since = total, count
 

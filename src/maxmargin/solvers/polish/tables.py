@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from functools import singledispatch
+from functools import cached_property, singledispatch
 from typing import Any
 
 import numpy as np
@@ -96,8 +96,13 @@ class LinearFinishing(TableFinishing):
 
     @property
     def spent(self):
+        return self.visits * self.visit_price + self.passes * self.polish_tuning.sweep
+
+    @cached_property
+    def visit_price(self) -> float:
+        """What a visit costs, in seconds of one core: it is asked for after every pass, which may be as short as this."""
         tuning, labels = self.polish_tuning, math.prod(self.problem.dual_shape[1:])
-        return self.visits * (labels * mean_length(self.problem.X) * tuning.entry + tuning.visit) + self.passes * tuning.sweep
+        return labels * mean_length(self.problem.X) * tuning.entry + tuning.visit
 
     @property
     def width(self):

@@ -44,6 +44,7 @@ class LabelRuns(Run):
     """All labels of a group."""
 
     problem: LabelGroup
+    continues = True
 
     def __init__(self, problem: LabelGroup, start: Start, setting: Setting):
         self.problem, self.tol, self.average = problem, setting.tol, setting.average

@@ -139,6 +139,7 @@ class SecondOrderRun(Run, ABC):
 
     held = (*Run.held, "W", "duals", "side_duals", "v", "lowest", "highest", "least", "idle", "stuck", "heights", "wall_duals")
     system: System
+    continues = True
 
     def __init__(self, shape: Shape, start: Start, setting: Setting):
         self.shape, self.tol, self.average = shape, setting.tol, setting.average

@@ -21,8 +21,7 @@ import numpy as np
 from ...data.sources.options import MEGABYTE
 from ...jit import vectors
 from ...problems.blocked import Examples, StreamProblem
-from ...regularizers.spaces import Free, averaged, unclipped
-from ..ascent.linear import dual_part
+from ...regularizers.spaces import Free, averaged, quadratic, unclipped
 from ..tuning import STREAM, StreamTuning
 from .active import ActiveExamples, active
 from .cache import Cache
@@ -94,7 +93,7 @@ class StreamRun(LateRun):
             self.side_duals = SideDuals(problem.half_spaces, problem.n_classes, options.tuning.visits)
         self.reward = 0.0
         self.now = 0  # rounds of visits
-        self.dual = dual_part(self.space)
+        self.dual = quadratic(self.space)
         self.proved: np.ndarray | None = None  # the duals that were proved last, where they are to be kept
 
     # ---- what the loop asks -------------------------------------------------------------------------------
@@ -198,7 +197,7 @@ class StreamRun(LateRun):
         for target, value in zip(self.space, regularizer.space(exact, double), strict=True):
             target[...] = value
         self.reward += proof.reward - reward
-        self.dual = self.reward + dual_part(self.space)
+        self.dual = self.reward + quadratic(self.space)
 
     def loaded(self, examples: Examples) -> ActiveExamples:
         """A block with its duals; those of cached rows are not in the store and are left at zero here."""
@@ -254,7 +253,7 @@ class StreamRun(LateRun):
                 self.side_duals.climb(self.space, self.draw())
         self.now += 1
         self.visits += total
-        self.dual = self.reward + dual_part(self.space)
+        self.dual = self.reward + quadratic(self.space)
         return total
 
     def draw(self) -> int:
