@@ -19,7 +19,7 @@ def chain_graph(model: Any, dtype: np.dtype) -> Any:
     structure = model.structure_
     labels = label_constant(structure.labels_)
     kind = helper.np_dtype_to_tensor_dtype(dtype)
-    constants: dict[str, Any] = weights_of(structure, model.w_, dtype)
+    constants: dict[str, Any] = chain_weights(structure, model.w_, dtype)
     forward, backward = forth(helper, kind, constants.pop("pair")), back(helper, len(labels))
     whole: dict[str, Any] = {"zero": np.int64(0), "one": np.int64(1), "axis": np.zeros(1, np.int64), "column": np.array([-1, 1])}
     constants |= whole | {
@@ -65,7 +65,7 @@ def chain_graph(model: Any, dtype: np.dtype) -> Any:
     return found
 
 
-def weights_of(structure: Chain, w: np.ndarray, dtype: np.dtype) -> dict[str, Any]:
+def chain_weights(structure: Chain, w: np.ndarray, dtype: np.dtype) -> dict[str, Any]:
     """Features by labels, biases, those of the ends, and pairs of labels."""
     K, d = len(structure.labels_), structure.n_features_
     table = vectors.unpack(structure.unflatten(w), K).astype(dtype)
