@@ -1,6 +1,6 @@
 """The share of the lines of compiled code that were run uncompiled, from a report of coverage in JSON.
 
-    python .ci/kernels.py build/kernels.json
+python .ci/kernels.py build/kernels.json
 """
 
 import ast

@@ -1,7 +1,7 @@
 """The command line: python -m benchmarks COMMAND [options], with COMMAND one of
 
 fit, everyday, scaling, startup, sources, structured, topk, multilabel, multilabel_kernel, bundle, latent, online,
-search, probability, kernels, newton, blocks, cores, all, summary
+search, probability, kernels, newton, blocks, cores, files, all, summary
 """
 
 import argparse
@@ -12,6 +12,7 @@ from . import (
     bundle,
     cores,
     everyday,
+    files,
     fit,
     kernels,
     latent,
@@ -129,6 +130,7 @@ def parser() -> argparse.ArgumentParser:
     many_threads = commands.add_parser("cores", parents=[common], help="what threads bring, for every family of problems")
     kinds = [family.name for family in cores.FAMILIES]
     many_threads.add_argument("--family", nargs="+", choices=kinds, default=kinds, metavar="NAME", help="; ".join(kinds))
+    commands.add_parser("files", parents=[common], help="models as files, and checkpoints: what they cost")
     second = commands.add_parser("newton", parents=[common], help="second-order steps on raw data, and beside LIBLINEAR's")
     kinds = list(newton.PARTS)
     second.add_argument("--part", nargs="+", choices=kinds, default=kinds, metavar="PART", help=", ".join(kinds))
@@ -200,6 +202,8 @@ def main() -> None:
     if args.command in ("cores", "all"):
         chosen = args if args.command == "cores" else parser().parse_args(["cores"])
         cores.run(report, chosen.family, args.quick, args.repeat or (1 if args.quick else 3), limit)
+    if args.command in ("files", "all"):
+        files.run(report, args.quick, repeat, args.limit or 30.0)
     if args.command in ("fit", "all"):
         workloads = [Workload(name, QUICK_ROWS if args.quick else None) for name in args.workload]
         everything = parser().parse_args(["all"])

@@ -94,6 +94,8 @@ LONG = re.compile(
             r"test_contracts.py::test_every_certificate_holds_against_every_other\[\w+-(\w+ rows|MultilabelSquaredHinge\w*)\]",
             r"test_online.py::test_online_serves_arrays_too\[(costs|top-k)",
             r"test_structured_outputs.py::test_the_best_outputs_are_those_of_the_list\[names",
+            r"test_checkpoints.py::test_a_killed_fit_\w+\[(newton, |bundle, |rbf, |top-2|labels by|coupled|chains, )",
+            r"test_skops.py::test_models\[(top-2|bags|trees|search)",
         )
     )
 )

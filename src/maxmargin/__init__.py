@@ -19,6 +19,12 @@ from .estimators.structured_cv import StructuredSVMCV
 from .estimators.topk import TopKSVMClassifier
 from .estimators.topk_cv import TopKSVMClassifierCV
 from .estimators.zero_shot import ZeroShotClassifier
+from .persistence.checkpoint import Checkpoint
+from .persistence.container import ModelFileError
+from .persistence.models import load_model as load
+from .persistence.models import save_model as save
+from .persistence.names import skops_types
+from .persistence.onnx_models import register_onnx, to_onnx
 from .problems.explicit import ExplicitProblem
 from .regularizers.label_prior import label_correlation, prior_from_signatures
 from .result import Certificate, History, Record, Result
@@ -32,6 +38,7 @@ __all__ = [
     "BlockTransformer",
     "Bundle",
     "Certificate",
+    "Checkpoint",
     "DualCoordinate",
     "ExplicitProblem",
     "ExponentiatedGradient",
@@ -40,6 +47,7 @@ __all__ = [
     "LatentSVMClassifier",
     "LatentStructure",
     "LatentStructuredSVM",
+    "ModelFileError",
     "MultilabelSVMClassifier",
     "MultilabelSVMClassifierCV",
     "Newton",
@@ -65,10 +73,15 @@ __all__ = [
     "check_structure",
     "datasets",
     "label_correlation",
+    "load",
     "minimize",
     "open_source",
     "prior_from_signatures",
     "projections",
+    "register_onnx",
+    "save",
+    "skops_types",
     "solve",
     "structures",
+    "to_onnx",
 ]

@@ -9,6 +9,7 @@ A callback has `setup`, `on_fit_task_begin`, `on_fit_task_end` and `teardown`; i
 import functools
 import sys
 import time
+from abc import ABC, abstractmethod
 from typing import Any
 
 from .result import relative
@@ -81,7 +82,27 @@ except ImportError:  # scikit-learn before 1.9
         return managed
 
 
-__all__ = ["CallbackSupportMixin", "Progress", "with_callbacks"]
+__all__ = ["CallbackSupportMixin", "Keeping", "Progress", "with_callbacks"]
+
+
+class Keeping(ABC):
+    """A callback that keeps the state of one fit, for another process to go on from. It has nothing to do after a pass."""
+
+    @abstractmethod
+    def keeper(self, estimator: Any, solver: Any, problem: Any, seed: int, n_jobs: int) -> Any:
+        """The `FitKeeper` of a fit that begins: what an earlier process left, if it fits."""
+
+    def setup(self, estimator, context) -> None:  # noqa: B027 - nothing to do, here and in the following
+        """The solver is asked for its state, not the estimator."""
+
+    def on_fit_task_begin(self, estimator, context) -> None:  # noqa: B027
+        """Nothing to do."""
+
+    def on_fit_task_end(self, estimator, context) -> bool:
+        return False
+
+    def teardown(self, estimator, context) -> None:  # noqa: B027
+        """What a fit that failed has kept stays."""
 
 
 class Progress:

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 # Every room imports only from those before it.
 ORDER = (
     "jit", "utils", "result", "data", "projections", "regularizers", "losses", "structures", "problems", "callbacks", "solvers",
-    "estimators", "solve", "extend", "datasets", "plots", "demo", "warm", "__init__",
+    "estimators", "solve", "extend", "persistence", "datasets", "plots", "demo", "warm", "__init__",
 )  # fmt: skip
 # Top-level names with more than one home. The list may only shrink: a name that has one home by now is taken out.
 SEVERAL = {"add", "open_file", "prefetch", "value"}

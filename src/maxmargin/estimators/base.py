@@ -3,6 +3,7 @@
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import cache, lru_cache
 from numbers import Integral, Real
 from pathlib import Path
@@ -15,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..callbacks import CallbackSupportMixin, Progress
+from ..callbacks import CallbackSupportMixin, Keeping, Progress
 from ..data.matrices import numbers
 from ..data.mistakes import check_opened
 from ..problems.base import Problem
@@ -118,7 +119,25 @@ class Certified(CallbackSupportMixin, BaseEstimator):
             estimator._silent, estimator._state_bytes = True, self._state_bytes
         if hasattr(self, "_skl_callbacks"):
             estimator.set_callbacks(*self._skl_callbacks)
+        self._check_one_fit()
         return estimator
+
+    def _keeping(self) -> list[Keeping]:
+        """The callbacks that keep the state of a fit."""
+        return [callback for callback in vars(self).get("_skl_callbacks", ()) if isinstance(callback, Keeping)]
+
+    def _finish(self) -> None:
+        """Nothing of this fit is left to do: what was kept of it is not needed any more, if it has reached its target."""
+        if (last := self.__dict__.pop("_under_way", None)) is not None:
+            last[0].finish(last[1])
+
+    def _check_one_fit(self) -> None:
+        """Refuse a checkpoint where there are many fits."""
+        if self._keeping():
+            raise ValueError(
+                "A Checkpoint keeps one fit; a path or search has many, and would take one for another. "
+                "Leave it out, or fit one setting after another, each with a path of its own."
+            )
 
     def _drive(
         self,
@@ -142,10 +161,19 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         line = Progress() if self.verbose else None
         if line is not None:
             line.setup(self, context)
-        jobs, watch = thread_count(self.n_jobs), self._watch(context, line)
+        jobs, seed, watch = thread_count(self.n_jobs), seed_of(self.random_state), self._watch(context, line)
+        if len(self._keeping()) > 1:
+            raise ValueError("One Checkpoint keeps the whole fit: give one.")
+        keepers = [callback.keeper(self, solver, problem, seed, jobs) for callback in self._keeping()]
         budget = Budget(self.tol, self.max_iter, self.max_time, jobs, watch, state_bytes=self._state_bytes)
-        seed = seed_of(self.random_state)
+        if keepers:
+            budget, seed = replace(budget, keeper=keepers[0]), keepers[0].seed
         result = way(solver, problem, budget, self.history_, seed=seed, average=not self.keep_duals, **start)
+        self.__dict__.pop("_under_way", None)
+        if keepers:
+            self._under_way = keepers[0], result.certificate.converged
+            if vars(self).get("probability") is None:
+                self._finish()
         self.certificate_, self.history_, self.n_iter_ = result.certificate, result.history, result.n_iter
         self.__dict__.pop("statistics_", None)
         if result.statistics:
@@ -166,7 +194,7 @@ class Certified(CallbackSupportMixin, BaseEstimator):
 
     def _watch(self, context, line: Progress | None):
         """What the loop calls after each pass: tells the callbacks, and whether one of them wants to stop."""
-        if line is None and not vars(self).get("_skl_callbacks"):
+        if line is None and len(vars(self).get("_skl_callbacks", ())) == len(self._keeping()):
             return lambda iteration: False  # nobody to tell: a context for each pass would take longer than short passes do
 
         def watch(iteration: int) -> bool:

@@ -275,6 +275,7 @@ class Probabilities(LinearModel):
         if prepared.folds is not None:
             scores = self._held_out_scores(prepared, found)
             self._calibration = self._calibrated(scores, prepared.target, prepared.weight)
+        self._finish()
 
     def _held_out_scores(self, prepared: Prepared, found: WarmStart) -> np.ndarray:
         """The score of each sample by a model that was not fitted to it."""
@@ -284,6 +285,8 @@ class Probabilities(LinearModel):
 
         def held_out(k: int) -> tuple[np.ndarray, np.ndarray, bool]:
             model, held = self._unfitted().set_params(**own), np.equal(fold, k)
+            if model._keeping():  # that of the fit to all samples is done
+                model.set_callbacks(*(each for each in model._skl_callbacks if each not in model._keeping()))
             model._adopt(self._learned())
             model._fit(prepared.pose(model, np.where(held, 0.0, 1.0)), prepared.solver, found)
             scores = model._scored(X)[held] if of_own_kind(X) else model._scored(X[held])

@@ -44,7 +44,7 @@ PACKAGE = Path(__file__).parent.parent
 LONGEST_WAIT, LOOK_AGAIN = 60.0, 0.02  # seconds: for another process that compiles, and between two looks
 TRUSTED = {__package__.split(".")[0], "numpy", "builtins"}
 # Nothing in these files and folders is compiled or imported by what is (a test holds that): an edit there recompiles nothing.
-PLAIN = {"__init__.py", "callbacks.py", "demo.py", "solve.py", "warm.py", "datasets", "estimators", "plots"}
+PLAIN = {"__init__.py", "callbacks.py", "demo.py", "solve.py", "warm.py", "datasets", "estimators", "persistence", "plots"}
 
 
 def source_stamp() -> str:

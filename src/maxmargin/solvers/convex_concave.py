@@ -63,7 +63,7 @@ class Inner:
 
     def __init__(self, solver: Solver, budget: Budget, history: History, seed: int, average: bool, interrupt: Interrupt):
         self.solver, self.budget, self.history, self.seed, self.average = solver, budget, history, seed, average
-        self.passes, self.calls = 0, 0
+        self.passes, self.calls, self.begun = 0, 0, 0
         self.interrupt = interrupt
         self.stopped = ""  # the reason, in a sentence
 
@@ -81,7 +81,9 @@ class Inner:
             max_iter=self.left if most is None else most,
             watch=lambda iteration: self.budget.watch(before + iteration),
             halt=lambda: self.interrupt.pressed or self.budget.halt(),
+            keeper=self.budget.keeper.part(f"problem {self.begun}", True),
         )
+        self.begun += 1
         history = StageHistory(self.history, before)
         result = carry_out(self.solver, problem, budget, history, start=start, seed=self.seed, average=self.average)
         self.passes += result.n_iter

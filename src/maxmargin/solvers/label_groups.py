@@ -17,6 +17,7 @@ from ..problems.multilabel import LabelGroup, MultilabelProblem
 from ..result import History, Record, Result
 from ..utils.threads import in_threads
 from .base import NOWHERE, Solver, Start, admit
+from .keeping import is_result, result_of, state_of_result
 from .loop import BY_CALLBACK, BY_HAND, Budget, Interrupt, carry_out
 
 
@@ -89,12 +90,21 @@ class Groups:
             return
         share = None if left is None else left * min(budget.n_jobs, count - k) / (count - k)
         jobs = 1 if count > 1 else budget.n_jobs
+        keeper, history = budget.keeper.part(f"group {k}", not self.solver.keeps_duals), GroupHistory(self.totals, k)
         own = replace(budget, max_time=share, n_jobs=jobs, watch=self.watch, halt=self.halted, begin=clock(), state_bytes=0)
-        group, history = self.problem.group(self.columns[k]), GroupHistory(self.totals, k)
-        result = carry_out(self.solver, group, own, history, start=self.start(group, k, start), seed=seed + k, average=average)
+        own, earlier = replace(own, keeper=keeper), keeper.found()
+        if earlier is not None and is_result(earlier):
+            with keeper.taking_up():
+                result = result_of(earlier, history)
+        else:
+            group = self.problem.group(self.columns[k])
+            own_start = self.start(group, k, start)
+            result = carry_out(self.solver, group, own, history, start=own_start, seed=seed + k, average=average)
         self.note_ending(result, own)
         if isinstance(result.duals, np.ndarray):  # at once: a group's table is the largest there is
             result = replace(result, duals=sp.csc_array(result.duals))
+        if self.solver.keeps_duals:
+            keeper.offer(lambda: state_of_result(result, history), ended=True)
         self.found[k] = result
 
     def note_ending(self, result: Result, own: Budget) -> None:

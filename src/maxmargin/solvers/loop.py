@@ -18,7 +18,9 @@ from ..jit import clock
 from ..problems.base import Problem
 from ..result import Certificate, History, Record, Result, relative
 from ..utils.blas import blas_threads
+from ..utils.state import RunState
 from .base import NOWHERE, Run, Setting, Solver, Start, admit
+from .keeping import NOBODY, Keeper, from_duals, state_of, take_up
 from .tuning import LOOP, LoopTuning
 
 BY_HAND, BY_CALLBACK = "Stopped by Ctrl-C.", "Stopped by a callback."
@@ -28,6 +30,7 @@ SMALLER = "Scale the features, or lower C."
 @dataclass(frozen=True)
 class Budget:
     """When to stop, and who is told after each pass. `watch` returns True to stop the run, `halt` to stop it within a pass.
+    `keeper` keeps the state of the run between passes.
 
     The clock of `max_time` began when the budget was made, and stands still while kernels are compiled. `state_bytes`: what the
     state of a run that continues well may take to be left with its result; none is, where it would take more.
@@ -42,6 +45,7 @@ class Budget:
     begin: float = field(default_factory=clock)
     tuning: LoopTuning = LOOP
     state_bytes: int = 0
+    keeper: Keeper = NOBODY
 
     def seconds(self) -> float:
         return clock() - self.begin
@@ -98,6 +102,8 @@ class Best:
     A run that offers no average wants the weights of its duals: then it is the last value, not the best.
     """
 
+    kept = "primal", "dual", "prefer", "w"
+
     def __init__(self, history: History):
         self.history = history
         self.primal, self.dual = np.inf, -np.inf
@@ -132,6 +138,8 @@ class Best:
 class Still:
     """Whether rounding hides what is left of a gap: a small one, that no evaluation has made smaller for long."""
 
+    kept = "gap", "passes", "looks"
+
     def __init__(self) -> None:
         self.gap, self.passes, self.looks = np.inf, 0, 0
 
@@ -153,54 +161,94 @@ class Still:
         return f"Reached the limit of float64 at a relative gap of {part:.3g}." if small else ""
 
 
-def drive(run: Run, budget: Budget, history: History) -> Result:
-    """Drive `run` until the relative gap is certified, the budget is spent or somebody stops it."""
-    best, still = Best(history), Still()
+@dataclass
+class Course:
+    """What the loop has learned of a run: how far estimates of the gap are off, the visits at the last evaluation, and how it
+    ended, in a sentence."""
+
+    ratio: float
+    visits: int = 0
+    message: str = ""
+
+    kept = "ratio", "visits", "message"
+
+
+def drive(run: Run, budget: Budget, history: History, earlier: RunState | None = None) -> Result:
+    """Drive `run` until the relative gap is certified, the budget is spent or somebody stops it; on from an `earlier` state."""
+    best, still, tuning = Best(history), Still(), budget.tuning
+    course = Course(tuning.promise)
+    own = {"best": best, "still": still, "course": course}
+    if earlier is not None:
+        with budget.keeper.taking_up():
+            take_up(earlier, run, own, history)
     history.taken_up(run.passes, run.solver_name)
-    ratio, visits_then, message, tuning = budget.tuning.promise, 0.0, "", budget.tuning
     with Interrupt() as interrupt:
 
-        def out_of_time() -> bool:
-            return bool(budget.why(interrupt.pressed))
+        def why() -> str:
+            return budget.why(interrupt.pressed)
 
-        if run.warm:  # a hot start may already be good enough
+        def out_of_time() -> bool:
+            return bool(why())
+
+        if run.warm and earlier is None:  # a hot start may already be good enough
             best.evaluate(run, budget, out_of_time)
-            message = budget.why(interrupt.pressed)
-        while not (message or relative(best.primal, best.dual) <= budget.tol):
+            course.message = why()
+        while not (course.message or relative(best.primal, best.dual) <= budget.tol):
             estimate = run.advance(out_of_time)
             history.taken_up(run.passes, run.solver_name)
             stopped = budget.watch(run.passes)
-            message = budget.why(interrupt.pressed)
-            if not message and stopped:
-                message = BY_CALLBACK
-            elif not message and run.passes >= budget.max_iter:
-                message = budget.after_passes()
-            since, total = (visits / max(run.problem.n_examples, 1) for visits in (run.visits - visits_then, run.visits))
-            hoped, target = estimate * ratio, budget.tol * abs(run.dual)
-            promising = hoped <= target and since >= tuning.apart
-            rule = tuning.near_seldom if hoped <= tuning.near * target else tuning.seldom
-            if message and not out_of_time():
-                run.conclude(out_of_time)
-            wanted = message or promising or since >= max(rule[0], rule[1] * total)
-            if run.exact or (wanted and not run.late):
-                best.evaluate(run, budget, out_of_time, last=bool(message))
-                message = message or budget.why(interrupt.pressed)  # no second evaluation after one that took up the time
-                if relative(best.primal, best.dual) > budget.tol:
-                    message = message or still.message(run, best, tuning)
-                if message or relative(best.primal, best.dual) <= budget.tol:
-                    break  # the duals stay those of the certificate
-                gap = history[-1].gap
-                if len(history) > 1 and gap > tuning.stalled * history[-2].gap:
-                    run.refine()
-                if 0 < estimate < np.inf:
-                    ratio = float(np.clip(gap / estimate, *tuning.learned))
-                if promising and gap > tuning.hidden * estimate:  # what rests, hides a part of the gap
-                    run.wake()
-                visits_then = run.visits
-            if message:  # a late run that was stopped
+            course.message = why()
+            if not course.message and stopped:
+                course.message = BY_CALLBACK
+            elif not course.message and run.passes >= budget.max_iter:
+                course.message = budget.after_passes()
+            if judged(run, best, still, course, budget, estimate, why):
                 break
             run.accelerate()
-    return ended(run, best, budget, message)
+            budget.keeper.offer(lambda: state_of(run, own, history, budget.seconds()))
+    if budget.keeper.to_the_end:
+        budget.keeper.offer(lambda: state_of(run, own, history, budget.seconds()), ended=True)
+    return ended(run, best, budget, course.message)
+
+
+def judged(
+    run: Run,
+    best: Best,
+    still: Still,
+    course: Course,
+    budget: Budget,
+    estimate: float,
+    why: Callable[[], str],
+) -> bool:
+    """After a pass: an exact evaluation, where one is due; whether the run is over. `why` says why it has to end at once."""
+
+    def out_of_time() -> bool:
+        return bool(why())
+
+    tuning, history = budget.tuning, best.history
+    since, total = (visits / max(run.problem.n_examples, 1) for visits in (run.visits - course.visits, run.visits))
+    hoped, target = estimate * course.ratio, budget.tol * abs(run.dual)
+    promising = hoped <= target and since >= tuning.apart
+    rule = tuning.near_seldom if hoped <= tuning.near * target else tuning.seldom
+    if course.message and not out_of_time():
+        run.conclude(out_of_time)
+    wanted = course.message or promising or since >= max(rule[0], rule[1] * total)
+    if run.exact or (wanted and not run.late):
+        best.evaluate(run, budget, out_of_time, last=bool(course.message))
+        course.message = course.message or why()  # no second evaluation after one that took up the time
+        if relative(best.primal, best.dual) > budget.tol:
+            course.message = course.message or still.message(run, best, tuning)
+        if course.message or relative(best.primal, best.dual) <= budget.tol:
+            return True  # the duals stay those of the certificate
+        gap = history[-1].gap
+        if len(history) > 1 and gap > tuning.stalled * history[-2].gap:
+            run.refine()
+        if 0 < estimate < np.inf:
+            course.ratio = float(np.clip(gap / estimate, *tuning.learned))
+        if promising and gap > tuning.hidden * estimate:  # what rests, hides a part of the gap
+            run.wake()
+        course.visits = run.visits
+    return bool(course.message)  # a late run that was stopped
 
 
 def ended(run: Run, best: Best, budget: Budget, message: str) -> Result:
@@ -230,14 +278,25 @@ def carry_out(
 ) -> Result:
     """Check, begin a run and drive it. Ctrl-C counts from the beginning; matrix products have `n_jobs` threads too."""
     admit(solver, problem)
+    keeper = budget.keeper
     with Interrupt() as interrupt, blas_threads(budget.n_jobs):
+        earlier = keeper.found()
+        if earlier is not None:
+            budget = replace(budget, begin=budget.begin - earlier["seconds"])
         held = replace(budget, halt=lambda: interrupt.pressed or budget.halt())
-        run = solver.begin(problem, start, Setting(budget.tol, seed, budget.n_jobs, average, lambda: bool(held.why(False))))
+        setting = Setting(budget.tol, seed, budget.n_jobs, average, lambda: bool(held.why(False)))
+        if earlier is not None:
+            start = replace(start, method="", state=None)  # the state says who is at work
+        if earlier is not None and keeper.elsewhere:
+            with keeper.taking_up():
+                start = from_duals(solver, problem, replace(setting, n_jobs=keeper.n_jobs or 1), earlier)
+            earlier = None
+        run = solver.begin(problem, start, setting)
         if start.state is not None:
             run.resume(start.state)
             run.warm = False  # it was not good enough when it stopped
         try:
-            result = drive(run, held, history)
+            result = drive(run, held, history, earlier)
             state = run.snapshot() if budget.state_bytes and run.continues else {}
             small = 0 < sum(part.nbytes for part in state.values() if isinstance(part, np.ndarray)) <= budget.state_bytes
             return replace(result, state=state) if small else result

@@ -1,0 +1,1 @@
+"""Models that outlive the process: files, and what other programs read."""

@@ -1,0 +1,100 @@
+"""Fits of every family of solvers, that are killed and go on."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.datasets import dump_svmlight_file
+from sklearn.exceptions import ConvergenceWarning
+
+import maxmargin as mm
+from maxmargin.persistence import checkpoint
+from maxmargin.structures import Chain
+
+from .models import BAGS, LABELS, REAL, THREE, TWO, Halves, X
+from .structured import Brackets, bits, words
+
+FINE = {"tol": 1e-6, "random_state": 7, "max_iter": 40}
+
+
+def model_of(kind: type, samples: tuple, *given: Any, **parameters: Any) -> Callable[[], tuple[Any, tuple]]:
+    return lambda: (kind(*given, **FINE | parameters), samples)
+
+
+def stream() -> tuple[Any, tuple]:
+    """From a file, the same for all processes: a file that was written anew is another one to a checkpoint."""
+    path = Path(tempfile.gettempdir()) / "maxmargin-killed.svm"
+    if not path.exists():
+        dump_svmlight_file(X, TWO, str(path), zero_based=False)
+    return mm.SVMClassifier(solver="online", **FINE), (mm.open_source(path, n_features=5),)
+
+
+SVM, STRUCTURED = mm.SVMClassifier, mm.StructuredSVM
+TWO_CLASSES, THREE_CLASSES, LABELLED, SIGNS = (X, TWO), (X, THREE), (X, LABELS), (BAGS, [-1, 1] * 6)
+FITS: dict[str, Callable[[], tuple[Any, tuple]]] = {
+    "dual coordinate": model_of(SVM, TWO_CLASSES, solver="dual_coordinate"),
+    "auto": model_of(SVM, TWO_CLASSES, tol=1e-9),
+    "three classes": model_of(SVM, THREE_CLASSES),
+    "newton": model_of(SVM, TWO_CLASSES, solver="newton", tol=1e-9),
+    "newton, three classes": model_of(SVM, THREE_CLASSES, solver="newton", tol=1e-9),
+    "bundle": model_of(SVM, TWO_CLASSES, solver="bundle"),
+    "bundle, three classes": model_of(SVM, THREE_CLASSES, solver="bundle", tol=1e-3),
+    "online": model_of(SVM, TWO_CLASSES, solver="online"),
+    "a source": stream,
+    "rbf": model_of(SVM, TWO_CLASSES, kernel="rbf", tol=1e-8),
+    "rbf, three classes": model_of(SVM, THREE_CLASSES, kernel="rbf", tol=1e-8),
+    "regression": model_of(mm.SVMRegressor, (X, REAL)),
+    "top-2": model_of(mm.TopKSVMClassifier, THREE_CLASSES, k=2),
+    "labels": model_of(mm.MultilabelSVMClassifier, LABELLED, keep_duals=True),
+    "labels by bundle": model_of(mm.MultilabelSVMClassifier, LABELLED, solver="bundle", tol=1e-4),
+    "coupled labels": model_of(mm.MultilabelSVMClassifier, LABELLED, label_prior=mm.label_correlation(LABELS, 0.1)),
+    "probabilities": model_of(SVM, TWO_CLASSES, probability="sigmoid"),
+    "chains": model_of(STRUCTURED, words(), Chain(n_labels=3)),
+    "chains, frank_wolfe": model_of(STRUCTURED, words(), Chain(n_labels=3), solver="frank_wolfe", tol=1e-4),
+    "chains, partial_linearization": model_of(STRUCTURED, words(), Chain(n_labels=3), solver="partial_linearization", tol=1e-3),
+    "chains, exponentiated_gradient": model_of(STRUCTURED, words(), Chain(n_labels=3), solver="exponentiated_gradient", tol=3e-2),
+    "chains, bundle": model_of(STRUCTURED, words(), Chain(n_labels=3), solver="bundle", tol=1e-3),
+    "chains, online": model_of(STRUCTURED, words(), Chain(n_labels=3), solver="online", tol=1e-4),
+    "a structure in Python": model_of(STRUCTURED, bits(), Brackets()),
+    "bags": model_of(mm.LatentSVMClassifier, SIGNS, n_restarts=1),
+    "hidden parts": model_of(mm.LatentStructuredSVM, SIGNS, Halves(), n_restarts=1),
+}
+
+
+def fit(name: str, *callbacks: Any) -> Any:
+    """The fitted model, whether it has converged or not."""
+    model, samples = FITS[name]()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.set_callbacks(*callbacks).fit(*samples)
+
+
+def comparable(model: Any) -> dict[str, Any]:
+    """All that a model holds, without seconds and callbacks."""
+    found = {name: value for name, value in vars(model).items() if name not in ("_skl_callbacks", "history_", "statistics_")}
+    found["statistics"] = {key: value for key, value in getattr(model, "statistics_", {}).items() if "seconds" not in key}
+    records = np.array([record._replace(seconds=0.0) for record in model.history_], np.float64)
+    return found | {"records": records, "methods": model.history_.methods}
+
+
+def child(name: str, folder: str) -> None:
+    """What runs in a process that is killed: a fit with a checkpoint after every pass, then its model as a file."""
+    checkpoint.SELDOM = 0.0
+    print("ready", flush=True)
+    mm.save(fit(name, mm.Checkpoint(Path(folder) / "state", every=0.0)), Path(folder) / "model")
+    print("done", flush=True)
+
+
+def begun(name: str, folder: Path) -> subprocess.Popen:
+    """Such a process, which has come to its fit."""
+    tests = str(Path(__file__).parents[1])
+    code = f"import sys; sys.path.insert(0, {tests!r}); from helpers.killed import child; child({name!r}, {str(folder)!r})"
+    found = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=os.environ)
+    assert found.stdout is not None and found.stdout.readline() == "ready\n"
+    return found
