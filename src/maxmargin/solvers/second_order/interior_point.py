@@ -38,6 +38,9 @@ EXACTLY = 1e-3  # of that, where the weights have to be those of the duals
 CORRECTIONS, LONG_PART, LONGER = (1, 3), 0.9, 1.05
 FEW_WEIGHTS = 60
 SPREAD = 10.0  # factor by which products of pairs may differ
+# Solutions that take out what rounding has left between W and the weights of the duals; how many times the target the gap is where
+# that begins; and the part of its square that each must leave less of.
+MENDINGS, NEARLY, MENDED = 5, 100.0, 0.25
 LEAST_MU = 1e-250  # where all targets are met from the start
 LEAST_PART_OF_STEP = 1e-12  # a step to less than this part is none
 # Part of the way to the centre at which duals of another run are taken up, of rows and squared losses. Raw iris, wine, cancer,
@@ -179,7 +182,33 @@ class InteriorPoint(SecondOrderRun):
             self.heights, self.wall_duals = self.inside[-1], self.against[-1]
         self.looked = False
         self.arrive()
+        if not self.average:
+            self.mend()
         return True
+
+    def mend(self) -> None:
+        """Where the weights have to be those of the duals: take out what rounding has left between them and W. That is the more,
+        the nearer mu is to zero, and losses may change with it by any factor. The factor at hand does; what it leaves is small."""
+        near = self.estimate <= NEARLY * self.tol * abs(self.lowest)
+        if not near or self.walls is not None or not self.system.prepare(self.theta(), self.B):
+            return
+        for _ in range(MENDINGS):
+            before, least = (self.W, self.inside), self.shape.square(self.slack)
+            dW, change = self.system.solve(self.slack, None)
+            ahead = self.followed(change)
+            far = TO_THE_BORDER * to_border(self.inside, ahead)
+            self.W, self.inside = self.W + far * dW, moved(self.inside, list(ahead), far)
+            self.looked = False
+            self.see()
+            if not self.shape.square(self.slack) < MENDED * least:
+                self.W, self.inside = before
+                self.looked = False
+                self.see()
+                return
+
+    @abstractmethod
+    def followed(self, change: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The steps of what is inside, where scores alone have moved the duals by `change`."""
 
     def corrected(self, targets: list[Any]) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray], float]:
         """A direction, and how far it may be followed."""
@@ -358,10 +387,14 @@ class ScalarInterior(InteriorPoint):
         whole = self.give.sum(axis=0)
         dW, change, heights = self.solved(self.slack, self.spread((self.sign * self.give * rho).sum(axis=0)), targets)
         # The change of a sum of two sides, and what they lose both: da = Theta (rho - sign X dw), without its cancellation.
-        da = self.sign * self.give / whole * change.ravel()[self.counted]
+        da = self.followed(change)[0]
         if len(rho) == 2:
             da = da + self.give[0] * self.give[1] / whole * (rho[0] + rho[1])
         return dW, [da, *([] if self.squared else [-da]), *heights]
+
+    def followed(self, change):
+        da = self.sign * self.give / self.give.sum(axis=0) * change.ravel()[self.counted]
+        return (da,) if self.squared else (da, -da)
 
     def stored(self):
         return self.spread((self.sign * self.inside[0]).sum(axis=0))
