@@ -32,7 +32,7 @@ from .systems import System, scores_of
 
 TO_THE_BORDER = 0.995
 ENOUGH_MU = 0.1  # part of the gap asked for that mu may stand for
-EXACTLY = 1e-3  # of that, where the weights have to be those of the duals
+EXACTLY, CLOSER_STILL = 1e-3, 0.1  # of that, where the weights have to be those of the duals; and what each step leaves of it
 # Further directions with the same factor, while steps are short and become longer: fewer where weights are few, as each costs as
 # much as a factor there. 100,000 x 50, 2026-11-16.
 CORRECTIONS, LONG_PART, LONGER = (1, 3), 0.9, 1.05
@@ -56,7 +56,8 @@ NO_CAP = 1e-100  # part of the largest cap below which an example is left out: i
 class InteriorPoint(SecondOrderRun):
     """The predictor and corrector. `inside` are the numbers that stay positive, `against` their multipliers; walls come last."""
 
-    held = (*SecondOrderRun.held, "inside", "against", "took_up", "afresh")
+    held = (*SecondOrderRun.held, "inside", "against", "took_up", "afresh", "exactly")
+    exactly = EXACTLY
     took_up = afresh = False  # whether duals of another run were begun with, and are not again
     counted: np.ndarray  # the examples (scores, where each has its loss) whose caps are not as good as nothing
     slack: np.ndarray  # X' b - B (W - mean)
@@ -149,10 +150,7 @@ class InteriorPoint(SecondOrderRun):
             self.arrive()
         inside, against = self.inside, self.against
         count = sum(x.size for x in inside)
-        B, matrix = self.B, None
-        if self.walls is not None:
-            B, matrix = self.walls.added(self.B, against[-1] / inside[-1])
-        if not self.system.prepare(self.theta(), B, matrix):
+        if not self.prepared():
             return False
 
         mu = max(products(inside, against) / max(count, 1), LEAST_MU)
@@ -160,8 +158,7 @@ class InteriorPoint(SecondOrderRun):
         back = self.multipliers(ahead, [0.0] * len(inside))
         far = to_border((*inside, *against), (*ahead, *back))
         then = products(moved(inside, ahead, far), moved(against, back, far)) / max(count, 1)
-        enough = ENOUGH_MU if self.average else ENOUGH_MU * EXACTLY  # the weights of the duals are farther off than W
-        goal = max(min(then / mu, 1.0) ** 3 * mu, min(mu, enough * self.tol * abs(self.lowest) / max(count, 1)))
+        goal = max(min(then / mu, 1.0) ** 3 * mu, min(mu, self.enough() * self.tol * abs(self.lowest) / max(count, 1)))
 
         targets = [goal - dx * ds for dx, ds in zip(ahead, back, strict=True)]
         dW, ahead, back, far = self.corrected(targets)
@@ -176,11 +173,7 @@ class InteriorPoint(SecondOrderRun):
             dW, ahead, back, far = found
         if not (far > LEAST_PART_OF_STEP and all(np.all(np.isfinite(change)) for change in (dW, *ahead, *back))):
             return False
-        self.W = self.W + far * dW
-        self.inside, self.against = moved(inside, ahead, far), moved(against, back, far)
-        if self.walls is not None:
-            self.heights, self.wall_duals = self.inside[-1], self.against[-1]
-        self.looked = False
+        self.go(dW, ahead, back, far)
         self.arrive()
         if not self.average:
             self.mend()
@@ -188,23 +181,51 @@ class InteriorPoint(SecondOrderRun):
 
     def mend(self) -> None:
         """Where the weights have to be those of the duals: take out what rounding has left between them and W. That is the more,
-        the nearer mu is to zero, and losses may change with it by any factor. The factor at hand does; what it leaves is small."""
+        the nearer mu is to zero, and losses may change with it by any factor. What a solution leaves is small; W stays in place
+        but for what the duals lack, and the products of all pairs as they are."""
         near = self.estimate <= NEARLY * self.tol * abs(self.lowest)
-        if not near or self.walls is not None or not self.system.prepare(self.theta(), self.B):
+        if not near or not self.prepared():
             return
         for _ in range(MENDINGS):
-            before, least = (self.W, self.inside), self.shape.square(self.slack)
-            dW, change = self.system.solve(self.slack, None)
-            ahead = self.followed(change)
-            far = TO_THE_BORDER * to_border(self.inside, ahead)
-            self.W, self.inside = self.W + far * dW, moved(self.inside, list(ahead), far)
-            self.looked = False
+            before, left = (self.W, self.inside, self.against), self.pushed(self.slack)
+            dW, change = self.system.solve(left, None)
+            ahead = [*self.followed(change), *([] if self.walls is None else [self.walls.across(dW.ravel())])]
+            far = TO_THE_BORDER * to_border(self.inside, tuple(ahead))
+            back = [np.zeros_like(s) for s in self.against]
+            if self.walls is not None:
+                back[-1] = -self.against[-1] / self.inside[-1] * ahead[-1]
+                far = min(far, TO_THE_BORDER * to_border(self.against, tuple(back)))
+            self.go(dW, ahead, back, far)
             self.see()
-            if not self.shape.square(self.slack) < MENDED * least:
-                self.W, self.inside = before
-                self.looked = False
+            if not self.shape.square(self.pushed(self.slack)) < MENDED * self.shape.square(left):
+                self.W, self.inside, self.against = before
+                self.go(dW, ahead, back, 0.0)
                 self.see()
                 return
+
+    def go(self, dW: np.ndarray, ahead: list[np.ndarray], back: list[np.ndarray], far: float) -> None:
+        """A part of a step."""
+        self.W = self.W + far * dW
+        self.inside, self.against = moved(self.inside, ahead, far), moved(self.against, back, far)
+        if self.walls is not None:
+            self.heights, self.wall_duals = self.inside[-1], self.against[-1]
+        self.looked = False
+
+    def prepared(self) -> bool:
+        """Whether the system of the point as it stands can be solved."""
+        B, matrix = self.B, None
+        if self.walls is not None:
+            B, matrix = self.walls.added(self.B, self.against[-1] / self.inside[-1])
+        return self.system.prepare(self.theta(), B, matrix)
+
+    def enough(self) -> float:
+        """The part of the gap asked for that mu need not fall below: less with each step where that gap is there, but not with
+        the weights of the duals."""
+        if self.average:
+            return ENOUGH_MU
+        if self.estimate <= self.tol * abs(self.lowest):
+            self.exactly *= CLOSER_STILL
+        return ENOUGH_MU * self.exactly
 
     @abstractmethod
     def followed(self, change: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -158,7 +158,8 @@ class SecondOrderRun(Run, ABC):
         self.side_duals: np.ndarray | None = None
         self.dual, self.v = shape.evaluated(self.duals, None)
         self.highest, self.estimate = self.dual, np.inf
-        self.nearest = np.inf  # the gap of the duals kept and of their weights, where these are asked for
+        # The gap of the duals kept and of their weights, where these are asked for.
+        self.nearest = np.inf if self.average else problem.primal(self.weights_of(self.v)) - self.dual
         if start.weights is not None:
             W = shape.opened(start.weights)
         elif start.duals is not None:
