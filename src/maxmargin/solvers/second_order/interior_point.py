@@ -38,8 +38,8 @@ EXACTLY, CLOSER_STILL = 1e-3, 0.1  # of that, where the weights have to be those
 CORRECTIONS, LONG_PART, LONGER = (1, 3), 0.9, 1.05
 FEW_WEIGHTS = 60
 SPREAD = 10.0  # factor by which products of pairs may differ
-# Solutions that take out what rounding has left between W and the weights of the duals; how many times the target the gap is where
-# that begins; and the part of its square that each must leave less of.
+# Solutions that take out what rounding has left between W and the weights of the duals; how many times the target the gap is
+# where that begins; and the part of its square that each must leave less of.
 MENDINGS, NEARLY, MENDED = 5, 100.0, 0.25
 LEAST_MU = 1e-250  # where all targets are met from the start
 LEAST_PART_OF_STEP = 1e-12  # a step to less than this part is none
@@ -187,7 +187,7 @@ class InteriorPoint(SecondOrderRun):
         if not near or not self.prepared():
             return
         for _ in range(MENDINGS):
-            before, left = (self.W, self.inside, self.against), self.pushed(self.slack)
+            before, left = self.place(), self.pushed(self.slack)
             dW, change = self.system.solve(left, None)
             ahead = [*self.followed(change), *([] if self.walls is None else [self.walls.across(dW.ravel())])]
             far = TO_THE_BORDER * to_border(self.inside, tuple(ahead))
@@ -198,15 +198,20 @@ class InteriorPoint(SecondOrderRun):
             self.go(dW, ahead, back, far)
             self.see()
             if not self.shape.square(self.pushed(self.slack)) < MENDED * self.shape.square(left):
-                self.W, self.inside, self.against = before
-                self.go(dW, ahead, back, 0.0)
+                self.return_to(before)
                 self.see()
                 return
 
     def go(self, dW: np.ndarray, ahead: list[np.ndarray], back: list[np.ndarray], far: float) -> None:
         """A part of a step."""
-        self.W = self.W + far * dW
-        self.inside, self.against = moved(self.inside, ahead, far), moved(self.against, back, far)
+        self.return_to((self.W + far * dW, moved(self.inside, ahead, far), moved(self.against, back, far)))
+
+    def place(self) -> tuple[Any, ...]:
+        """All that a step moves."""
+        return self.W, self.inside, self.against
+
+    def return_to(self, place: tuple[Any, ...]) -> None:
+        self.W, self.inside, self.against = place
         if self.walls is not None:
             self.heights, self.wall_duals = self.inside[-1], self.against[-1]
         self.looked = False
@@ -329,7 +334,10 @@ def _(loss: SquaredEpsilonInsensitive) -> Sides:
 
 class ScalarInterior(InteriorPoint):
     """A loss for each score. `inside` are a and its room, (sides, scores that count); squared losses leave all the room, and
-    their rewards bend: `soft`."""
+    their rewards bend: `soft`. `net` is what the sides add up to, moved beside them: they may be large, and nearly equal."""
+
+    held = (*InteriorPoint.held, "net")
+    net: np.ndarray
 
     def __init__(self, shape: EntryShape, start: Start, setting: Setting):
         super().__init__(shape, start, setting, shape.system(False))
@@ -417,5 +425,20 @@ class ScalarInterior(InteriorPoint):
         da = self.sign * self.give / self.give.sum(axis=0) * change.ravel()[self.counted]
         return (da,) if self.squared else (da, -da)
 
+    def begin_at(self, inside, mu, size):
+        super().begin_at(inside, mu, size)
+        self.net = (self.sign * self.inside[0]).sum(axis=0)
+
+    def place(self):
+        return *super().place(), self.net
+
+    def return_to(self, place):
+        super().return_to(place[:3])
+        self.net = place[3]
+
+    def go(self, dW, ahead, back, far):
+        net = self.net + far * (self.sign * ahead[0]).sum(axis=0)
+        self.return_to((self.W + far * dW, moved(self.inside, ahead, far), moved(self.against, back, far), net))
+
     def stored(self):
-        return self.spread((self.sign * self.inside[0]).sum(axis=0))
+        return self.spread(self.net)
