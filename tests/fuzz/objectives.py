@@ -407,6 +407,11 @@ class Linear:
         error = EPS * (len(self.X) + 8) * np.sqrt(self.quadratic.condition) * (size + terms)
         return Value(reward - value, error), (W, b)
 
+    def swayed(self, point, duals) -> float:
+        """What the losses may change by where W and b have to be those of duals, which are rounded as they stand."""
+        W, b = point
+        return EPS * float(self.cap @ self.loss.at(self.X @ W.T + b, self.size(*self.spread(duals)))[1])
+
     def spread(self, duals) -> tuple[np.ndarray, np.ndarray]:
         """What W and b, summed from these duals, may be off by relative to one rounding: the sizes of their terms."""
         room = self.cap[self.loss.group] if isinstance(self.loss, Grouped) else self.cap

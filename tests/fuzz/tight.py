@@ -22,6 +22,7 @@ LIMITS = "limit of float64", "for rounding"  # how a run says that it can do no 
 # How many times what the terms of both values may be off by a gap is then at the most: a run stops at a point whose weights are
 # rounded, and what that moves is not all in the terms.
 TIMES = 100.0
+TIMES_DUALS = 10.0  # the same, where weights have to be those of the duals: of what the rounding of these moves
 MAKERS = linear.binary, linear.binary, linear.regression, linear.multiclass, linear.multiclass, linear.topk, linear.multilabel
 QUICK = linear.binary, linear.regression, linear.multiclass  # compiled for other tests anyway
 SMOOTH = {
@@ -62,6 +63,9 @@ def at_the_limit(report: Report, task: Task, model) -> None:
     """A gap that is said to be rounding is not much more than that."""
     point, found = linear.point_of(model), model.certificate_
     rounding = task.objective.at(point).rounding + task.objective.slack(point) + task.objective.lost(point)
+    if model.keep_duals:  # the weights are those of the duals, whatever others are better
+        duals = np.asarray(model.dual_coef_, float)
+        rounding += task.objective.swayed(point, duals.reshape(len(duals), -1)) * (TIMES_DUALS / TIMES)
     report.expect(
         found.gap <= TIMES * rounding, f"a gap of {found.gap:.3g} is no rounding, which is {rounding:.3g}: {found.message}"
     )

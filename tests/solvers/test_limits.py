@@ -228,3 +228,13 @@ def test_what_a_certificate_of_a_source_says_when_time_is_out(clock):
             value = 0.5 * float(np.sum(model.coef_**2) + np.sum(model.intercept_**2))
             value += 10.0 * np.maximum(0.0, 1.0 - (2 * y - 1) * model.decision_function(X)).sum()
             assert found.verified and found.primal == pytest.approx(value, rel=1e-12) and found.gap == found.primal - found.dual
+
+
+def test_weights_that_are_those_of_the_duals():
+    """The two sides of a dual are both half of the cap where epsilon is zero, and columns are large: what rounding leaves between
+    W and X' b is taken out, or scores would be those of neither."""
+    X, y = np.array([[-1119.0, 327.0, -27.0, 1.9, 2e-4]]), np.array([2.0])
+    model = mm.SVMRegressor(C=2e5, epsilon=0.0, solver="newton", keep_duals=True, fit_intercept=False, tol=1e-6).fit(X, y)
+    assert model.certificate_.converged, model.certificate_.message
+    rounding = 20 * np.finfo(float).eps * np.abs(model.dual_coef_) @ np.abs(X)
+    assert np.all(np.abs(model.dual_coef_ @ X - model.coef_) <= rounding)

@@ -289,3 +289,33 @@ def test_ties():
     held = basis_of(face, np.array([0.2, 0.3, 1.0, 0.05, -0.05])).toarray()
     assert held.shape == (5, 1) and held[2] == 0.0
     assert basis_of(face, zeros + 1.0).shape[1] == 0
+
+
+def test_a_way_that_is_stopped():
+    """`stop` is asked after each step; what was reached until then is feasible, and no lower."""
+    rng = np.random.default_rng(5)
+    n, Z = 40, rng.normal(size=(40, 60))
+    value, zeros = np.full(n, 0.5), np.zeros(n)
+    slope = 300.0 * rng.normal(size=n)
+    places = np.arange(n), np.zeros(n, np.int64)
+    face = Face(*places, zeros, zeros + 1.0, value, zeros, zeros + 1.0, slope, zeros, np.full(n, -1))
+    rises = []
+    for most in (0, 1, 2, 3, 10**6):
+        asked = []
+
+        def stop(asked=asked, most=most):
+            asked.append(1)
+            return len(asked) > most
+
+        found, gained = highest(face, DenseBetween(Z @ Z.T, zeros), stop=stop)
+        assert len(asked) <= most + 2 and np.all((found >= 0.0) & (found <= 1.0))
+        change = found - value
+        assert np.isclose(slope @ change - 0.5 * np.sum((Z.T @ change) ** 2), gained, rtol=1e-9, atol=1e-12)
+        rises.append(gained)
+    assert rises[0] == rises[1] == 0.0 < rises[2] < rises[3] < rises[4]
+
+
+def test_polishing_ends_with_the_time():
+    """No way is gone on with once a run has to end."""
+    run = DualCoordinate().begin(problem_of("hinge", *data()), NOWHERE, Setting(tol=1e-9, stop=lambda: True))
+    assert run.halted()

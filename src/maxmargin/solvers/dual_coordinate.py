@@ -59,6 +59,7 @@ class DualCoordinate(Solver):
         if run.warm:
             run.rise(start.rise)
         run.n_jobs = setting.n_jobs  # for runs that work on several examples or labels at once
+        run.halt = setting.stop  # for runs that finish with Newton steps, which may take longer than a pass
         return run
 
 

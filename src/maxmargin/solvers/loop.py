@@ -25,6 +25,7 @@ from .tuning import LOOP, LoopTuning
 
 BY_HAND, BY_CALLBACK = "Stopped by Ctrl-C.", "Stopped by a callback."
 SMALLER = "Scale the features, or lower C."
+OF_DUALS = "Weights that need not be exactly those of the duals (keep_duals=False) may have a smaller one."
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,8 @@ class Still:
         """How a run ends that can do no better, in a sentence; empty where it may."""
         gap, part = best.primal - best.dual, relative(best.primal, best.dual)
         if run.stuck:
-            return f"No step makes progress any more, for rounding, at a relative gap of {part:.3g}. {SMALLER}"
+            tried = "" if run.average else f" {OF_DUALS}"
+            return f"No step makes progress any more, for rounding, at a relative gap of {part:.3g}.{tried} {SMALLER}"
         self.looks += 1
         if not gap >= tuning.settled * self.gap:
             self.gap, self.passes, self.looks = gap, run.passes, 0

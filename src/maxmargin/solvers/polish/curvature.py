@@ -9,8 +9,8 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import LinAlgError, cholesky
-from scipy.linalg.lapack import dpotrs
+
+from ..second_order.systems import Factor, unit_scale
 
 PROXIMAL = (1e-12, 1e-10, 1e-8, 1e-6)  # ridges on a unit diagonal, the next where one does not make the matrix definite
 THIN_PROXIMAL = 1e-10  # the same where it is divided by
@@ -35,24 +35,16 @@ class DenseCurvature(Curvature):
     """By a matrix of steps x steps; `sound` says whether it could be factored."""
 
     def __init__(self, H: np.ndarray):
-        self.H, self.size, self.sound = H, len(H), False
-        self.scale = unit_scale(H.diagonal())
-        scaled = H * self.scale
-        scaled *= self.scale[:, None]
-        for ridge in PROXIMAL:
-            scaled[np.diag_indices_from(scaled)] = 1.0 + ridge
-            try:
-                self.factor = cholesky(scaled, lower=True, check_finite=False)
-            except LinAlgError:
-                continue
-            self.sound = bool(np.all(np.isfinite(self.factor.diagonal())))
-            return
+        self.H, self.size = H, len(H)
+        self.factor = Factor(H.copy(), PROXIMAL)
+        self.sound = self.factor.factor is not None and bool(np.all(np.isfinite(self.factor.factor.diagonal())))
+        self.scale = self.factor.scale if self.sound else np.zeros(self.size)
 
     def product(self, u):
         return self.H @ u
 
     def solve(self, g):
-        return self.scale * dpotrs(self.factor, self.scale * g, lower=1)[0]
+        return self.factor.solve(g)
 
 
 class ThinCurvature(Curvature):
@@ -74,11 +66,6 @@ class ThinCurvature(Curvature):
     def solve(self, g):
         near = self.scale * g / self.flat
         return self.scale * (near - self.scaled @ self.inner.solve(self.scaled.T @ near) / self.flat)
-
-
-def unit_scale(diagonal: np.ndarray) -> np.ndarray:
-    """What brings a diagonal to one; zero where it is zero."""
-    return np.divide(1.0, np.sqrt(np.maximum(diagonal, 0.0)), out=np.zeros_like(diagonal), where=diagonal > 0.0)
 
 
 class Between(ABC):

@@ -10,11 +10,13 @@ from it. To hold a wall costs one solution with the factor that is there: H^-1 t
 smaller, and its matrix is factored anew. Each step raises the dual value, by its exact amount.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
+from ..pace import never
 from ..tuning import POLISH, PolishTuning
 from .curvature import Between, DenseCurvature, ThinCurvature
 
@@ -109,17 +111,20 @@ def basis_of(face: Face, value: np.ndarray) -> sp.csr_array:
     return sp.csr_array(triples, shape=(face.size, count))
 
 
-def highest(face: Face, between: Between, tuning: PolishTuning = POLISH) -> tuple[np.ndarray, float]:
-    """Values of the entries at the top of the face, or on the way to it; and by how much the dual value rises."""
+def highest(
+    face: Face, between: Between, tuning: PolishTuning = POLISH, stop: Callable[[], bool] = never
+) -> tuple[np.ndarray, float]:
+    """Values of the entries at the top of the face, or on the way to it; and by how much the dual value rises. `stop` is asked
+    after each step."""
     value, slope, gained = face.value.copy(), face.slope.copy(), 0.0
     for _ in range(max(tuning.factors, face.size // tuning.walls)):
         basis = basis_of(face, value)
-        if basis.shape[1] == 0:
+        if basis.shape[1] == 0 or stop():
             break
         curvature = between.along(basis)
         if not curvature.sound:
             break
-        reached, gain, more = by_walls(face, value, basis, np.asarray(basis.T @ slope), curvature, tuning)
+        reached, gain, more = by_walls(face, value, basis, np.asarray(basis.T @ slope), curvature, tuning, stop)
         slope -= between.product(reached - value)
         value, gained = reached, gained + gain
         if not more:
@@ -128,14 +133,20 @@ def highest(face: Face, between: Between, tuning: PolishTuning = POLISH) -> tupl
 
 
 def by_walls(
-    face: Face, value: np.ndarray, basis: Any, slope: np.ndarray, curvature: DenseCurvature | ThinCurvature, tuning: PolishTuning
+    face: Face,
+    value: np.ndarray,
+    basis: Any,
+    slope: np.ndarray,
+    curvature: DenseCurvature | ThinCurvature,
+    tuning: PolishTuning,
+    stop: Callable[[], bool] = never,
 ) -> tuple[np.ndarray, float, bool]:
     """Values after steps to one bound after the other, the rise, and whether there is more to do than one factor should."""
     bounds = np.concatenate([value - face.low, face.high - value])
     walls = sp.vstack([basis, -basis], format="csr")
     near = (np.diff(walls.indptr) > 0) & (np.concatenate([face.low > -UNBOUNDED, face.high < UNBOUNDED]))
     kept = np.flatnonzero(near)
-    way = climbed(curvature, slope, walls[kept], bounds[kept], tuning)
+    way = climbed(curvature, slope, walls[kept], bounds[kept], tuning, stop)
     reached = np.clip(value + basis @ way.step, face.low, face.high)
     met = kept[way.held]
     down, up = met[met < face.size], met[met >= face.size] - face.size
@@ -203,12 +214,20 @@ def pulls_of(matrix: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 def climbed(
-    curvature: DenseCurvature | ThinCurvature, slope: np.ndarray, walls: Any, heights: np.ndarray, tuning: PolishTuning
+    curvature: DenseCurvature | ThinCurvature,
+    slope: np.ndarray,
+    walls: Any,
+    heights: np.ndarray,
+    tuning: PolishTuning,
+    stop: Callable[[], bool] = never,
 ) -> Way:
     """From u = 0 to the optimum between the walls, or until as many are held as one factor should serve."""
     step, left, room = np.zeros_like(slope), slope.copy(), np.maximum(heights, 0.0)
     held, gained, free, released, more = Held(curvature, walls, tuning.walls), 0.0, 0, 0, False
     for _ in range(4 * tuning.walls):
+        if stop():
+            more = False
+            break
         ahead, pulls, sound = held.ahead(left)
         pushed = curvature.product(ahead)
         rise, bend = float(left @ ahead), float(ahead @ pushed)

@@ -11,6 +11,7 @@ Costs are counted, not timed: the same data and seed give the same model.
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,10 @@ class Finishing(Run):
     were_free = EMPTY
     polishes = 0  # ways that were taken
     polish_tuning: PolishTuning = POLISH
+    halt: Callable[[], bool] | None = None  # says whether to end within a way, which then leads to where it has come
+
+    def halted(self) -> bool:
+        return self.halt is not None and self.halt()
 
     @property
     @abstractmethod
@@ -144,7 +149,7 @@ class Finishing(Run):
         return self.take_the_way(faces, spent + tuning.patience * price)
 
     def take_the_way(self, faces: list[Face], later: float) -> bool:
-        dual, found = self.dual, [highest(face, self.curved(face), self.polish_tuning) for face in faces]
+        dual, found = self.dual, [highest(face, self.curved(face), self.polish_tuning, self.halted) for face in faces]
         if not sum(gained for _, gained in found) > 0.0:
             self.next_polish = later
             return False

@@ -32,12 +32,15 @@ from .systems import System, scores_of
 
 TO_THE_BORDER = 0.995
 ENOUGH_MU = 0.1  # part of the gap asked for that mu may stand for
-EXACTLY = 1e-3  # of that, where the weights have to be those of the duals
+EXACTLY, CLOSER_STILL = 1e-3, 0.1  # of that, where the weights have to be those of the duals; and what each step leaves of it
 # Further directions with the same factor, while steps are short and become longer: fewer where weights are few, as each costs as
 # much as a factor there. 100,000 x 50, 2026-11-16.
 CORRECTIONS, LONG_PART, LONGER = (1, 3), 0.9, 1.05
 FEW_WEIGHTS = 60
 SPREAD = 10.0  # factor by which products of pairs may differ
+# Solutions that take out what rounding has left between W and the weights of the duals; how many times the target the gap is
+# where that begins; and the part of its square that each must leave less of.
+MENDINGS, NEARLY, MENDED = 5, 100.0, 0.25
 LEAST_MU = 1e-250  # where all targets are met from the start
 LEAST_PART_OF_STEP = 1e-12  # a step to less than this part is none
 # Part of the way to the centre at which duals of another run are taken up, of rows and squared losses. Raw iris, wine, cancer,
@@ -53,7 +56,8 @@ NO_CAP = 1e-100  # part of the largest cap below which an example is left out: i
 class InteriorPoint(SecondOrderRun):
     """The predictor and corrector. `inside` are the numbers that stay positive, `against` their multipliers; walls come last."""
 
-    held = (*SecondOrderRun.held, "inside", "against", "took_up", "afresh")
+    held = (*SecondOrderRun.held, "inside", "against", "took_up", "afresh", "exactly")
+    exactly = EXACTLY
     took_up = afresh = False  # whether duals of another run were begun with, and are not again
     counted: np.ndarray  # the examples (scores, where each has its loss) whose caps are not as good as nothing
     slack: np.ndarray  # X' b - B (W - mean)
@@ -146,10 +150,7 @@ class InteriorPoint(SecondOrderRun):
             self.arrive()
         inside, against = self.inside, self.against
         count = sum(x.size for x in inside)
-        B, matrix = self.B, None
-        if self.walls is not None:
-            B, matrix = self.walls.added(self.B, against[-1] / inside[-1])
-        if not self.system.prepare(self.theta(), B, matrix):
+        if not self.prepared():
             return False
 
         mu = max(products(inside, against) / max(count, 1), LEAST_MU)
@@ -157,8 +158,7 @@ class InteriorPoint(SecondOrderRun):
         back = self.multipliers(ahead, [0.0] * len(inside))
         far = to_border((*inside, *against), (*ahead, *back))
         then = products(moved(inside, ahead, far), moved(against, back, far)) / max(count, 1)
-        enough = ENOUGH_MU if self.average else ENOUGH_MU * EXACTLY  # the weights of the duals are farther off than W
-        goal = max(min(then / mu, 1.0) ** 3 * mu, min(mu, enough * self.tol * abs(self.lowest) / max(count, 1)))
+        goal = max(min(then / mu, 1.0) ** 3 * mu, min(mu, self.enough() * self.tol * abs(self.lowest) / max(count, 1)))
 
         targets = [goal - dx * ds for dx, ds in zip(ahead, back, strict=True)]
         dW, ahead, back, far = self.corrected(targets)
@@ -173,13 +173,68 @@ class InteriorPoint(SecondOrderRun):
             dW, ahead, back, far = found
         if not (far > LEAST_PART_OF_STEP and all(np.all(np.isfinite(change)) for change in (dW, *ahead, *back))):
             return False
-        self.W = self.W + far * dW
-        self.inside, self.against = moved(inside, ahead, far), moved(against, back, far)
+        self.go(dW, ahead, back, far)
+        self.arrive()
+        if not self.average:
+            self.mend()
+        return True
+
+    def mend(self) -> None:
+        """Where the weights have to be those of the duals: take out what rounding has left between them and W. That is the more,
+        the nearer mu is to zero, and losses may change with it by any factor. What a solution leaves is small; W stays in place
+        but for what the duals lack, and the products of all pairs as they are."""
+        near = self.estimate <= NEARLY * self.tol * abs(self.lowest)
+        if not near or not self.prepared():
+            return
+        for _ in range(MENDINGS):
+            before, left = self.place(), self.pushed(self.slack)
+            dW, change = self.system.solve(left, None)
+            ahead = [*self.followed(change), *([] if self.walls is None else [self.walls.across(dW.ravel())])]
+            far = TO_THE_BORDER * to_border(self.inside, tuple(ahead))
+            back = [np.zeros_like(s) for s in self.against]
+            if self.walls is not None:
+                back[-1] = -self.against[-1] / self.inside[-1] * ahead[-1]
+                far = min(far, TO_THE_BORDER * to_border(self.against, tuple(back)))
+            self.go(dW, ahead, back, far)
+            self.see()
+            if not self.shape.square(self.pushed(self.slack)) < MENDED * self.shape.square(left):
+                self.return_to(before)
+                self.see()
+                return
+
+    def go(self, dW: np.ndarray, ahead: list[np.ndarray], back: list[np.ndarray], far: float) -> None:
+        """A part of a step."""
+        self.return_to((self.W + far * dW, moved(self.inside, ahead, far), moved(self.against, back, far)))
+
+    def place(self) -> tuple[Any, ...]:
+        """All that a step moves."""
+        return self.W, self.inside, self.against
+
+    def return_to(self, place: tuple[Any, ...]) -> None:
+        self.W, self.inside, self.against = place
         if self.walls is not None:
             self.heights, self.wall_duals = self.inside[-1], self.against[-1]
         self.looked = False
-        self.arrive()
-        return True
+
+    def prepared(self) -> bool:
+        """Whether the system of the point as it stands can be solved."""
+        B, matrix = self.B, None
+        if self.walls is not None:
+            B, matrix = self.walls.added(self.B, self.against[-1] / self.inside[-1])
+        return self.system.prepare(self.theta(), B, matrix)
+
+    def enough(self) -> float:
+        """The part of the gap asked for that mu need not fall below: less with each step where that gap is there, but not with
+        the weights of the duals."""
+        if self.average:
+            return ENOUGH_MU
+        if self.estimate <= self.tol * abs(self.lowest):
+            self.exactly *= CLOSER_STILL
+        return ENOUGH_MU * self.exactly
+
+    @abstractmethod
+    def followed(self, change: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The steps of what is inside, where scores alone have moved the duals by `change`."""
 
     def corrected(self, targets: list[Any]) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray], float]:
         """A direction, and how far it may be followed."""
@@ -279,7 +334,10 @@ def _(loss: SquaredEpsilonInsensitive) -> Sides:
 
 class ScalarInterior(InteriorPoint):
     """A loss for each score. `inside` are a and its room, (sides, scores that count); squared losses leave all the room, and
-    their rewards bend: `soft`."""
+    their rewards bend: `soft`. `net` is what the sides add up to, moved beside them: they may be large, and nearly equal."""
+
+    held = (*InteriorPoint.held, "net")
+    net: np.ndarray
 
     def __init__(self, shape: EntryShape, start: Start, setting: Setting):
         super().__init__(shape, start, setting, shape.system(False))
@@ -358,10 +416,29 @@ class ScalarInterior(InteriorPoint):
         whole = self.give.sum(axis=0)
         dW, change, heights = self.solved(self.slack, self.spread((self.sign * self.give * rho).sum(axis=0)), targets)
         # The change of a sum of two sides, and what they lose both: da = Theta (rho - sign X dw), without its cancellation.
-        da = self.sign * self.give / whole * change.ravel()[self.counted]
+        da = self.followed(change)[0]
         if len(rho) == 2:
             da = da + self.give[0] * self.give[1] / whole * (rho[0] + rho[1])
         return dW, [da, *([] if self.squared else [-da]), *heights]
 
+    def followed(self, change):
+        da = self.sign * self.give / self.give.sum(axis=0) * change.ravel()[self.counted]
+        return (da,) if self.squared else (da, -da)
+
+    def begin_at(self, inside, mu, size):
+        super().begin_at(inside, mu, size)
+        self.net = (self.sign * self.inside[0]).sum(axis=0)
+
+    def place(self):
+        return *super().place(), self.net
+
+    def return_to(self, place):
+        super().return_to(place[:3])
+        self.net = place[3]
+
+    def go(self, dW, ahead, back, far):
+        net = self.net + far * (self.sign * ahead[0]).sum(axis=0)
+        self.return_to((self.W + far * dW, moved(self.inside, ahead, far), moved(self.against, back, far), net))
+
     def stored(self):
-        return self.spread((self.sign * self.inside[0]).sum(axis=0))
+        return self.spread(self.net)

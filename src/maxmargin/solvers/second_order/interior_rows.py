@@ -98,6 +98,9 @@ class RowInterior(InteriorPoint):
         """The steps of what is inside; `change` is that of the duals."""
         return (-change[self.counted],)
 
+    def followed(self, change):
+        return self.moves(np.zeros_like(change), change)
+
     def stored(self):
         duals = -self.inside[0]
         duals[self.own] = 0.0

@@ -135,9 +135,10 @@ class RowShape(Shape):
 
 class SecondOrderRun(Run, ABC):
     """A run of steps; each leaves a point and duals, both certified by the loop. The best duals are kept. `dual` is about that of
-    the point where it is better than `highest`, the value of the duals kept."""
+    the point where it is better than `highest`, the best value met: `kept` is that of the duals kept."""
 
-    held = (*Run.held, "W", "duals", "side_duals", "v", "lowest", "highest", "least", "idle", "stuck", "heights", "wall_duals")
+    point = ("W", "duals", "side_duals", "v", "heights", "wall_duals")  # of the fields that make up the state
+    held = (*Run.held, *point, "lowest", "highest", "kept", "nearest", "least", "idle", "stuck")
     system: System
     continues = True
 
@@ -158,7 +159,9 @@ class SecondOrderRun(Run, ABC):
         self.duals = zeros if start.duals is None else np.array(start.duals, np.float64).reshape(zeros.shape)
         self.side_duals: np.ndarray | None = None
         self.dual, self.v = shape.evaluated(self.duals, None)
-        self.highest, self.estimate = self.dual, np.inf
+        self.highest, self.kept, self.estimate = self.dual, self.dual, np.inf
+        # The gap of the duals kept and of their weights, where these are asked for.
+        self.nearest = np.inf if self.average else problem.primal(self.weights_of(self.v)) - self.dual
         if start.weights is not None:
             W = shape.opened(start.weights)
         elif start.duals is not None:
@@ -240,15 +243,20 @@ class SecondOrderRun(Run, ABC):
         for proposed in self.proposed():
             duals = self.shape.repaired(proposed)
             found = self.shape.evaluated(duals, sides)
-            if found.dual > self.highest:
-                self.highest, self.v = found
+            gap = np.inf if self.average else self.problem.primal(self.weights_of(found.v)) - found.dual
+            if found.dual > self.highest if self.average else gap < self.nearest:
+                (self.kept, self.v), self.nearest = found, gap
                 self.duals, self.side_duals = duals, sides
-        self.dual = self.highest
+            self.highest = max(self.highest, found.dual)
+        self.dual = self.kept
         return self.dual
 
     def candidates(self) -> list[np.ndarray]:
         found = [self.v, self.shape.packed(self.W)] if self.average else [self.v]
-        return [self.problem.feasible(self.problem.regularizer.weights(w)) for w in found]
+        return [self.weights_of(w) for w in found]
+
+    def weights_of(self, v: np.ndarray) -> np.ndarray:
+        return self.problem.feasible(self.problem.regularizer.weights(v))
 
     def left(self) -> Any:
         return self.shape.left(self.duals)

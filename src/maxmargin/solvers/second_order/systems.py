@@ -62,18 +62,24 @@ def combination(table: Table, duals: np.ndarray) -> np.ndarray:
 Product = Callable[[np.ndarray, bool], tuple[np.ndarray, np.ndarray]]
 
 
-class Factor:
-    """A positive definite matrix at unit diagonal, factored. Where that fails there is no `factor`."""
+def unit_scale(diagonal: np.ndarray) -> np.ndarray:
+    """What brings a diagonal to one; zero where it is not positive."""
+    return np.divide(1.0, np.sqrt(np.maximum(diagonal, 0.0)), out=np.zeros_like(diagonal), where=diagonal > 0.0)
 
-    def __init__(self, H: np.ndarray):
+
+class Factor:
+    """A positive semidefinite matrix at unit diagonal, which takes its place, factored with the first of the ridges that does.
+    Where none does there is no `factor`. What has a diagonal of zero stays at zero in solutions."""
+
+    def __init__(self, H: np.ndarray, ridges: tuple[float, ...] = RIDGES):
         self.factor = None
         diagonal = H.diagonal().copy()
-        if not (np.all(np.isfinite(diagonal)) and np.all(diagonal > 0.0)):
+        if not np.all(np.isfinite(diagonal)):
             return
-        self.scale = 1.0 / np.sqrt(diagonal)
+        self.scale = unit_scale(diagonal)
         H *= self.scale
         H *= self.scale[:, None]
-        for ridge in RIDGES:
+        for ridge in ridges:
             H.flat[:: len(H) + 1] = 1.0 + ridge
             found, failed = dpotrf(H, lower=1, clean=0)
             if not failed:
