@@ -25,6 +25,9 @@ from .tuning import LOOP, LoopTuning
 
 BY_HAND, BY_CALLBACK = "Stopped by Ctrl-C.", "Stopped by a callback."
 SMALLER = "Scale the features, or lower C."
+# How many times the rounding of the certificate's sums a gap is at the most that is said to be rounding: steps are sums of many
+# such ones. By guess, 2026-11-17.
+ROUNDINGS = 1e4
 OF_DUALS = "Weights that need not be exactly those of the duals (keep_duals=False) may have a smaller one."
 
 
@@ -148,8 +151,10 @@ class Still:
         """How a run ends that can do no better, in a sentence; empty where it may."""
         gap, part = best.primal - best.dual, relative(best.primal, best.dual)
         if run.stuck:
+            rounding = run.problem.rounding(best.w, run.left())
+            why = ", for rounding," if rounding is None or gap <= ROUNDINGS * rounding else ""
             tried = "" if run.average else f" {OF_DUALS}"
-            return f"No step makes progress any more, for rounding, at a relative gap of {part:.3g}.{tried} {SMALLER}"
+            return f"No step makes progress any more{why} at a relative gap of {part:.3g}.{tried} {SMALLER}"
         self.looks += 1
         if not gap >= tuning.settled * self.gap:
             self.gap, self.passes, self.looks = gap, run.passes, 0
