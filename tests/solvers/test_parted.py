@@ -21,7 +21,7 @@ from maxmargin.regularizers.prior import Prior
 from maxmargin.result import History, relative
 from maxmargin.solvers.ascent import joint
 from maxmargin.solvers.ascent.linear import AscentOptions, BlockAscent, ScalarAscent
-from maxmargin.solvers.ascent.parted import PartedRows, PartedScalars, portions, rounds
+from maxmargin.solvers.ascent.parted import PartedRows, PartedScalars, crew_and_rounds, crew_to_reach, portion, rounds
 from maxmargin.solvers.base import Setting, Start
 from maxmargin.solvers.loop import Budget, drive
 from maxmargin.solvers.tuning import ASCENT, PACE, POLISH, PartTuning
@@ -209,7 +209,17 @@ def test_how_often_threads_meet():
     assert rounds(1e-2, 10**7, 4, tuning) == 0  # too many weights
     counts = [rounds(0.02, 50, threads, tuning) for threads in (2, 4, 8, 16)]
     assert counts == sorted(counts, reverse=True) and counts[0] > counts[-1]
-    assert [portions(3, 5, count) for count in (1, 2, 3)] == [[(3, 5)], [(3, 4), (4, 5)], [(3, 3), (3, 4), (4, 5)]]
+    assert [portion(3, 5, k, 3) for k in range(3)] == [(3, 3), (3, 4), (4, 5)] and portion(3, 5, 0, 1) == (3, 5)
+
+
+def test_how_many_threads():
+    tuning = PartTuning()
+    assert crew_and_rounds(10.0, 50, 16, tuning) == (16, tuning.most)
+    assert crew_and_rounds(1e-4, 50, 16, tuning) == (1, 1)  # a call takes longer
+    assert crew_and_rounds(1e-2, 10**7, 4, tuning) == (1, 1)  # too many weights
+    assert 1 < crew_and_rounds(1e-3, 50, 16, tuning)[0] < 16  # not all are worth their call
+    assert crew_to_reach(1.0, 50, 16, tuning) == 16 and crew_to_reach(1e-5, 50, 16, tuning) == 1
+    assert crew_and_rounds(10.0, 50, 1, tuning)[0] == crew_to_reach(10.0, 50, 1, tuning) == 1
 
 
 def solved(name, n_jobs=3):

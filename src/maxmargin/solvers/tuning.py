@@ -163,18 +163,20 @@ class PartTuning(NamedTuple):
     far: float = 9e-10
     cached: int = 1 << 19
     visit: float = 5e-8
-    # Of a meeting, and of each thread in it; of a weight of each thread that is compared and copied, and of one that is compared
-    # with that of another thread.
-    meeting: float = 1e-4
-    thread: float = 1e-5
+    # Of a call of threads to work, and of each thread in it; of a meeting within a call, and of each thread in it; of a weight
+    # that is compared and copied, and of one that is compared with that of another thread: each thread has a share of these.
+    call: float = 5e-5
+    caller: float = 1e-5
+    meeting: float = 5e-6
+    thread: float = 5e-7
     weight: float = 3e-9
     pair: float = 2e-10
     # Part of the visits' time that meetings may take; meetings of a pass at the most, and the fewest that are worth it: with one
     # or two threads learn the same from too many examples.
-    part: float = 0.2
+    part: float = 0.1
     most: int = 128
     fewest: int = 3
-    # Of a visit, what an example costs that is extrapolated; and how many times a meeting that must be.
+    # Of a visit, what an example costs that is extrapolated; and how many times the cost of a call that must bring.
     reach: float = 0.1
     gain: float = 2.0
     # Relative gap from which on one thread goes on alone: dual values that differ by less than rounding do not say how far to go.

@@ -23,7 +23,7 @@ import numpy as np
 
 from ...data import rows
 from ...data.rows import dot
-from ...jit import kernel, vectors
+from ...jit import jitable_call, kernel, vectors
 from ...losses.base import clip, reward, row_prefetch, row_step, step, value
 from ...losses.nonnegative import NonNegative, NonNegativeRow
 from ...problems.explicit import GroupedProblem
@@ -61,6 +61,11 @@ def accumulate(w, total):
 
 @kernel
 def scalar_pass(X, loss, space, duals, curvature, plan, visit, level):
+    return visit_scalars(X, loss, space, duals, curvature, plan, visit, level)
+
+
+@jitable_call
+def visit_scalars(X, loss, space, duals, curvature, plan, visit, level):
     """Visit plan.order[start:stop]; returns the sum of the shares of the gap and the change of the reward. Every change moves the
     weights `spread` times: see `parted`."""
     now, start, stop, spread = visit
@@ -91,6 +96,11 @@ def scalar_pass(X, loss, space, duals, curvature, plan, visit, level):
 
 @kernel
 def scalar_reach(X, loss, space, duals, before, plan, visit, t):
+    return reach_scalars(X, loss, space, duals, before, plan, visit, t)
+
+
+@jitable_call
+def reach_scalars(X, loss, space, duals, before, plan, visit, t):
     """Extrapolate each visited dual of a range as far as it can go and correct the pushed weights; returns the change of the
     reward."""
     now, start, stop = visit
@@ -121,7 +131,12 @@ def scalar_return(duals, before, plan, now):
 
 @kernel
 def row_pass(X, loss, space, duals, curvature, plan, visit, scratch):
-    """As `scalar_pass`, for rows; scratch holds scores, change and the level of calm."""
+    return visit_rows(X, loss, space, duals, curvature, plan, visit, scratch)
+
+
+@jitable_call
+def visit_rows(X, loss, space, duals, curvature, plan, visit, scratch):
+    """As `visit_scalars`, for rows; scratch holds scores, change and the level of calm."""
     now, start, stop, spread = visit
     scores, change, level = scratch
     gap, gain = 0.0, 0.0

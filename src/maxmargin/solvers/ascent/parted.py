@@ -2,37 +2,42 @@
 
 A pass goes in rounds. In a round the next examples are cut into as many parts as there are threads, and each thread walks through
 its part as if it were alone, on a copy of the weights; its own changes count `spread` times, for the others will move the same
-way. Then all go together, part p a share t_p of its way, which `joint` finds from what the copies say; a part that goes less than
-all its way takes its duals back to that point. The dual value is that of the duals kept, whatever was found, and never falls but
-for rounding. Results depend on the number of threads, not on how fast each of them was.
+way. Then all go together, part p a share t_p of its way, which `copies` and `joint` find from what the copies say; a part that
+goes less than all its way takes its duals back to that point. The dual value is that of the duals kept, whatever was found, and
+never falls but for rounding. Results depend on the number of threads, not on how fast each of them was.
 
-A round costs a meeting, and weights that every thread has a copy of: where examples are few or short beside that, and late in a
-run when most rest, fewer threads are at work, or one. It is one also where the gap is so small that rounding says how far to go.
+Rounds follow each other within one compiled call of each thread. A meeting costs microseconds and weights that every thread has a
+copy of; a call costs more. Where examples are few or short beside that, and late in a run when most rest, fewer threads are at
+work, or one: as many as are expected to take least time. It is one also where the gap is so small that rounding says how far to
+go.
 """
 
 from abc import abstractmethod
-from itertools import pairwise
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ...data.rows import mean_length
-from ...jit import kernel, vectors
+from ...jit import jitable, jitable_call, kernel, vectors
+from ...jit.meeting import give_up
 from ...losses.base import clip, reward, row_extrapolate
 from ...problems.linear import RowProblem
 from ...utils.threads import Team
 from ..tuning import PartTuning
-from .copies import Copies
-from .joint import followed, settled
-from .linear import ALONE, Accelerated, BlockAscent, ScalarAscent, row_pass, scalar_pass, scalar_reach
-from .momentum import move_listed, room_to_lack, row_reach
-
-FOR_ONE_THREAD = 1 << 15  # weights below which it takes one thread to compare and to copy them. By what a call costs, 2026-11-16
-ALL_THE_WAY = (0, 0), 1.0
+from .copies import Copies, Meeting, begin_together, go_all_the_way, meet
+from .linear import ALONE, Accelerated, BlockAscent, ScalarAscent, reach_scalars, visit_rows, visit_scalars
+from .momentum import move_some, reach_some, room_to_lack
 
 
-@kernel
-def scalar_retreat(loss, duals, old, plan, span, t):
+@jitable
+def portion(first, last, k, count):
+    """The k-th of `count` runs of nearly the same length that a range has."""
+    return first + (last - first) * k // count, first + (last - first) * (k + 1) // count
+
+
+@jitable_call
+def retreat_scalars(loss, duals, old, plan, span, t):
     """Take the duals of plan.order[start:stop] to old + t (dual - old); returns the change of the reward."""
     gain = 0.0
     for k in range(span[0], span[1]):
@@ -44,11 +49,10 @@ def scalar_retreat(loss, duals, old, plan, span, t):
     return gain
 
 
-@kernel
-def row_retreat(loss, duals, old, plan, span, scratch):
-    """As `scalar_retreat`, for rows; scratch holds a row and t. What lies between two feasible rows is feasible: that a row lacks
-    something can only be rounding."""
-    change, t = scratch
+@jitable_call
+def retreat_rows(loss, duals, old, plan, span, t, change):
+    """The same for rows; `change` is scratch. What lies between two feasible rows is feasible: that a row lacks something can
+    only be rounding."""
     gain = 0.0
     for k in range(span[0], span[1]):
         _, more = row_extrapolate(loss, plan.order[k], duals, old, t - 1.0, change)
@@ -56,26 +60,111 @@ def row_retreat(loss, duals, old, plan, span, scratch):
     return gain
 
 
-def portions(start: int, stop: int, count: int) -> list[tuple[int, int]]:
-    """A range in so many runs of nearly the same length, some of them empty where there are not enough."""
-    bounds = [start + (stop - start) * k // count for k in range(count + 1)]
-    return list(pairwise(bounds))
+@kernel
+def scalar_rounds(X, loss, space, tables, plan, visit, level, meeting):
+    """What one thread does in rounds over plan.order[start:stop], `each` examples a round; `space` is its copy of the weights.
+    Returns the sum of the shares of the gap, the change of the reward, and the spread."""
+    (now, start, stop, each, spread), (duals, old, curvature), (gap, gain) = visit, tables, (0.0, 0.0)
+    together = begin_together(space, meeting)
+    while together and start < stop:
+        end = min(start + each, stop)
+        first, last = portion(start, end, meeting.me, meeting.crew)
+        for k in range(first, last):
+            old[plan.order[k]] = duals[plan.order[k]]
+        share, more = visit_scalars(X, loss, space, duals, curvature, plan, (now, first, last, spread), level)
+        gap, gain, start = gap + share, gain + more, end
+        t, spread = meet(space, meeting, more, spread)
+        together = t >= 0.0
+        if 0.0 <= t < 1.0:
+            gain += retreat_scalars(loss, duals, old, plan, (first, last), t)
+    return gap, gain, spread
+
+
+@kernel
+def row_rounds(X, loss, space, tables, plan, visit, scratch, meeting):
+    """As `scalar_rounds`, for rows; scratch holds scores, change and the level of calm."""
+    (now, start, stop, each, spread), (duals, old, curvature), (gap, gain) = visit, tables, (0.0, 0.0)
+    together = begin_together(space, meeting)
+    while together and start < stop:
+        end = min(start + each, stop)
+        first, last = portion(start, end, meeting.me, meeting.crew)
+        for k in range(first, last):
+            i = plan.order[k]
+            for b in range(duals.vectors.shape[1]):
+                vectors.store(old.vectors, i, b, vectors.load(duals.vectors, i, b))
+        share, more = visit_rows(X, loss, space, duals, curvature, plan, (now, first, last, spread), scratch)
+        gap, gain, start = gap + share, gain + more, end
+        t, spread = meet(space, meeting, more, spread)
+        together = t >= 0.0
+        if 0.0 <= t < 1.0:
+            gain += retreat_rows(loss, duals, old, plan, (first, last), t, scratch[1])
+    return gap, gain, spread
+
+
+@kernel
+def scalar_reach_together(X, loss, space, tables, plan, visit, t, meeting):
+    """What one thread extrapolates: its part of the examples, what they lack taken back from its copy of the weights."""
+    (now, n), (duals, before), gain = visit, tables, 0.0
+    if begin_together(space, meeting):
+        first, last = portion(0, n, meeting.me, meeting.crew)
+        gain = reach_scalars(X, loss, space, duals, before, plan, (now, first, last), t)
+        go_all_the_way(space, meeting)
+    return gain
+
+
+@kernel
+def row_reach_together(X, loss, space, tables, plan, visit, scratch, meeting):
+    """The same for rows; scratch holds a row, the step and room for what rows lack."""
+    (now, n), (duals, before), (change, t, lacking), gain = visit, tables, scratch, 0.0
+    if begin_together(space, meeting):
+        first, last = portion(0, n, meeting.me, meeting.crew)
+        while first < last:
+            first, count, more = reach_some(loss, duals, before, plan, (now, first, last), lacking, (change, t))
+            move_some(space, X, lacking, count, change)
+            gain += more
+        go_all_the_way(space, meeting)
+    return gain
 
 
 def crews(n_jobs: int) -> list[int]:
-    """Numbers of threads to choose from: all, half of them and so on."""
+    """Numbers of threads to choose from: all, half of them and so on, down to two."""
     return [n_jobs >> k for k in range(n_jobs.bit_length()) if n_jobs >> k > 1]
 
 
+def call_seconds(threads: int, tuning: PartTuning) -> float:
+    """Seconds that it takes to call so many threads to work."""
+    return tuning.call + tuning.caller * threads
+
+
 def meeting_seconds(weights: int, threads: int, tuning: PartTuning) -> float:
-    """Seconds that threads take to meet."""
-    compared = weights * threads * (tuning.weight + tuning.pair * threads)
-    return tuning.meeting + tuning.thread * threads + (compared if weights <= FOR_ONE_THREAD else compared / threads)
+    """Seconds that threads take to meet. Each of them compares its share of the weights."""
+    return tuning.meeting + tuning.thread * threads + weights * (tuning.weight + tuning.pair * threads)
 
 
 def rounds(work: float, weights: int, threads: int, tuning: PartTuning) -> int:
     """How often threads may meet in a pass that takes one of them `work` seconds."""
     return int(min(tuning.most, tuning.part * work / threads / meeting_seconds(weights, threads, tuning)))
+
+
+def crew_and_rounds(work: float, weights: int, n_jobs: int, tuning: PartTuning) -> tuple[int, int]:
+    """How many threads, and how often they meet in such a pass, for the least time; one thread where that is none."""
+    best, found = work, (1, 1)
+    for threads in crews(n_jobs):
+        times = rounds(work, weights, threads, tuning)
+        took = work / threads + times * meeting_seconds(weights, threads, tuning) + tuning.gain * call_seconds(threads, tuning)
+        if times >= tuning.fewest and took < best:
+            best, found = took, (threads, times)
+    return found
+
+
+def crew_to_reach(work: float, weights: int, n_jobs: int, tuning: PartTuning) -> int:
+    """How many threads share out so many seconds of work, and meet once."""
+
+    def took(threads: int) -> float:
+        return work / threads + tuning.gain * call_seconds(threads, tuning) + meeting_seconds(weights, threads, tuning)
+
+    best = min(crews(n_jobs), key=took, default=1)
+    return best if best > 1 and took(best) < work else 1
 
 
 class Parted(Accelerated):
@@ -86,11 +175,10 @@ class Parted(Accelerated):
     spread = ALONE
     last_gap = np.inf  # as the last pass estimated it
     crew = 1  # threads at work in this pass
+    each = 1  # examples of a round
     prepared = 0  # threads that there is room for
     team = Team(1)
     copies: Copies
-    entries: list[tuple[int, tuple[int, int]]]  # of the weights, in spans that threads share out
-    to_go: list[tuple[tuple[int, int], float]]  # what each thread has walked through last, and the part of the way to keep
 
     def settle_in(self, dtype, duals):
         super().settle_in(dtype, duals)
@@ -103,79 +191,56 @@ class Parted(Accelerated):
     def together(self, count):
         self.crew, tuning = 1, self.options.tuning.parts
         if self.n_jobs > 1 and self.problem.half_spaces is None and self.last_gap > tuning.fine * abs(self.dual):
-            work, size = count * self.visit_seconds, self.space.w.size
-            for threads in crews(self.n_jobs):
-                times = rounds(work, size, threads, tuning)
-                if times >= tuning.fewest:
-                    self.crew, self.spread = threads, min(self.spread, float(threads))
-                    self.to_go = [ALL_THE_WAY] * threads
-                    self.muster(self.space, threads)
-                    self.keep()
-                    return min(-(-count // times), threads * self.between)
+            self.crew, times = crew_and_rounds(count * self.visit_seconds, self.space.w.size, self.n_jobs, tuning)
+            if self.crew > 1:
+                most = self.crew * self.between
+                self.spread, self.each = min(self.spread, float(self.crew)), min(-(-count // times), most)
+                return most // self.each * self.each  # whole rounds
         return super().together(count)
 
-    def muster(self, space: Any, threads: int) -> None:
-        """Get so many threads to work, each with a copy of these weights."""
+    def call_together(self, work: Callable[[int, Meeting], Any], space: Any, threads: int) -> list:
+        """work(p, meeting) of so many threads, on copies of these weights; if it goes wrong in one, none waits for it."""
         if self.prepared < self.n_jobs:
             if self.team.size < self.n_jobs:
                 self.team = Team(self.n_jobs)
             self.copies, self.prepared = Copies(self.space, self.n_jobs), self.n_jobs
             self.prepare(self.n_jobs)
-        size = self.space.w.size
-        self.entries = list(enumerate(portions(0, size, threads if size > FOR_ONE_THREAD else 1)))
-        self.copies.set_out(space, threads)
-        self.team.work(lambda part: self.copies.begin(part[1]), self.entries)
+        meetings = self.copies.meetings(space, threads)
+
+        def attend(p: int) -> Any:
+            try:
+                return work(p, meetings[p])
+            except BaseException:
+                give_up(meetings[p].cells)
+                raise
+
+        return self.team.work(attend, range(threads))
 
     def visit(self, visit, level):
         if self.crew == 1:
             return self.visit_alone(visit, level)
-        now, start, stop = visit
-        parts = portions(start, stop, self.crew)
-
-        def walk(p: int) -> tuple[float, ...]:
-            back = self.retreat(p, *self.to_go[p])
-            return *self.walk(p, (now, *parts[p], self.spread), level), back
-
-        gaps, gains, back = np.array(self.team.work(walk, range(self.crew))).T
-        self.to_go = list(zip(parts, self.meet(gains).tolist(), strict=True))
-        return float(gaps.sum()), float(gains.sum() + back.sum())
-
-    def meet(self, gains: np.ndarray) -> np.ndarray:
-        """Move the weights along all ways; returns how far each part goes."""
-        found = self.team.work(lambda part: self.copies.meet(*part), self.entries)
-        slopes, bends, spread = found[0].slopes, found[0].bends, self.spread
-        for part in found[1:]:
-            slopes += part.slopes
-            bends += part.bends
-        going, best = settled(gains, slopes / spread, bends / spread**2)
-        self.spread = followed(spread, best, float(self.crew))
-        self.team.work(lambda part: self.copies.join(going / spread, part[1]), self.entries)
-        return going
-
-    def after_visits(self):
-        if self.crew > 1:
-            self.reward += sum(self.team.work(lambda p: self.retreat(p, *self.to_go[p]), range(self.crew)))
-        super().after_visits()
+        span = *visit, self.each, self.spread
+        found = self.call_together(lambda p, meeting: self.walk(p, span, level, meeting), self.space, self.crew)
+        gaps, gains, spreads = zip(*found, strict=True)
+        self.spread = spreads[0]
+        return float(sum(gaps)), float(sum(gains))
 
     def reach(self, t):
-        tuning, size = self.options.tuning.parts, self.space.w.size
-        work = tuning.reach * self.problem.n_examples * self.visit_seconds
-        for threads in crews(self.n_jobs):
-            if work / threads >= tuning.gain * meeting_seconds(size, threads, tuning):
-                return self.reach_together(t, threads)
-        return self.reach_alone(t)
+        tuning = self.options.tuning.parts
+        work, size = tuning.reach * self.problem.n_examples * self.visit_seconds, self.space.w.size
+        threads = crew_to_reach(work, size, self.n_jobs, tuning)
+        return self.reach_together(t, threads) if threads > 1 else self.reach_alone(t)
 
     def reach_together(self, t: float, threads: int) -> float:
         """As `reach`: what duals lack is taken back from copies of the weights, which then add up."""
         term = self.problem.regularizer
-        space = term.loose(self.other)
-        self.muster(space, threads)
-        parts = portions(0, self.problem.n_examples, threads)
-        loose = [term.loose(copy) for copy in self.copies.spaces]
-        gains = self.team.work(lambda p: self.reach_part(p, loose[p], parts[p], t), range(threads))
-        self.team.work(lambda part: self.copies.join(np.ones(threads), part[1]), self.entries)
+        gains = self.call_together(lambda p, meeting: self.reach_part(p, t, meeting), term.loose(self.other), threads)
         term.tie(self.other)
-        return sum(gains)
+        return float(sum(gains))
+
+    def loose(self, p: int) -> Any:
+        """The copy of thread p, as it is moved when scores are asked for later."""
+        return self.problem.regularizer.loose(self.copies.spaces[p])
 
     def close(self):
         self.team.close()
@@ -194,24 +259,16 @@ class Parted(Accelerated):
         """Scratch for so many threads."""
 
     @abstractmethod
-    def keep(self) -> None:
-        """A pass begins: its duals are those to go back to."""
-
-    @abstractmethod
-    def walk(self, p: int, visit: tuple, level: float) -> tuple[float, float]:
-        """As `visit`, of thread p on its copy of the weights."""
+    def walk(self, p: int, visit: tuple, level: float, meeting: Meeting) -> tuple[float, float, float]:
+        """What thread p does in `visit`, on its copy of the weights; returns the spread too."""
 
     @abstractmethod
     def reach_alone(self, t: float) -> float:
         """As `reach`, of one thread."""
 
     @abstractmethod
-    def reach_part(self, p: int, space: Any, span: tuple[int, int], t: float) -> float:
-        """As `reach`, of thread p for a range of the examples, on its copy of the weights."""
-
-    @abstractmethod
-    def retreat(self, p: int, span: tuple[int, int], t: float) -> float:
-        """Let duals go only a part of their way; returns the change of the reward."""
+    def reach_part(self, p: int, t: float, meeting: Meeting) -> float:
+        """What thread p does in `reach`, on its copy of the weights."""
 
 
 class PartedScalars(Parted, ScalarAscent):
@@ -225,19 +282,13 @@ class PartedScalars(Parted, ScalarAscent):
     def prepare(self, threads):
         self.old = np.empty_like(self.duals)
 
-    def keep(self):
-        self.old[:] = self.duals
+    def walk(self, p, visit, level, meeting):
+        X, loss, tables = self.problem.X, self.problem.exact_loss, (self.duals, self.old, self.curvature)
+        return scalar_rounds(X, loss, self.copies.spaces[p], tables, self.plan, visit, level, meeting)
 
-    def walk(self, p, visit, level):
-        X, loss, space = self.problem.X, self.problem.exact_loss, self.copies.spaces[p]
-        return scalar_pass(X, loss, space, self.duals, self.curvature, self.plan, visit, level)
-
-    def reach_part(self, p, space, span, t):
-        X, loss, visit = self.problem.X, self.problem.exact_loss, (self.passes - 1, *span)
-        return scalar_reach(X, loss, space, self.duals, self.before, self.plan, visit, t)
-
-    def retreat(self, p, span, t):
-        return scalar_retreat(self.problem.exact_loss, self.duals, self.old, self.plan, span, t) if t < 1.0 else 0.0
+    def reach_part(self, p, t, meeting):
+        X, loss, visit = self.problem.X, self.problem.exact_loss, (self.passes - 1, self.problem.n_examples)
+        return scalar_reach_together(X, loss, self.loose(p), (self.duals, self.before), self.plan, visit, t, meeting)
 
 
 class PartedRows(Parted, BlockAscent):
@@ -257,26 +308,12 @@ class PartedRows(Parted, BlockAscent):
         self.scratch = [(self.problem.loss_in(self.dtype), *pair) for pair in tables]
         self.lacks = [room_to_lack(self.lacking.which.size, classes, self.dtype) for _ in range(threads)]
 
-    def keep(self):
-        """In threads: it is as much as there are duals."""
-        table, old = self.duals.vectors, self.old.vectors
-        self.team.work(lambda span: np.copyto(old[slice(*span)], table[slice(*span)]), portions(0, len(table), self.crew))
+    def walk(self, p, visit, level, meeting):
+        (loss, scores, change), tables = self.scratch[p], (self.duals, self.old, self.curvature)
+        scratch = scores, change, level
+        return row_rounds(self.problem.X, loss, self.copies.spaces[p], tables, self.plan, visit, scratch, meeting)
 
-    def walk(self, p, visit, level):
-        loss, scores, change = self.scratch[p]
-        X, space = self.problem.X, self.copies.spaces[p]
-        return row_pass(X, loss, space, self.duals, self.curvature, self.plan, visit, (scores, change, level))
-
-    def reach_part(self, p, space, span, t):
-        (loss, _, change), lacking = self.scratch[p], self.lacks[p]
-        (first, stop), gain = span, 0.0
-        while first < stop:
-            visit = self.passes - 1, first, stop
-            first, count, more = row_reach(loss, self.duals, self.before, self.plan, visit, lacking, (change, t))
-            move_listed(space, self.problem.X, lacking, count, change)
-            gain += more
-        return gain
-
-    def retreat(self, p, span, t):
-        loss, _, change = self.scratch[p]
-        return row_retreat(loss, self.duals, self.old, self.plan, span, (change, t)) if t < 1.0 else 0.0
+    def reach_part(self, p, t, meeting):
+        (loss, _, change), visit = self.scratch[p], (self.passes - 1, self.problem.n_examples)
+        tables, scratch = (self.duals, self.before), (change, t, self.lacks[p])
+        return row_reach_together(self.problem.X, loss, self.loose(p), tables, self.plan, visit, scratch, meeting)
