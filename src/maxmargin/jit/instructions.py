@@ -162,6 +162,7 @@ def _answer(typer, typing, *args):
 
 
 ANSWERS = {  # numba counts the arguments of what says the type
+    0: lambda answer: lambda: answer(),
     1: lambda answer: lambda a: answer(a),
     2: lambda answer: lambda a, b: answer(a, b),
     3: lambda answer: lambda a, b, c: answer(a, b, c),

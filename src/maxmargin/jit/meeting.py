@@ -1,121 +1,121 @@
-"""Where threads that run the same kernel wait for each other, without leaving compiled code.
+"""What threads need that work together within kernels: numbers that all of them count on, and a place to meet.
 
-`cells` are words that all of them see: how many have arrived so far, and whether somebody has given up. Whoever waits spins for a
-while, then lets the system run others: on a machine with fewer free cores than threads nobody spins a core away that the one
-who is late would need. What was written before a meeting is seen by all after it.
+A board is an array of numbers for one team, all zero before the team begins. Kernels do not hold the interpreter's lock, so that
+a meeting takes about a microsecond; a round of tasks from Python takes a hundred.
 """
 
 import ctypes
-import os
-import platform
+import sys
 import threading
 import time
-from typing import Any
 
 import numpy as np
 from llvmlite import binding, ir
 from numba import types
 
 from . import jitable_call
-from .instructions import ARM, instruction
+from .instructions import instruction
 
-ARRIVED, GIVEN_UP = 0, 8  # each on a cache line of its own
-SPINS = 2000  # before others may run: some 50 microseconds. By what waking a thread costs, 2026-11-17
-X86 = platform.machine().lower() in ("x86_64", "amd64")
-YIELD = "maxmargin_yield"  # the system's function, under a name that compiled code finds whatever the system calls it
+ARRIVED, GIVEN_UP, TAKEN = 0, 16, 32  # places on a board, cache lines apart
+PLACES = 48
+# Looks at the board before a thread gives way to others: some ten microseconds, what threads with processors of their own wait
+# for each other at the most. By guess, 2026-11-17.
+PATIENCE = 5_000
 ONE_AT_A_TIME = threading.Lock()
+GIVE_WAY = "maxmargin_give_way"
 
 
-def yielding() -> Any:
-    if os.name == "nt":
-        library: Any = vars(ctypes)["windll"].kernel32
-        return library.SwitchToThread
-    return ctypes.CDLL(None).sched_yield
+def yield_address() -> int:
+    """Of the system's function that lets another thread have the processor: no arguments, returns a number."""
+    if sys.platform == "win32":
+        function = ctypes.WinDLL("kernel32").SwitchToThread
+    else:
+        function = ctypes.CDLL(None).sched_yield
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address is not None
+    return address
 
 
-binding.add_symbol(YIELD, ctypes.cast(yielding(), ctypes.c_void_p).value)
+binding.add_symbol(GIVE_WAY, yield_address())
 
 
-def meeting_cells() -> np.ndarray:
-    """Nobody has arrived."""
-    return np.zeros(16, np.int64)
+def new_board() -> np.ndarray:
+    return np.zeros(PLACES, np.int64)
 
 
 # ---- plain Python: what each function means --------------------------------------------------------------
 
 
-def fetch_add(cells, k, amount):
-    """Add to cells[k], in one step that no other thread can come between; returns what it was."""
+def fetch_add(board, k, n):
+    """board[k] += n, by one thread at a time; returns what it was."""
     with ONE_AT_A_TIME:
-        found = int(cells[k])
-        cells[k] = found + amount
+        found = int(board[k])
+        board[k] = found + n
     return found
 
 
-def fetch(cells, k):
-    """cells[k] as others have left it."""
-    return int(cells[k])
+def look(board, k):
+    """board[k]; what other threads wrote before they wrote that is seen from here on."""
+    return int(board[k])
 
 
-def let_others_run(spins):
-    """Rest for a moment; let the system run another thread where this is not the first time."""
+def give_way():
+    """Let another thread have the processor."""
     time.sleep(0)
 
 
-# ---- compiled --------------------------------------------------------------------------------------------
+# ---- compiled: the same as instructions ------------------------------------------------------------------
 
 
-def _place(context, builder, kind, array, k):
-    return builder.gep(context.make_array(kind)(context, builder, array).data, [k])
+def _place(context, builder, signature, args):
+    data = context.make_array(signature.args[0])(context, builder, args[0]).data
+    return builder.gep(data, [context.cast(builder, args[1], signature.args[1], types.int64)])
 
 
 @instruction(fetch_add)
-def _(typing, cells, k, amount):
+def _(typing, board, k, n):
     def emit(context, builder, signature, args):
-        place = _place(context, builder, signature.args[0], *args[:2])
-        return builder.atomic_rmw("add", place, context.cast(builder, args[2], amount, types.int64), "acq_rel")
+        more = context.cast(builder, args[2], signature.args[2], types.int64)
+        return builder.atomic_rmw("add", _place(context, builder, signature, args), more, "acq_rel")
 
-    return types.int64(cells, k, amount), emit
+    return types.int64(board, k, n), emit
 
 
-@instruction(fetch)
-def _(typing, cells, k):
+@instruction(look)
+def _(typing, board, k):
     def emit(context, builder, signature, args):
-        return builder.load_atomic(_place(context, builder, signature.args[0], *args), "acquire", 8)
+        return builder.load_atomic(_place(context, builder, signature, args), "acquire", 8)
 
-    return types.int64(cells, k), emit
+    return types.int64(board, k), emit
 
 
-@instruction(let_others_run)
-def _(typing, spins):
+@instruction(give_way)
+def _(typing):
     def emit(context, builder, signature, args):
-        none = ir.FunctionType(ir.VoidType(), [])
-        if X86:
-            builder.call(builder.module.declare_intrinsic("llvm.x86.sse2.pause", (), none), [])
-        elif ARM:
-            hint = ir.FunctionType(ir.VoidType(), [ir.IntType(32)])
-            builder.call(builder.module.declare_intrinsic("llvm.aarch64.hint", (), hint), [ir.IntType(32)(1)])
-        with builder.if_then(builder.icmp_signed(">", args[0], args[0].type(SPINS))):
-            function_type = ir.FunctionType(ir.IntType(32), [])
-            builder.call(builder.module.globals.get(YIELD) or ir.Function(builder.module, function_type, YIELD), [])
+        function_type = ir.FunctionType(ir.IntType(32), [])
+        function = builder.module.globals.get(GIVE_WAY) or ir.Function(builder.module, function_type, GIVE_WAY)
+        builder.call(function, [])
         return context.get_dummy_value()
 
-    return types.void(spins), emit
+    return types.void(), emit
+
+
+# ---- for kernels -----------------------------------------------------------------------------------------
 
 
 @jitable_call
-def all_here(cells, threads):
-    """Wait until so many threads are here; returns False where somebody has given up, and all must go."""
-    arrived = fetch_add(cells, ARRIVED, 1)
-    target, spins = (arrived // threads + 1) * threads, 0
-    while fetch(cells, ARRIVED) < target:
-        if fetch(cells, GIVEN_UP) != 0:
+def meet(board, size):
+    """Wait until all `size` threads of a team are here. Returns False where one of them has given up: nobody comes any more."""
+    wanted, looks = (fetch_add(board, ARRIVED, 1) // size + 1) * size, 0
+    while look(board, ARRIVED) < wanted:
+        if look(board, GIVEN_UP) != 0:
             return False
-        spins += 1
-        let_others_run(spins)
+        looks += 1
+        if looks > PATIENCE:
+            give_way()
     return True
 
 
-def give_up(cells: np.ndarray) -> None:
-    """Let nobody wait any longer."""
-    cells[GIVEN_UP] = 1
+def give_up(board: np.ndarray) -> None:
+    """Tell a team that one of it will not come."""
+    board[GIVEN_UP] = 1

@@ -34,6 +34,10 @@ def in_threads(work: Callable[[Any], Any], parts: Sequence, n_jobs: int) -> list
         return list(pool.map(work, parts))
 
 
+def nothing() -> None:
+    """For whoever need not be told."""
+
+
 def stand_by(tasks: SimpleQueue, done: SimpleQueue) -> None:
     """What a thread of a team does until it is told None. What goes wrong is handed over: the one who asked raises it."""
     while (task := tasks.get()) is not None:
@@ -56,16 +60,22 @@ class Team:
         for k, tasks in enumerate(self.tasks):
             threading.Thread(target=stand_by, args=(tasks, self.done), name=f"maxmargin-team-{k}", daemon=True).start()
 
-    def work(self, work: Callable[[Any], Any], parts: Sequence) -> list:
-        """work(part) for each part, in order. Nobody is at work any more when this ends, however it does."""
+    def work(self, work: Callable[[Any], Any], parts: Sequence, give_up: Callable[[], Any] = nothing) -> list:
+        """work(part) for each part, in order. Nobody is at work any more when this ends, however it does. `give_up` is called
+        where the first part cannot be done, for others that wait for it."""
         if not self.tasks or len(parts) <= 1:
             return [work(part) for part in parts]
-        for place, part in enumerate(parts[1:]):
-            self.tasks[place % len(self.tasks)].put((work, part, place))
+        sent = 0
         try:
+            for place, part in enumerate(parts[1:]):
+                self.tasks[place % len(self.tasks)].put((work, part, place))
+                sent += 1
             first = work(parts[0])
+        except BaseException:
+            give_up()
+            raise
         finally:
-            others = sorted((self.done.get() for _ in parts[1:]), key=lambda found: found[0])
+            others = sorted((self.done.get() for _ in range(sent)), key=lambda found: found[0])
         for _, _, error in others:
             if error is not None:
                 raise error

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...jit import generic_call, jitable, jitable_call, vectors
-from ...jit.meeting import all_here, meeting_cells
+from ...jit.meeting import meet, new_board
 from ...regularizers.spaces import Free, Paired, Shaped, Space, unclipped
 from .joint import ROUNDING_OF_SUMS, SETTLED_BELOW, SWEEPS_TO_SETTLE, followed, settle_ways
 
@@ -20,33 +20,33 @@ AT_A_TIME = 256  # entries that are compared at a time: those of a few dozen cop
 
 class Meeting(NamedTuple):
     """What one thread brings to a meeting: who it is and how many come, the entries that it compares, what all copies started
-    from and the copies, the board that all see (thread, 2 + copies, copies), a sheet and room of its own."""
+    from and the copies, what all have found, a sheet and room of its own."""
 
     me: int
     crew: int
     first: int
     last: int
-    cells: np.ndarray
+    board: np.ndarray  # to wait for each other
     v: np.ndarray
     w: np.ndarray
     V: np.ndarray
     W: np.ndarray
     variance: np.ndarray
-    board: np.ndarray  # of each thread: slopes, its gain, and the bends, over its entries
-    sheet: np.ndarray  # sums of the board, and how far each part goes in the place of the gain
+    found: np.ndarray  # (threads, 2 + copies, copies): slopes, its gain, and the bends, over its entries
+    sheet: np.ndarray  # sums of what all have found, and how far each part goes in the place of the gain
     moved: np.ndarray  # (3, copies, AT_A_TIME)
 
 
 @jitable_call
 def compare_copies(meeting, v, z, V, Z):
-    """Sums over the thread's entries, onto its part of the board. v and V are what duals sum up to, z and Z what that moves
+    """Sums over the thread's entries, into its part of `found`. v and V are what duals sum up to, z and Z what that moves
     scores by; the first is divided by variances, where there are any."""
-    board, moved, w, variance = meeting.board, meeting.moved, meeting.w, meeting.variance
+    found, moved, w, variance = meeting.found, meeting.moved, meeting.w, meeting.variance
     me, crew = meeting.me, meeting.crew
     for p in range(crew):
-        board[me, 0, p] = 0.0
+        found[me, 0, p] = 0.0
         for q in range(crew):
-            board[me, 2 + p, q] = 0.0
+            found[me, 2 + p, q] = 0.0
     for begin in range(meeting.first, meeting.last, moved.shape[2]):
         size = min(moved.shape[2], meeting.last - begin)
         for p in range(crew):
@@ -60,28 +60,28 @@ def compare_copies(meeting, v, z, V, Z):
             slope = 0.0
             for j in range(size):
                 slope += moved[0, p, j] * w[begin + j]
-            board[me, 0, p] += slope
+            found[me, 0, p] += slope
         for p in range(crew):
             for q in range(p + 1):
                 bend = 0.0
                 for j in range(size):
                     bend += moved[0, p, j] * moved[1, q, j]
-                board[me, 2 + p, q] += bend
+                found[me, 2 + p, q] += bend
 
 
 @jitable_call
-def read_board(meeting, spread):
+def decide(meeting, spread):
     """Add up what all have found, and find how far to go; returns the best common step."""
-    board, sheet, crew = meeting.board, meeting.sheet, meeting.crew
+    found, sheet, crew = meeting.found, meeting.sheet, meeting.crew
     for p in range(crew):
         slope = 0.0
         for k in range(crew):
-            slope += board[k, 0, p]
-        sheet[0, p], sheet[1, p] = slope / spread, board[p, 1, 0]
+            slope += found[k, 0, p]
+        sheet[0, p], sheet[1, p] = slope / spread, found[p, 1, 0]
         for q in range(p + 1):
             bend = 0.0
             for k in range(crew):
-                bend += board[k, 2 + p, q]
+                bend += found[k, 2 + p, q]
             sheet[2 + p, q] = sheet[2 + q, p] = bend / spread**2
     gains, slopes, bends, far = sheet[1], sheet[0], sheet[2 : 2 + crew], sheet[2 + crew]
     return settle_ways(gains, slopes, bends, far, SWEEPS_TO_SETTLE, SETTLED_BELOW, ROUNDING_OF_SUMS)
@@ -181,22 +181,22 @@ def _(space, meeting):
 def begin_together(space, meeting):
     """All copies where they start from; returns whether all threads are here."""
     set_out(space, meeting)
-    return all_here(meeting.cells, meeting.crew)
+    return meet(meeting.board, meeting.crew)
 
 
 @jitable_call
-def meet(space, meeting, gain, spread):
+def go_together(space, meeting, gain, spread):
     """Go along the ways of all parts, this one's changed the rewards by `gain`; returns how far this one goes (below zero where
     somebody has given up) and the spread for the next steps."""
-    meeting.board[meeting.me, 1, 0] = gain
-    if not all_here(meeting.cells, meeting.crew):
+    meeting.found[meeting.me, 1, 0] = gain
+    if not meet(meeting.board, meeting.crew):
         return -1.0, spread
     compare(space, meeting)
-    if not all_here(meeting.cells, meeting.crew):
+    if not meet(meeting.board, meeting.crew):
         return -1.0, spread
-    best = read_board(meeting, spread)
+    best = decide(meeting, spread)
     join(space, meeting, spread)
-    if not all_here(meeting.cells, meeting.crew):
+    if not meet(meeting.board, meeting.crew):
         return -1.0, spread
     return meeting.sheet[2 + meeting.crew, meeting.me], followed(spread, best, np.float64(meeting.crew))
 
@@ -204,7 +204,7 @@ def meet(space, meeting, gain, spread):
 @jitable_call
 def go_all_the_way(space, meeting):
     """The same where every part goes as far as it came; returns whether nobody has given up."""
-    if not all_here(meeting.cells, meeting.crew):
+    if not meet(meeting.board, meeting.crew):
         return False
     far = meeting.sheet[2 + meeting.crew]
     for p in range(meeting.crew):
@@ -229,10 +229,10 @@ class Copies:
         self.V = stack(unclipped(space), most)
         self.W = self.V if isinstance(space, Free) else stack(space.w, most)
         self.spaces: list[Any] = [self.view(space, p) for p in range(most)]
-        self.cells, self.nothing = meeting_cells(), np.zeros(0, space.w.dtype)
+        self.board, self.nothing = new_board(), np.zeros(0, space.w.dtype)
         self.rooms = [np.zeros((3, most, AT_A_TIME)) for _ in range(most)]
         self.sheets = [np.zeros((0, 0))] * most
-        self.board = np.zeros((0, 0, 0))
+        self.found = np.zeros((0, 0, 0))
 
     def view(self, space: Space, p: int) -> Space:
         v, w = (rows[p, : self.size].reshape(space.w.shape) for rows in (self.V, self.W))
@@ -240,16 +240,16 @@ class Copies:
 
     def meetings(self, space: Space, count: int) -> list[Meeting]:
         """What so many threads bring that start from `space` and move it. Spans of entries end with cache lines."""
-        if self.board.shape[0] != count:
-            self.board = np.zeros((count, count + 2, count))
+        if self.found.shape[0] != count:
+            self.found = np.zeros((count, count + 2, count))
             self.sheets = [np.zeros((count + 3, count)) for _ in range(count)]
-        self.cells[:] = 0
+        self.board[:] = 0
         line = vectors.LINE // space.w.itemsize
         lines = -(-self.size // line)
         bounds = [min(self.size, lines * p // count * line) for p in range(count + 1)]
         v, w = unclipped(space).reshape(-1), space.w.reshape(-1)
         variance = space.variance.reshape(-1) if isinstance(space, Shaped) else self.nothing
-        common = self.cells, v, w, self.V[:count], self.W[:count], variance, self.board
+        common = self.board, v, w, self.V[:count], self.W[:count], variance, self.found
         return [
             Meeting(p, count, bounds[p], bounds[p + 1], *common, self.sheets[p], self.rooms[p]) for p in range(count)
         ]

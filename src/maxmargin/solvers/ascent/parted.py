@@ -25,7 +25,7 @@ from ...losses.base import clip, reward, row_extrapolate
 from ...problems.linear import RowProblem
 from ...utils.threads import Team
 from ..tuning import PartTuning
-from .copies import Copies, Meeting, begin_together, go_all_the_way, meet
+from .copies import Copies, Meeting, begin_together, go_all_the_way, go_together
 from .linear import ALONE, Accelerated, BlockAscent, ScalarAscent, reach_scalars, visit_rows, visit_scalars
 from .momentum import move_some, reach_some, room_to_lack
 
@@ -73,7 +73,7 @@ def scalar_rounds(X, loss, space, tables, plan, visit, level, meeting):
             old[plan.order[k]] = duals[plan.order[k]]
         share, more = visit_scalars(X, loss, space, duals, curvature, plan, (now, first, last, spread), level)
         gap, gain, start = gap + share, gain + more, end
-        t, spread = meet(space, meeting, more, spread)
+        t, spread = go_together(space, meeting, more, spread)
         together = t >= 0.0
         if 0.0 <= t < 1.0:
             gain += retreat_scalars(loss, duals, old, plan, (first, last), t)
@@ -94,7 +94,7 @@ def row_rounds(X, loss, space, tables, plan, visit, scratch, meeting):
                 vectors.store(old.vectors, i, b, vectors.load(duals.vectors, i, b))
         share, more = visit_rows(X, loss, space, duals, curvature, plan, (now, first, last, spread), scratch)
         gap, gain, start = gap + share, gain + more, end
-        t, spread = meet(space, meeting, more, spread)
+        t, spread = go_together(space, meeting, more, spread)
         together = t >= 0.0
         if 0.0 <= t < 1.0:
             gain += retreat_rows(loss, duals, old, plan, (first, last), t, scratch[1])
@@ -211,10 +211,10 @@ class Parted(Accelerated):
             try:
                 return work(p, meetings[p])
             except BaseException:
-                give_up(meetings[p].cells)
+                give_up(self.copies.board)
                 raise
 
-        return self.team.work(attend, range(threads))
+        return self.team.work(attend, range(threads), lambda: give_up(self.copies.board))
 
     def visit(self, visit, level):
         if self.crew == 1:
