@@ -21,14 +21,15 @@ from maxmargin.regularizers.prior import Prior
 from maxmargin.result import History, relative
 from maxmargin.solvers.ascent import joint
 from maxmargin.solvers.ascent.linear import AscentOptions, BlockAscent, ScalarAscent
-from maxmargin.solvers.ascent.parted import PartedRows, PartedScalars, crew_and_rounds, crew_to_reach, portion, rounds
+from maxmargin.solvers.ascent.parted import PartedRows, PartedScalars, crew_size, portion, rounds, worth
 from maxmargin.solvers.base import Setting, Start
 from maxmargin.solvers.loop import Budget, drive
 from maxmargin.solvers.tuning import ASCENT, PACE, POLISH, PartTuning
 from maxmargin.utils.threads import Team
 
 D, K = 5, 4
-EAGER = PartTuning(meeting=0.0, thread=0.0, weight=0.0, pair=1e-30, most=4, fewest=1, gain=0.0)  # threads everywhere
+# Threads everywhere.
+EAGER = PartTuning(order=0.0, hearer=0.0, meeting=0.0, thread=0.0, weight=0.0, pair=1e-30, most=4, fewest=1, gain=0.0)
 PASSES_ALONE = POLISH._replace(first=10**9, later=10**9)
 SCALARS = {
     "hinge": losses.HingeLoss(),
@@ -172,7 +173,7 @@ def test_the_same_result_again_and_after_a_stop(name):
     np.testing.assert_array_equal(duals_of(after(again, 11)), duals_of(first))
     resumed.resume(state)
     np.testing.assert_array_equal(duals_of(after(resumed, 5)), duals_of(first))
-    assert resumed.spread == first.spread and first.crew > 1
+    assert resumed.spread == first.spread and first.at_work > 1
 
 
 def test_a_pass_stops_between_rounds():
@@ -214,18 +215,17 @@ def test_how_often_threads_meet():
 
 def test_how_many_threads():
     tuning = PartTuning()
-    assert crew_and_rounds(10.0, 50, 16, tuning) == (16, tuning.most)
-    assert crew_and_rounds(1e-4, 50, 16, tuning) == (1, 1)  # a call takes longer
-    assert crew_and_rounds(1e-2, 10**7, 4, tuning) == (1, 1)  # too many weights
-    assert 1 < crew_and_rounds(1e-3, 50, 16, tuning)[0] < 16  # not all are worth their call
-    assert crew_to_reach(1.0, 50, 16, tuning) == 16 and crew_to_reach(1e-5, 50, 16, tuning) == 1
-    assert crew_and_rounds(10.0, 50, 1, tuning)[0] == crew_to_reach(10.0, 50, 1, tuning) == 1
+    assert crew_size(10.0, 50, 16, tuning) == 16 and crew_size(10.0, 50, 1, tuning) == 1
+    assert crew_size(1e-4, 50, 16, tuning) == 1  # an order takes longer
+    assert crew_size(1e-2, 10**7, 4, tuning) == 1  # too many weights
+    assert 1 < crew_size(1e-3, 50, 16, tuning) < 16  # not all are worth their meetings
+    assert worth(1.0, 16, tuning) and not worth(1e-5, 16, tuning) and not worth(1.0, 1, tuning)
 
 
 def solved(name, n_jobs=3):
     """Duals of a run in which threads have met many times."""
     run = run_of(problem_of(name, 7), n_jobs, 1e-4)
-    assert drive(run, Budget(tol=1e-4), History()).certificate.converged and run.prepared == n_jobs
+    assert drive(run, Budget(tol=1e-4), History()).certificate.converged and run.crew.size == n_jobs
     run.close()
     return run.left()
 
@@ -253,7 +253,7 @@ def test_an_estimator_hands_its_threads_on():
     problem = ScalarProblem(table_of(X, 1.0), SCALARS["hinge"], (2.0 * y - 1.0, np.ones(y.size)), np.ones(y.size)).at(0.01)
     run = mm.DualCoordinate().begin(problem, Start(), Setting(n_jobs=2))
     run.advance(lambda: False)
-    assert run.n_jobs == run.crew == 2
+    assert run.n_jobs == run.at_work == 2
     alone, many = (mm.SVMClassifier(C=0.01, n_jobs=jobs, random_state=0).fit(X, y) for jobs in (None, 2))
     assert many.certificate_.converged and not np.array_equal(many.coef_, alone.coef_)
     assert relative(alone.certificate_.primal, many.certificate_.dual) <= 2e-3

@@ -163,10 +163,10 @@ class PartTuning(NamedTuple):
     far: float = 9e-10
     cached: int = 1 << 19
     visit: float = 5e-8
-    # Of a call of threads to work, and of each thread in it; of a meeting within a call, and of each thread in it; of a weight
-    # that is compared and copied, and of one that is compared with that of another thread: each thread has a share of these.
-    call: float = 5e-5
-    caller: float = 1e-5
+    # Of an order to threads that stand by, and of each of them; of a meeting, and of each thread in it; of a weight that is compared
+    # and copied, and of one that is compared with that of another thread: each thread has a share of these.
+    order: float = 5e-5
+    hearer: float = 2e-6
     meeting: float = 5e-6
     thread: float = 5e-7
     weight: float = 3e-9
@@ -176,8 +176,11 @@ class PartTuning(NamedTuple):
     part: float = 0.1
     most: int = 128
     fewest: int = 3
-    # Of a visit, what an example costs that is extrapolated; and how many times the cost of a call that must bring.
+    # Of a visit, what an example costs that is extrapolated; in seconds, what one costs that is looked at for the list of visits,
+    # and that is put into it; and how many times the cost of an order that threads must bring.
     reach: float = 0.1
+    scan: float = 1e-9
+    drawn: float = 5e-9
     gain: float = 2.0
     # Relative gap from which on one thread goes on alone: dual values that differ by less than rounding do not say how far to go.
     # Four made classes, 40 rows, on which two threads stay at 1e-8 without it, 2026-11-16.

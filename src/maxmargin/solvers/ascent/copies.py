@@ -222,34 +222,24 @@ def stack(array: np.ndarray, count: int) -> np.ndarray:
 
 
 class Copies:
-    """As many copies of the weights as there are threads; of these, `count` are at work on a space."""
+    """As many copies of the weights as there are threads."""
 
-    def __init__(self, space: Space, most: int):
-        self.size, self.most = space.w.size, most
-        self.V = stack(unclipped(space), most)
-        self.W = self.V if isinstance(space, Free) else stack(space.w, most)
-        self.spaces: list[Any] = [self.view(space, p) for p in range(most)]
-        self.board, self.nothing = new_board(), np.zeros(0, space.w.dtype)
-        self.rooms = [np.zeros((3, most, AT_A_TIME)) for _ in range(most)]
-        self.sheets = [np.zeros((0, 0))] * most
-        self.found = np.zeros((0, 0, 0))
+    def __init__(self, space: Space, count: int):
+        self.size, self.count, self.line = space.w.size, count, vectors.LINE // space.w.itemsize
+        self.V = stack(unclipped(space), count)
+        self.W = self.V if isinstance(space, Free) else stack(space.w, count)
+        self.spaces: list[Any] = [self.view(space, p) for p in range(count)]
+        self.board, self.found = new_board(), np.zeros((count, count + 2, count))
+        self.variance = space.variance.reshape(-1) if isinstance(space, Shaped) else np.zeros(0, space.w.dtype)
+        self.rooms = [(np.zeros((count + 3, count)), np.zeros((3, count, AT_A_TIME))) for _ in range(count)]
 
     def view(self, space: Space, p: int) -> Space:
         v, w = (rows[p, : self.size].reshape(space.w.shape) for rows in (self.V, self.W))
         return Free(w) if isinstance(space, Free) else space._replace(v=v, w=w)
 
-    def meetings(self, space: Space, count: int) -> list[Meeting]:
-        """What so many threads bring that start from `space` and move it. Spans of entries end with cache lines."""
-        if self.found.shape[0] != count:
-            self.found = np.zeros((count, count + 2, count))
-            self.sheets = [np.zeros((count + 3, count)) for _ in range(count)]
-        self.board[:] = 0
-        line = vectors.LINE // space.w.itemsize
-        lines = -(-self.size // line)
-        bounds = [min(self.size, lines * p // count * line) for p in range(count + 1)]
-        v, w = unclipped(space).reshape(-1), space.w.reshape(-1)
-        variance = space.variance.reshape(-1) if isinstance(space, Shaped) else self.nothing
-        common = self.board, v, w, self.V[:count], self.W[:count], variance, self.found
-        return [
-            Meeting(p, count, bounds[p], bounds[p + 1], *common, self.sheets[p], self.rooms[p]) for p in range(count)
-        ]
+    def meeting(self, p: int) -> Meeting:
+        """What thread p brings; which weights all start from and move, orders say. Spans of entries end with cache lines."""
+        lines = -(-self.size // self.line)
+        first, last = (min(self.size, lines * k // self.count * self.line) for k in (p, p + 1))
+        weights = self.V[p], self.W[p], self.V, self.W
+        return Meeting(p, self.count, first, last, self.board, *weights, self.variance, self.found, *self.rooms[p])

@@ -246,7 +246,7 @@ class Ascent(LinearFinishing, ABC):
     def advance(self, stop: Callable[[], bool]) -> float:
         """One pass; returns the sum of the shares of the gap that it met (an estimate: the weights moved meanwhile)."""
         self.floor = self.dual
-        count, tuning = gather(self.plan, self.passes), self.options.tuning
+        count, tuning = self.gathered(), self.options.tuning
         level = tuning.visits.calm * self.options.tol * abs(self.dual) / max(self.problem.n_examples, 1)
         gap, stretch = 0.0, self.together(count)
         if self.problem.half_spaces is not None:  # side_duals answer to examples at once, or the two sides zigzag
@@ -323,6 +323,10 @@ class Ascent(LinearFinishing, ABC):
     @abstractmethod
     def left(self) -> np.ndarray:
         """The duals in float64, exactly feasible, in the layout of the problem."""
+
+    def gathered(self) -> int:
+        """Put the examples that a pass visits into plan.order; returns how many there are."""
+        return gather(self.plan, self.passes)
 
     def together(self, count: int) -> int:
         """Examples between two looks at the clock, in a pass over `count`."""

@@ -6,10 +6,9 @@ way. Then all go together, part p a share t_p of its way, which `copies` and `jo
 goes less than all its way takes its duals back to that point. The dual value is that of the duals kept, whatever was found, and
 never falls but for rounding. Results depend on the number of threads, not on how fast each of them was.
 
-Rounds follow each other within one compiled call of each thread. A meeting costs microseconds and weights that every thread has a
-copy of; a call costs more. Where examples are few or short beside that, and late in a run when most rest, fewer threads are at
-work, or one: as many as are expected to take least time. It is one also where the gap is so small that rounding says how far to
-go.
+All of that happens in compiled code, in which the threads stay (`crew`): a meeting takes microseconds, an order a few more. Where
+examples are few or short beside that, and late in a run when most rest, one thread works alone. It does so too where the gap is
+so small that rounding says how far to go.
 """
 
 from abc import abstractmethod
@@ -19,21 +18,39 @@ from typing import Any
 import numpy as np
 
 from ...data.rows import mean_length
-from ...jit import jitable, jitable_call, kernel, vectors
-from ...jit.meeting import give_up
+from ...jit import jitable_call, kernel, vectors
+from ...jit.standby import KIND, LEAVE
 from ...losses.base import clip, reward, row_extrapolate
 from ...problems.linear import RowProblem
-from ...utils.threads import Team
+from ...regularizers.spaces import unclipped
 from ..tuning import PartTuning
-from .copies import Copies, Meeting, begin_together, go_all_the_way, go_together
+from .copies import Copies, begin_together, go_all_the_way, go_together
+from .crew import (
+    EACH,
+    GAIN,
+    GAP,
+    GATHER,
+    LEVEL,
+    NOW,
+    PUSH,
+    REACH,
+    SPREAD,
+    SPREAD_NOW,
+    START,
+    STOP,
+    VISIT,
+    Crew,
+    Post,
+    at_home,
+    gather_list,
+    hears,
+    part_of_list,
+    portion,
+    reports,
+)
 from .linear import ALONE, Accelerated, BlockAscent, ScalarAscent, reach_scalars, visit_rows, visit_scalars
 from .momentum import move_some, reach_some, room_to_lack
-
-
-@jitable
-def portion(first, last, k, count):
-    """The k-th of `count` runs of nearly the same length that a range has."""
-    return first + (last - first) * k // count, first + (last - first) * (k + 1) // count
+from .schedule import draw
 
 
 @jitable_call
@@ -60,15 +77,16 @@ def retreat_rows(loss, duals, old, plan, span, t, change):
     return gain
 
 
-@kernel
-def scalar_rounds(X, loss, space, tables, plan, visit, level, meeting):
-    """What one thread does in rounds over plan.order[start:stop], `each` examples a round; `space` is its copy of the weights.
-    Returns the sum of the shares of the gap, the change of the reward, and the spread."""
-    (now, start, stop, each, spread), (duals, old, curvature), (gap, gain) = visit, tables, (0.0, 0.0)
+@jitable_call
+def scalar_rounds(X, loss, space, tables, plan, post):
+    """What one thread does in rounds; `space` is its copy of the weights."""
+    duals, old, curvature = tables
+    now, start, stop, each = post.desk[NOW], post.desk[START], post.desk[STOP], post.desk[EACH]
+    meeting, level, spread, gap, gain = at_home(post), post.numbers[LEVEL], post.numbers[SPREAD], 0.0, 0.0
     together = begin_together(space, meeting)
     while together and start < stop:
         end = min(start + each, stop)
-        first, last = portion(start, end, meeting.me, meeting.crew)
+        first, last = part_of_list(post, start, end)
         for k in range(first, last):
             old[plan.order[k]] = duals[plan.order[k]]
         share, more = visit_scalars(X, loss, space, duals, curvature, plan, (now, first, last, spread), level)
@@ -77,53 +95,96 @@ def scalar_rounds(X, loss, space, tables, plan, visit, level, meeting):
         together = t >= 0.0
         if 0.0 <= t < 1.0:
             gain += retreat_scalars(loss, duals, old, plan, (first, last), t)
-    return gap, gain, spread
+    found = post.found[post.me]
+    found[GAP], found[GAIN], found[SPREAD_NOW] = gap, gain, spread
 
 
-@kernel
-def row_rounds(X, loss, space, tables, plan, visit, scratch, meeting):
-    """As `scalar_rounds`, for rows; scratch holds scores, change and the level of calm."""
-    (now, start, stop, each, spread), (duals, old, curvature), (gap, gain) = visit, tables, (0.0, 0.0)
+@jitable_call
+def row_rounds(X, loss, space, tables, plan, post, scratch):
+    """As `scalar_rounds`, for rows; scratch holds scores and change."""
+    (duals, old, curvature), (scores, change) = tables, scratch
+    now, start, stop, each = post.desk[NOW], post.desk[START], post.desk[STOP], post.desk[EACH]
+    meeting, level, spread, gap, gain = at_home(post), post.numbers[LEVEL], post.numbers[SPREAD], 0.0, 0.0
     together = begin_together(space, meeting)
     while together and start < stop:
         end = min(start + each, stop)
-        first, last = portion(start, end, meeting.me, meeting.crew)
+        first, last = part_of_list(post, start, end)
         for k in range(first, last):
             i = plan.order[k]
             for b in range(duals.vectors.shape[1]):
                 vectors.store(old.vectors, i, b, vectors.load(duals.vectors, i, b))
-        share, more = visit_rows(X, loss, space, duals, curvature, plan, (now, first, last, spread), scratch)
+        visit = now, first, last, spread
+        share, more = visit_rows(X, loss, space, duals, curvature, plan, visit, (scores, change, level))
         gap, gain, start = gap + share, gain + more, end
         t, spread = go_together(space, meeting, more, spread)
         together = t >= 0.0
         if 0.0 <= t < 1.0:
-            gain += retreat_rows(loss, duals, old, plan, (first, last), t, scratch[1])
-    return gap, gain, spread
+            gain += retreat_rows(loss, duals, old, plan, (first, last), t, change)
+    found = post.found[post.me]
+    found[GAP], found[GAIN], found[SPREAD_NOW] = gap, gain, spread
 
 
-@kernel
-def scalar_reach_together(X, loss, space, tables, plan, visit, t, meeting):
+@jitable_call
+def scalar_reach_part(X, loss, space, tables, plan, post):
     """What one thread extrapolates: its part of the examples, what they lack taken back from its copy of the weights."""
-    (now, n), (duals, before), gain = visit, tables, 0.0
+    (duals, before), gain, meeting = tables, 0.0, at_home(post)
     if begin_together(space, meeting):
-        first, last = portion(0, n, meeting.me, meeting.crew)
-        gain = reach_scalars(X, loss, space, duals, before, plan, (now, first, last), t)
+        first, last = portion(0, plan.due.size, post.me, post.crew)
+        gain = reach_scalars(X, loss, space, duals, before, plan, (post.desk[NOW], first, last), post.numbers[PUSH])
         go_all_the_way(space, meeting)
-    return gain
+    post.found[post.me, GAIN] = gain
 
 
-@kernel
-def row_reach_together(X, loss, space, tables, plan, visit, scratch, meeting):
-    """The same for rows; scratch holds a row, the step and room for what rows lack."""
-    (now, n), (duals, before), (change, t, lacking), gain = visit, tables, scratch, 0.0
+@jitable_call
+def row_reach_part(X, loss, space, tables, plan, post, scratch):
+    """The same for rows; scratch holds a row and room for what rows lack."""
+    (duals, before), (change, lacking), gain, meeting = tables, scratch, 0.0, at_home(post)
     if begin_together(space, meeting):
-        first, last = portion(0, n, meeting.me, meeting.crew)
+        now, t = post.desk[NOW], post.numbers[PUSH]
+        first, last = portion(0, plan.due.size, post.me, post.crew)
         while first < last:
             first, count, more = reach_some(loss, duals, before, plan, (now, first, last), lacking, (change, t))
             move_some(space, X, lacking, count, change)
             gain += more
         go_all_the_way(space, meeting)
-    return gain
+    post.found[post.me, GAIN] = gain
+
+
+@kernel
+def serve_scalars(X, loss, spaces, tables, plan, post):
+    """Carry out orders; the first of the crew, one. `spaces`: this thread's copy of the weights, and as it is extrapolated."""
+    (space, loose), (duals, before, old, curvature), seen, staying = spaces, tables, 0, True
+    while staying:
+        seen = hears(post, seen)
+        kind = post.desk[KIND]
+        if kind == LEAVE:
+            return
+        if kind == GATHER:
+            gather_list(plan, post)
+        elif kind == VISIT:
+            scalar_rounds(X, loss, space, (duals, old, curvature), plan, post)
+        else:
+            scalar_reach_part(X, loss, loose, (duals, before), plan, post)
+        staying = reports(post)
+
+
+@kernel
+def serve_rows(X, loss, spaces, tables, plan, scratch, post):
+    """As `serve_scalars`, for rows; scratch holds scores, change and room for what rows lack."""
+    (space, loose), (duals, before, old, curvature), (scores, change, lacking) = spaces, tables, scratch
+    seen, staying = 0, True
+    while staying:
+        seen = hears(post, seen)
+        kind = post.desk[KIND]
+        if kind == LEAVE:
+            return
+        if kind == GATHER:
+            gather_list(plan, post)
+        elif kind == VISIT:
+            row_rounds(X, loss, space, (duals, old, curvature), plan, post, (scores, change))
+        else:
+            row_reach_part(X, loss, loose, (duals, before), plan, post, (change, lacking))
+        staying = reports(post)
 
 
 def crews(n_jobs: int) -> list[int]:
@@ -131,9 +192,9 @@ def crews(n_jobs: int) -> list[int]:
     return [n_jobs >> k for k in range(n_jobs.bit_length()) if n_jobs >> k > 1]
 
 
-def call_seconds(threads: int, tuning: PartTuning) -> float:
-    """Seconds that it takes to call so many threads to work."""
-    return tuning.call + tuning.caller * threads
+def order_seconds(threads: int, tuning: PartTuning) -> float:
+    """Seconds that so many threads take to hear an order and to report."""
+    return tuning.order + tuning.hearer * threads
 
 
 def meeting_seconds(weights: int, threads: int, tuning: PartTuning) -> float:
@@ -146,104 +207,117 @@ def rounds(work: float, weights: int, threads: int, tuning: PartTuning) -> int:
     return int(min(tuning.most, tuning.part * work / threads / meeting_seconds(weights, threads, tuning)))
 
 
-def crew_and_rounds(work: float, weights: int, n_jobs: int, tuning: PartTuning) -> tuple[int, int]:
-    """How many threads, and how often they meet in such a pass, for the least time; one thread where that is none."""
-    best, found = work, (1, 1)
+def worth(work: float, threads: int, tuning: PartTuning) -> bool:
+    """Whether so many seconds of work are worth an order."""
+    return threads > 1 and work - work / threads >= tuning.gain * order_seconds(threads, tuning)
+
+
+def crew_size(work: float, weights: int, n_jobs: int, tuning: PartTuning) -> int:
+    """How many threads a run has whose passes take one of them so many seconds at first."""
+    best, found = work, 1
     for threads in crews(n_jobs):
         times = rounds(work, weights, threads, tuning)
-        took = work / threads + times * meeting_seconds(weights, threads, tuning) + tuning.gain * call_seconds(threads, tuning)
+        took = work / threads + times * meeting_seconds(weights, threads, tuning) + order_seconds(threads, tuning)
         if times >= tuning.fewest and took < best:
-            best, found = took, (threads, times)
+            best, found = took, threads
     return found
-
-
-def crew_to_reach(work: float, weights: int, n_jobs: int, tuning: PartTuning) -> int:
-    """How many threads share out so many seconds of work, and meet once."""
-
-    def took(threads: int) -> float:
-        return work / threads + tuning.gain * call_seconds(threads, tuning) + meeting_seconds(weights, threads, tuning)
-
-    best = min(crews(n_jobs), key=took, default=1)
-    return best if best > 1 and took(best) < work else 1
 
 
 class Parted(Accelerated):
     """A run on `n_jobs` threads."""
 
-    held = (*Accelerated.held, "spread", "last_gap")
+    held = (*Accelerated.held, "spread", "last_gap", "last_count")
     n_jobs = 1
     spread = ALONE
     last_gap = np.inf  # as the last pass estimated it
-    crew = 1  # threads at work in this pass
+    last_count: float = np.inf  # of its visits
     each = 1  # examples of a round
-    prepared = 0  # threads that there is room for
-    team = Team(1)
-    copies: Copies
-
-    def settle_in(self, dtype, duals):
-        super().settle_in(dtype, duals)
-        self.crew, self.prepared = 1, 0
+    at_work = 1  # threads, in this pass
+    crew: Crew | None = None
+    known: tuple = ()  # what the crew works on
 
     def advance(self, stop):
         self.last_gap = super().advance(stop)
         return self.last_gap
 
+    @property
+    def size(self) -> int:
+        """Threads that the run has."""
+        if self.n_jobs < 2 or self.problem.half_spaces is not None:
+            return 1
+        work = self.problem.n_examples * self.visit_seconds
+        return crew_size(work, self.space.w.size, self.n_jobs, self.options.tuning.parts)
+
+    def call_together(self) -> Crew:
+        """The crew, for the duals and weights as they are now."""
+        known = self.duals, self.before, self.plan, *sorted((self.space, self.other), key=id)
+        if self.crew is None or len(known) != len(self.known) or any(a is not b for a, b in zip(known, self.known, strict=True)):
+            self.close()
+            term, copies = self.problem.regularizer, Copies(self.space, self.size)
+            self.known = known
+            spaces = [*known[-2:], *(term.loose(space) for space in known[-2:])]
+            loose = [(copy, term.loose(copy)) for copy in copies.spaces]
+            homes = [(unclipped(space), space.w) for space in spaces]
+            self.crew = Crew(copies, homes, self.plan, lambda posts: self.seats(posts, loose))
+        return self.crew
+
+    def gathered(self):
+        tuning, n = self.options.tuning.parts, self.problem.n_examples
+        size, self.at_work = self.size, 1
+        work = tuning.scan * n + tuning.drawn * min(self.last_count, n)
+        if not worth(work, size, tuning):
+            self.last_count = count = super().gathered()
+            self.divide(count, size, gathered=False)
+            return count
+        words = np.array([draw(self.plan.random, 2.0**52) for _ in range(size)], np.uint64)
+        self.last_count = count = self.call_together().gather(self.passes, 2 * words + 1)
+        self.divide(count, size, gathered=True)
+        return count
+
+    def divide(self, count: int, size: int, gathered: bool) -> None:
+        """Decide whether the crew goes through the list, and give each of it a part; else put together what it has gathered."""
+        tuning, work = self.options.tuning.parts, count * self.visit_seconds
+        times = rounds(work, self.space.w.size, size, tuning) if size > 1 else 0
+        coarse = self.last_gap > tuning.fine * abs(self.dual)
+        if coarse and times >= tuning.fewest and worth(work, size, tuning):
+            self.at_work, self.each = size, max(1, min(-(-count // times), size * self.between))
+            self.spread = min(self.spread, float(size))
+            if not gathered:
+                self.call_together().hand_out(count)
+        elif gathered:
+            lists = [self.plan.order[first : first + length].copy() for first, length in self.call_together().lists()]
+            self.plan.order[:count] = np.concatenate(lists)
+
     def together(self, count):
-        self.crew, tuning = 1, self.options.tuning.parts
-        if self.n_jobs > 1 and self.problem.half_spaces is None and self.last_gap > tuning.fine * abs(self.dual):
-            self.crew, times = crew_and_rounds(count * self.visit_seconds, self.space.w.size, self.n_jobs, tuning)
-            if self.crew > 1:
-                most = self.crew * self.between
-                self.spread, self.each = min(self.spread, float(self.crew)), min(-(-count // times), most)
-                return most // self.each * self.each  # whole rounds
-        return super().together(count)
+        if self.at_work == 1:
+            return super().together(count)
+        return max(1, self.at_work * self.between // self.each) * self.each  # whole rounds
 
-    def call_together(self, work: Callable[[int, Meeting], Any], space: Any, threads: int) -> list:
-        """work(p, meeting) of so many threads, on copies of these weights; if it goes wrong in one, none waits for it."""
-        if self.prepared < self.n_jobs:
-            if self.team.size < self.n_jobs:
-                self.team = Team(self.n_jobs)
-            self.copies, self.prepared = Copies(self.space, self.n_jobs), self.n_jobs
-            self.prepare(self.n_jobs)
-        meetings = self.copies.meetings(space, threads)
-
-        def attend(p: int) -> Any:
-            try:
-                return work(p, meetings[p])
-            except BaseException:
-                give_up(self.copies.board)
-                raise
-
-        return self.team.work(attend, range(threads), lambda: give_up(self.copies.board))
+    def home(self, space: Any, loose: bool) -> int:
+        """The number of these weights among the homes of the crew."""
+        return (0 if space is self.known[-2] else 1) + (2 if loose else 0)
 
     def visit(self, visit, level):
-        if self.crew == 1:
+        if self.at_work == 1:
             return self.visit_alone(visit, level)
-        span = *visit, self.each, self.spread
-        found = self.call_together(lambda p, meeting: self.walk(p, span, level, meeting), self.space, self.crew)
-        gaps, gains, spreads = zip(*found, strict=True)
-        self.spread = spreads[0]
-        return float(sum(gaps)), float(sum(gains))
+        crew = self.call_together()
+        found = crew.carry_out(VISIT, self.home(self.space, False), (*visit, self.each), (level, self.spread))
+        self.spread = float(found[0, SPREAD_NOW])
+        return float(found[:, GAP].sum()), float(found[:, GAIN].sum())
 
     def reach(self, t):
-        tuning = self.options.tuning.parts
-        work, size = tuning.reach * self.problem.n_examples * self.visit_seconds, self.space.w.size
-        threads = crew_to_reach(work, size, self.n_jobs, tuning)
-        return self.reach_together(t, threads) if threads > 1 else self.reach_alone(t)
-
-    def reach_together(self, t: float, threads: int) -> float:
-        """As `reach`: what duals lack is taken back from copies of the weights, which then add up."""
-        term = self.problem.regularizer
-        gains = self.call_together(lambda p, meeting: self.reach_part(p, t, meeting), term.loose(self.other), threads)
-        term.tie(self.other)
-        return float(sum(gains))
-
-    def loose(self, p: int) -> Any:
-        """The copy of thread p, as it is moved when scores are asked for later."""
-        return self.problem.regularizer.loose(self.copies.spaces[p])
+        tuning, size = self.options.tuning.parts, self.size
+        if not worth(tuning.reach * self.problem.n_examples * self.visit_seconds, size, tuning):
+            return self.reach_alone(t)
+        crew = self.call_together()
+        found = crew.carry_out(REACH, self.home(self.other, True), (self.passes - 1,), (0.0, 0.0, t))
+        self.problem.regularizer.tie(self.other)
+        return float(found[:, GAIN].sum())
 
     def close(self):
-        self.team.close()
+        if self.crew is not None:
+            self.crew.close()
+        self.crew, self.known = None, ()
 
     @property
     @abstractmethod
@@ -255,20 +329,13 @@ class Parted(Accelerated):
         """As `visit`, of one thread."""
 
     @abstractmethod
-    def prepare(self, threads: int) -> None:
-        """Scratch for so many threads."""
-
-    @abstractmethod
-    def walk(self, p: int, visit: tuple, level: float, meeting: Meeting) -> tuple[float, float, float]:
-        """What thread p does in `visit`, on its copy of the weights; returns the spread too."""
-
-    @abstractmethod
     def reach_alone(self, t: float) -> float:
-        """As `reach`, of one thread."""
+        """As `reach`, of one thread: what duals lack is taken back from the weights. A crew takes it from its copies, which then
+        add up."""
 
     @abstractmethod
-    def reach_part(self, p: int, t: float, meeting: Meeting) -> float:
-        """What thread p does in `reach`, on its copy of the weights."""
+    def seats(self, posts: list[Post], spaces: list[tuple[Any, Any]]) -> tuple[Callable, list[tuple]]:
+        """What carries out orders, and its arguments for each thread."""
 
 
 class PartedScalars(Parted, ScalarAscent):
@@ -279,16 +346,10 @@ class PartedScalars(Parted, ScalarAscent):
         tuning = self.options.tuning.parts
         return tuning.visit + tuning.entry * mean_length(self.problem.X)
 
-    def prepare(self, threads):
-        self.old = np.empty_like(self.duals)
-
-    def walk(self, p, visit, level, meeting):
-        X, loss, tables = self.problem.X, self.problem.exact_loss, (self.duals, self.old, self.curvature)
-        return scalar_rounds(X, loss, self.copies.spaces[p], tables, self.plan, visit, level, meeting)
-
-    def reach_part(self, p, t, meeting):
-        X, loss, visit = self.problem.X, self.problem.exact_loss, (self.passes - 1, self.problem.n_examples)
-        return scalar_reach_together(X, loss, self.loose(p), (self.duals, self.before), self.plan, visit, t, meeting)
+    def seats(self, posts, spaces):
+        tables = self.duals, self.before, np.empty_like(self.duals), self.curvature
+        rest = self.problem.X, self.problem.exact_loss
+        return serve_scalars, [(*rest, pair, tables, self.plan, post) for pair, post in zip(spaces, posts, strict=True)]
 
 
 class PartedRows(Parted, BlockAscent):
@@ -301,19 +362,14 @@ class PartedRows(Parted, BlockAscent):
         near = self.space.w.nbytes * self.problem.regularizer.moves <= tuning.cached
         return tuning.visit + 0.5 * (tuning.near if near else tuning.far) * single * self.visit_work()
 
-    def prepare(self, threads):
+    def seats(self, posts, spaces):
         n, classes, moves = self.problem.n_examples, self.problem.n_classes, self.problem.regularizer.moves
-        self.old = vectors.zeros_table(n, classes, self.dtype)
-        tables = [[vectors.zeros_table(count, classes, self.dtype) for count in (1, moves)] for _ in range(threads)]
-        self.scratch = [(self.problem.loss_in(self.dtype), *pair) for pair in tables]
-        self.lacks = [room_to_lack(self.lacking.which.size, classes, self.dtype) for _ in range(threads)]
+        tables = self.duals, self.before, vectors.zeros_table(n, classes, self.dtype), self.curvature
+        seats = []
+        for pair, post in zip(spaces, posts, strict=True):
+            scratch = *(vectors.zeros_table(count, classes, self.dtype) for count in (1, moves)), self.room()
+            seats.append((self.problem.X, self.problem.loss_in(self.dtype), pair, tables, self.plan, scratch, post))
+        return serve_rows, seats
 
-    def walk(self, p, visit, level, meeting):
-        (loss, scores, change), tables = self.scratch[p], (self.duals, self.old, self.curvature)
-        scratch = scores, change, level
-        return row_rounds(self.problem.X, loss, self.copies.spaces[p], tables, self.plan, visit, scratch, meeting)
-
-    def reach_part(self, p, t, meeting):
-        (loss, _, change), visit = self.scratch[p], (self.passes - 1, self.problem.n_examples)
-        tables, scratch = (self.duals, self.before), (change, t, self.lacks[p])
-        return row_reach_together(self.problem.X, loss, self.loose(p), tables, self.plan, visit, scratch, meeting)
+    def room(self) -> Any:
+        return room_to_lack(self.lacking.which.size, self.problem.n_classes, self.dtype)
