@@ -26,6 +26,7 @@ from ...data.rows import dot
 from ...jit import jitable_call, kernel, vectors
 from ...losses.base import clip, reward, row_prefetch, row_step, step, value
 from ...losses.nonnegative import NonNegative, NonNegativeRow
+from ...problems.base import Evaluated
 from ...problems.explicit import GroupedProblem
 from ...problems.linear import RowProblem, ScalarProblem
 from ...regularizers.spaces import averaged, extrapolate, like, move, move_row, quadratic, unclipped
@@ -237,11 +238,15 @@ class Ascent(LinearFinishing, ABC):
 
     def synchronise(self) -> float:
         """Rebuild the weights from the duals, exactly; returns the exact dual value."""
-        self.dual, self.exact_v = self.problem.evaluate(self.duals, self.side_duals)
+        self.dual, self.exact_v = self.evaluated()
         for target, source in zip(self.space, self.problem.regularizer.space(self.exact_v, self.dtype), strict=True):
             target[...] = source
         self.reward = self.dual - dual_part(self.space)
         return self.dual
+
+    def evaluated(self) -> Evaluated:
+        """The exact dual value, and what the duals sum up to."""
+        return self.problem.evaluate(self.duals, self.side_duals)
 
     def advance(self, stop: Callable[[], bool]) -> float:
         """One pass; returns the sum of the shares of the gap that it met (an estimate: the weights moved meanwhile)."""

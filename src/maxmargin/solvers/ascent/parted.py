@@ -346,6 +346,9 @@ class PartedScalars(Parted, ScalarAscent):
         tuning = self.options.tuning.parts
         return tuning.visit + tuning.entry * mean_length(self.problem.X)
 
+    def evaluated(self):
+        return self.problem.evaluate(self.duals, self.side_duals, self.n_jobs)
+
     def seats(self, posts, spaces):
         tables = self.duals, self.before, np.empty_like(self.duals), self.curvature
         rest = self.problem.X, self.problem.exact_loss
