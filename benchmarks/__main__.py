@@ -203,7 +203,9 @@ def main() -> None:
         blocks.run(report, args.quick, args.repeat or (1 if args.quick else 3), limit)
     if args.command in ("cores", "all"):
         chosen = args if args.command == "cores" else parser().parse_args(["cores"])
-        own = cores.Options(args.quick, args.repeat or (1 if args.quick else 3), limit, chosen.threads, not chosen.no_peers, chosen.plot)
+        own = cores.Options(
+            args.quick, args.repeat or (1 if args.quick else 3), limit, chosen.threads, not chosen.no_peers, chosen.plot
+        )
         cores.run(report, chosen.family, own)
     if args.command in ("fit", "all"):
         workloads = [Workload(name, QUICK_ROWS if args.quick else None) for name in args.workload]

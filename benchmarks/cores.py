@@ -3,8 +3,9 @@
 Beside the clock stands the processor time of all threads: where it grows with their number, threads do more work or wait for
 memory; where it does not and the clock shows no gain, the machine had other work. The floor is what the same passes cannot do
 without: two matrix products with all rows where these are dense (BLAS, as many threads), else the bytes of X at the rate at which
-as many threads read memory. Rows that rest are counted there, so a run may come out below it. GB/s is what visits and exact values
-read of X, by the number of visits of the run, and its part of what as many threads read at best: near one, memory is the limit.
+as many threads read memory. Rows that rest are counted there, so a run may come out below it. GB/s is what visits and exact
+values read of X, by the number of visits of the run, and its part of what as many threads read at best: near one, memory is the
+limit.
 """
 
 import time
@@ -119,7 +120,9 @@ FAMILIES = (
     Family("binary, 50 columns", two_classes(1_000_000, 50, np.float64), svm, SECOND),
     Family("binary, 768 columns", two_classes(200_000, 768, np.float32), svm, SECOND, peers=True),
     Family("binary, CSR", lambda part: synthetic_sparse(int(1_000_000 * part)), svm, SECOND, peers=True),
-    Family("regression", lambda part: synthetic_regression(int(500_000 * part), 200), lambda n: mm.SVMRegressor(C=1e3 / n), SECOND),
+    Family(
+        "regression", lambda part: synthetic_regression(int(500_000 * part), 200), lambda n: mm.SVMRegressor(C=1e3 / n), SECOND
+    ),
     Family("10 classes", clusters(1_000_000, 50, 10), svm, SECOND, 10),
     Family("100 classes", clusters(50_000, 768, 100), svm, FIRST, 100, peers=True),
     Family("1,000 classes", clusters(10_000, 1_024, 1_000), svm, FIRST, 1_000),
@@ -287,7 +290,9 @@ def roofline(points: Sequence[Point], counts: Sequence[int], path: Path) -> None
             x, y = one.operations / one.read, one.operations / 1e9
             axes.plot(x, y, "o" if one.threads == counts[0] else "s", color="black")
             axes.annotate(f"{one.name} ({one.threads})", (x, y), fontsize=6)
-    axes.set(xscale="log", yscale="log", xlabel="multiplications and additions for a byte of X", ylabel="billions of them a second")
+    axes.set(
+        xscale="log", yscale="log", xlabel="multiplications and additions for a byte of X", ylabel="billions of them a second"
+    )
     axes.legend(fontsize=7)
     FigureCanvasAgg(picture)
     picture.savefig(path, dpi=120)

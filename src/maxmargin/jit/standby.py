@@ -1,5 +1,5 @@
-"""Threads that stay within compiled code between two orders: an order reaches them in microseconds, where a task from Python waits
-for the interpreter's lock, for as many times as there are threads.
+"""Threads that stay within compiled code between two orders: an order reaches them in microseconds, where a task from Python
+waits for the interpreter's lock, for as many times as there are threads.
 
 A desk is an array of numbers: how many orders were given, how many threads have carried out the last one, and what it says. A
 thread that waits for an order spins for a while, gives way to others, and then naps: a dozen threads that nap take a hundredth
@@ -29,7 +29,10 @@ REST = "maxmargin_nap"
 
 def rest_address() -> int:
     """Of the system's function that lets a thread sleep; takes a number, and what it returns does not matter."""
-    function = ctypes.WinDLL("kernel32").Sleep if sys.platform == "win32" else ctypes.CDLL(None).usleep
+    if sys.platform == "win32":
+        function = ctypes.WinDLL("kernel32").Sleep
+    else:
+        function = ctypes.CDLL(None).usleep
     address = ctypes.cast(function, ctypes.c_void_p).value
     assert address is not None
     return address

@@ -163,8 +163,8 @@ class PartTuning(NamedTuple):
     far: float = 9e-10
     cached: int = 1 << 19
     visit: float = 5e-8
-    # Of an order to threads that stand by, and of each of them; of a meeting, and of each thread in it; of a weight that is compared
-    # and copied, and of one that is compared with that of another thread: each thread has a share of these.
+    # Of an order to threads that stand by, and of each of them; of a meeting, and of each thread in it; of a weight that is
+    # compared and copied, and of one that is compared with that of another thread: each thread has a share of these.
     order: float = 5e-5
     hearer: float = 2e-6
     meeting: float = 5e-6

@@ -1,7 +1,7 @@
 """A crew: threads that carry out orders within compiled code, each at its post, with a copy of the weights (`copies`).
 
-Whoever gives an order takes part in it as the first of the crew, and goes on when all have carried it out. The others wait for the
-next one where they are (`jit.standby`), so that an order costs a few microseconds.
+Whoever gives an order takes part in it as the first of the crew, and goes on when all have carried it out. The others wait for
+the next one where they are (`jit.standby`), so that an order costs a few microseconds.
 """
 
 import threading

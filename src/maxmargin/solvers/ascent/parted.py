@@ -234,6 +234,7 @@ class Parted(Accelerated):
     each = 1  # examples of a round
     at_work = 1  # threads, in this pass
     crew: Crew | None = None
+    before: Any
     known: tuple = ()  # what the crew works on
 
     def advance(self, stop):

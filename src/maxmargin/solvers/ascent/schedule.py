@@ -12,8 +12,9 @@ import numpy as np
 from ...jit import jitable, jitable_call, kernel, vectors
 from ..tuning import VISITS, VisitTuning
 
-
-STRIP = 512  # examples side by side that one thread lists: a multiple of a run, a few lines of what it reads. By guess, 2026-11-17
+STRIP = (
+    512  # examples side by side that one thread lists: a multiple of a run, a few lines of what it reads. By guess, 2026-11-17
+)
 
 
 class Schedule(NamedTuple):
