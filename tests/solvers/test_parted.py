@@ -206,7 +206,7 @@ def test_parts_that_went_too_far_go_back():
 def test_how_often_threads_meet():
     tuning = PartTuning()
     assert rounds(10.0, 50, 2, tuning) == tuning.most
-    assert rounds(1e-4, 50, 2, tuning) == 0  # too little work
+    assert rounds(1e-5, 50, 2, tuning) == 0  # too little work
     assert rounds(1e-2, 10**7, 4, tuning) == 0  # too many weights
     counts = [rounds(0.02, 50, threads, tuning) for threads in (2, 4, 8, 16)]
     assert counts == sorted(counts, reverse=True) and counts[0] > counts[-1]

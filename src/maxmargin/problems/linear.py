@@ -33,6 +33,7 @@ from .base import PLAIN_TERM, Evaluated, Problem
 
 # Examples a part: sums are formed part by part, so they do not depend on the number of threads. Set not recorded, 2026-11-15.
 CHUNK = 4096
+AHEAD = 8  # rows by which one is asked for before its turn: those that count are not evenly spaced. By guess, 2026-11-17.
 TAKEN = 256  # rows of a matrix product. By what fits into a core's own cache, 2026-11-16.
 # Weights from which on scores and sums are matrix products, if at least this part of the rows is not zero: those that leave the
 # first cache. 3,000 made rows of 64 and 256 columns, 8 to 100 classes, Neoverse N1, 2026-11-16.
@@ -76,6 +77,8 @@ def scalar_combine(X, loss, duals, space):
     """v += sum_i duals_i x_i; returns the reward"""
     total = 0.0
     for i in range(duals.size):
+        if i + AHEAD < duals.size and duals[i + AHEAD] != 0.0:
+            rows.prefetch(X, i + AHEAD)
         if duals[i] != 0.0:
             move(space, X, i, duals[i])
             total += reward(loss, i, duals[i])
@@ -92,9 +95,14 @@ def scalar_rewards(loss, duals):
 
 
 @kernel
-def combine_columns(X, duals, w, start, stop):
-    """w += sum_i duals_i x_i in the columns start ... stop - 1 of dense rows. Each of them is the same sum as in all at once."""
+def combine_columns(X, duals, w, start, stop, line):
+    """w += sum_i duals_i x_i in the columns start ... stop - 1 of dense rows; a cache line has
+    `line` of them. Each is the same sum as in all at once."""
+    width = X.values.shape[1]
     for i in range(duals.size):
+        if i + AHEAD < duals.size and duals[i + AHEAD] != 0.0:
+            for k in range(start, min(stop, width), line):
+                vectors.prefetch(X.values, (i + AHEAD) * width + k)
         if duals[i] != 0.0:
             t = w.dtype.type(duals[i])
             for k in range(start, min(stop, last(X, i))):
@@ -284,7 +292,7 @@ class ScalarProblem(LinearProblem):
         """w += sum_i duals_i x_i, a run of cache lines of each row by each thread; returns the reward."""
         line = vectors.LINE // self.X.values.itemsize
         parts = [(a * line, b * line) for a, b in spans(-(-w.size // line), n_jobs)]
-        in_threads(lambda part: combine_columns(self.X, duals, w, *part), parts, n_jobs)
+        in_threads(lambda part: combine_columns(self.X, duals, w, *part, line), parts, n_jobs)
         return scalar_rewards(self.exact_loss, duals)
 
     def reevaluated(self, duals: np.ndarray) -> Evaluated:

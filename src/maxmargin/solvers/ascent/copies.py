@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...jit import generic_call, jitable, jitable_call, vectors
-from ...jit.meeting import meet, new_board
+from ...jit.meeting import meet_all, new_board
 from ...regularizers.spaces import Free, Paired, Shaped, Space, unclipped
 from .joint import ROUNDING_OF_SUMS, SETTLED_BELOW, SWEEPS_TO_SETTLE, followed, settle_ways
 
@@ -181,7 +181,7 @@ def _(space, meeting):
 def begin_together(space, meeting):
     """All copies where they start from; returns whether all threads are here."""
     set_out(space, meeting)
-    return meet(meeting.board, meeting.crew)
+    return meet_all(meeting.board, meeting.crew)
 
 
 @jitable_call
@@ -189,14 +189,14 @@ def go_together(space, meeting, gain, spread):
     """Go along the ways of all parts, this one's changed the rewards by `gain`; returns how far this one goes (below zero where
     somebody has given up) and the spread for the next steps."""
     meeting.found[meeting.me, 1, 0] = gain
-    if not meet(meeting.board, meeting.crew):
+    if not meet_all(meeting.board, meeting.crew):
         return -1.0, spread
     compare(space, meeting)
-    if not meet(meeting.board, meeting.crew):
+    if not meet_all(meeting.board, meeting.crew):
         return -1.0, spread
     best = decide(meeting, spread)
     join(space, meeting, spread)
-    if not meet(meeting.board, meeting.crew):
+    if not meet_all(meeting.board, meeting.crew):
         return -1.0, spread
     return meeting.sheet[2 + meeting.crew, meeting.me], followed(spread, best, np.float64(meeting.crew))
 
@@ -204,7 +204,7 @@ def go_together(space, meeting, gain, spread):
 @jitable_call
 def go_all_the_way(space, meeting):
     """The same where every part goes as far as it came; returns whether nobody has given up."""
-    if not meet(meeting.board, meeting.crew):
+    if not meet_all(meeting.board, meeting.crew):
         return False
     far = meeting.sheet[2 + meeting.crew]
     for p in range(meeting.crew):
