@@ -21,7 +21,7 @@ from maxmargin.regularizers.prior import Prior
 from maxmargin.result import History, relative
 from maxmargin.solvers.ascent import joint
 from maxmargin.solvers.ascent.linear import AscentOptions, BlockAscent, ScalarAscent
-from maxmargin.solvers.ascent.parted import PartedRows, PartedScalars, crew_size, portion, rounds, worth
+from maxmargin.solvers.ascent.parted import PartedRows, PartedScalars, crew_size, portion, rounds, worth_an_order
 from maxmargin.solvers.base import Setting, Start
 from maxmargin.solvers.loop import Budget, drive
 from maxmargin.solvers.tuning import ASCENT, PACE, POLISH, PartTuning
@@ -219,7 +219,7 @@ def test_how_many_threads():
     assert crew_size(1e-4, 50, 16, tuning) == 1  # an order takes longer
     assert crew_size(1e-2, 10**7, 4, tuning) == 1  # too many weights
     assert 1 < crew_size(1e-3, 50, 16, tuning) < 16  # not all are worth their meetings
-    assert worth(1.0, 16, tuning) and not worth(1e-5, 16, tuning) and not worth(1.0, 1, tuning)
+    assert worth_an_order(1.0, 16, tuning) and not worth_an_order(1e-5, 16, tuning) and not worth_an_order(1.0, 1, tuning)
 
 
 def solved(name, n_jobs=3):

@@ -19,7 +19,7 @@ from .meeting import GIVEN_UP, SPINS, breathe, fetch_add, give_way, look
 
 ORDERS, CARRIED_OUT, SAYS = 0, 16, 32  # places on a desk, cache lines apart
 DESK = 48
-KIND = SAYS  # the first number of an order: what to do
+ORDER_KIND = SAYS  # the first number of an order: what to do
 LEAVE = 0  # a kind of order
 # Looks before a thread naps: some hundred microseconds, about as long as a run is in Python between two orders. Threads that
 # gave way in the place of a nap took cores from those of exact values: 400,000 rows, 16 cores, 2026-11-17.

@@ -164,22 +164,20 @@ class PartTuning(NamedTuple):
     cached: int = 1 << 19
     visit: float = 5e-8
     # Of an order to threads that stand by, and of each of them; of a meeting, and of each thread in it; of a weight that is
-    # compared and copied, and of one that is compared with that of another thread: each thread has a share of these.
-    # Orders, meetings and weights: 2 to 16 threads on 16 cores of x86, one million rows of 50 columns and 400,000 CSR rows of
-    # 20,000, 2026-11-17.
+    # compared and copied, and of one that is compared with that of another thread: each thread has a share of these. Barriers,
+    # and 400,000 CSR rows of 20,000 columns, 2 to 16 threads on 16 cores of x86, 2026-11-17.
     order: float = 1e-4
     hearer: float = 2e-6
     meeting: float = 1e-6
     thread: float = 1.6e-6
     weight: float = 5e-9
     pair: float = 6e-10
-    # Part of the visits' time that meetings may take; meetings of a pass at the most, and the fewest that are worth it: with one
-    # or two threads learn the same from too many examples.
+    # Part of the visits' time that meetings may take; of a pass, how many at the most, and the fewest that are worth it.
     part: float = 0.1
     most: int = 128
     fewest: int = 3
-    # Of a visit, what an example costs that is extrapolated; in seconds, what one costs that is looked at for the list of visits,
-    # and that is put into it; and how many times the cost of an order that threads must bring.
+    # Of a visit, what an example costs that is extrapolated; in seconds, one that is looked at for the list of visits, and one
+    # that is put into it; how many times the cost of an order threads must bring.
     reach: float = 0.1
     scan: float = 1e-9
     drawn: float = 5e-9

@@ -111,12 +111,12 @@ def copy_to_all(v, V, crew, first, last):
 
 
 @generic_call
-def compare(space, meeting):
+def compare_ways(space, meeting):
     """What the copies of such weights have moved by."""
 
 
 @generic_call
-def join(space, meeting, spread):
+def join_ways(space, meeting, spread):
     """Move such weights as the sheet says, where the copies have moved `spread` times as far."""
 
 
@@ -125,27 +125,27 @@ def set_out(space, meeting):
     """All copies are where they start from, in the thread's entries."""
 
 
-@compare.register(Free)
+@compare_ways.register(Free)
 def _(space, meeting):
     compare_copies(meeting, meeting.v, meeting.v, meeting.V, meeting.V)
 
 
-@compare.register(Shaped)
+@compare_ways.register(Shaped)
 def _(space, meeting):
     compare_copies(meeting, meeting.v, meeting.v, meeting.V, meeting.V)
 
 
-@compare.register(Paired)
+@compare_ways.register(Paired)
 def _(space, meeting):
     compare_copies(meeting, meeting.v, meeting.w, meeting.V, meeting.W)
 
 
-@join.register(Free)
+@join_ways.register(Free)
 def _(space, meeting, spread):
     join_copies(meeting, meeting.v, meeting.V, spread)
 
 
-@join.register(Shaped)
+@join_ways.register(Shaped)
 def _(space, meeting, spread):
     join_copies(meeting, meeting.v, meeting.V, spread)
     lower = space.lower.reshape(-1)
@@ -154,7 +154,7 @@ def _(space, meeting, spread):
     copy_to_all(meeting.w, meeting.W, meeting.crew, meeting.first, meeting.last)
 
 
-@join.register(Paired)
+@join_ways.register(Paired)
 def _(space, meeting, spread):
     join_copies(meeting, meeting.v, meeting.V, spread)
     join_copies(meeting, meeting.w, meeting.W, spread)
@@ -191,11 +191,11 @@ def go_together(space, meeting, gain, spread):
     meeting.found[meeting.me, 1, 0] = gain
     if not meet_all(meeting.board, meeting.crew):
         return -1.0, spread
-    compare(space, meeting)
+    compare_ways(space, meeting)
     if not meet_all(meeting.board, meeting.crew):
         return -1.0, spread
     best = decide(meeting, spread)
-    join(space, meeting, spread)
+    join_ways(space, meeting, spread)
     if not meet_all(meeting.board, meeting.crew):
         return -1.0, spread
     return meeting.sheet[2 + meeting.crew, meeting.me], followed(spread, best, np.float64(meeting.crew))
@@ -209,7 +209,7 @@ def go_all_the_way(space, meeting):
     far = meeting.sheet[2 + meeting.crew]
     for p in range(meeting.crew):
         far[p] = 1.0
-    join(space, meeting, 1.0)
+    join_ways(space, meeting, 1.0)
     return True
 
 

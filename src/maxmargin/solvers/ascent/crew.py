@@ -12,15 +12,17 @@ import numpy as np
 
 from ...jit import jitable, jitable_call
 from ...jit.meeting import GIVEN_UP, fetch_add, give_up
-from ...jit.standby import CARRIED_OUT, KIND, LEAVE, ORDERS, SAYS, all_done, new_desk, next_order, send
+from ...jit.standby import CARRIED_OUT, LEAVE, ORDER_KIND, ORDERS, SAYS, all_done, new_desk, next_order, send
 from .copies import Copies, Meeting
 from .schedule import Schedule, gather_strips, strip_starts
 
 GATHER, VISIT, REACH = 1, 2, 3  # kinds of orders, beside LEAVE
-HOME, NOW, START, STOP, EACH, LISTED = range(SAYS + 1, SAYS + 7)  # what an order says: places on the desk
-LEVEL, SPREAD, PUSH = range(3)  # and among the numbers
-GAP, GAIN, SPREAD_NOW, COUNT = range(4)  # what a thread has found
-FIRST, LENGTH = range(2)  # of its list of examples in the order of visits
+ORDER_HOME, ORDER_PASS, ORDER_START, ORDER_STOP, ORDER_EACH, IN_ALL_LISTS = range(
+    SAYS + 1, SAYS + 7
+)  # what an order says: places on the desk
+ORDER_LEVEL, ORDER_SPREAD, ORDER_PUSH = range(3)  # and among the numbers
+FOUND_GAP, FOUND_GAIN, FOUND_SPREAD, FOUND_COUNT = range(4)  # what a thread has found
+LIST_FIRST, LIST_LENGTH = range(2)  # of its list of examples in the order of visits
 
 
 class Post(NamedTuple):
@@ -47,7 +49,7 @@ def portion(first, last, k, count):
 @jitable
 def part_of_list(post, first, last):
     """Those of a thread's list whose turn it is when all lists together are at first ... last - 1."""
-    begin, length, listed = post.list[FIRST], post.list[LENGTH], max(post.desk[LISTED], 1)
+    begin, length, listed = post.list[LIST_FIRST], post.list[LIST_LENGTH], max(post.desk[IN_ALL_LISTS], 1)
     return begin + length * first // listed, begin + length * last // listed
 
 
@@ -72,16 +74,16 @@ def reports(post):
 @jitable
 def at_home(post):
     """The meeting about the weights that the order is about."""
-    m, home = post.meeting, post.homes[post.desk[HOME]]
+    m, home = post.meeting, post.homes[post.desk[ORDER_HOME]]
     return Meeting(m.me, m.crew, m.first, m.last, m.board, home[0], home[1], m.V, m.W, m.variance, m.found, m.sheet, m.moved)
 
 
 @jitable_call
 def gather_list(plan, post):
     """List the examples of this thread's strips that are due."""
-    post.list[FIRST] = post.start
-    post.list[LENGTH] = gather_strips(plan, post.desk[NOW], post.me, post.crew, post.start, post.random)
-    post.found[post.me, COUNT] = post.list[LENGTH]
+    post.list[LIST_FIRST] = post.start
+    post.list[LIST_LENGTH] = gather_strips(plan, post.desk[ORDER_PASS], post.me, post.crew, post.start, post.random)
+    post.found[post.me, FOUND_COUNT] = post.list[LIST_LENGTH]
 
 
 def stand(serve: Callable, args: tuple, board: np.ndarray, errors: list[BaseException]) -> None:
@@ -93,7 +95,7 @@ def stand(serve: Callable, args: tuple, board: np.ndarray, errors: list[BaseExce
         give_up(board)
 
 
-class Crew:
+class StandingCrew:
     """`serve(*args(post))` is what each thread does, for the weights of `spaces`."""
 
     def __init__(self, copies: Copies, homes: list[tuple[np.ndarray, np.ndarray]], plan: Schedule, seats: Any):
@@ -114,8 +116,8 @@ class Crew:
 
     def carry_out(self, kind: int, home: int, says: tuple[int, ...], numbers: tuple[float, ...]) -> np.ndarray:
         """Give an order and take part in it; returns what all have found."""
-        self.desk[KIND], self.desk[HOME] = kind, home
-        self.desk[NOW : NOW + len(says)], self.numbers[: len(numbers)] = says, numbers
+        self.desk[ORDER_KIND], self.desk[ORDER_HOME] = kind, home
+        self.desk[ORDER_PASS : ORDER_PASS + len(says)], self.numbers[: len(numbers)] = says, numbers
         try:
             self.serve(*self.args[0])
         except BaseException:
@@ -129,23 +131,23 @@ class Crew:
         """Let each thread list its examples, in the random order that its word begins; returns how many there are."""
         for post, word in zip(self.posts, words, strict=True):
             post.random[0] = word
-        listed = int(self.carry_out(GATHER, 0, (now,), ())[:, COUNT].sum())
-        self.desk[LISTED] = listed
+        listed = int(self.carry_out(GATHER, 0, (now,), ())[:, FOUND_COUNT].sum())
+        self.desk[IN_ALL_LISTS] = listed
         return listed
 
     def hand_out(self, count: int) -> None:
         """The first `count` of the order of visits, in equal parts."""
-        self.desk[LISTED] = count
+        self.desk[IN_ALL_LISTS] = count
         for post in self.posts:
             first, last = portion(0, count, post.me, self.size)
             post.list[:2] = first, last - first
 
     def lists(self) -> list[tuple[int, int]]:
         """Where in the order of visits each thread has its examples: from, and how many."""
-        return [(int(post.list[FIRST]), int(post.list[LENGTH])) for post in self.posts]
+        return [(int(post.list[LIST_FIRST]), int(post.list[LIST_LENGTH])) for post in self.posts]
 
     def close(self) -> None:
-        self.desk[KIND] = LEAVE
+        self.desk[ORDER_KIND] = LEAVE
         send(self.desk)
 
     def __del__(self) -> None:

@@ -22,19 +22,18 @@ from typing import Any
 import numpy as np
 
 from ...data import rows
-from ...data.rows import dot
-from ...jit import jitable_call, kernel, vectors
-from ...losses.base import clip, reward, row_prefetch, row_step, step, value
+from ...jit import kernel, vectors
 from ...losses.nonnegative import NonNegative, NonNegativeRow
 from ...problems.base import Evaluated
 from ...problems.explicit import GroupedProblem
 from ...problems.linear import RowProblem, ScalarProblem
-from ...regularizers.spaces import averaged, extrapolate, like, move, move_row, quadratic, unclipped
+from ...regularizers.spaces import averaged, extrapolate, like, quadratic, unclipped
 from ..pace import examples_between
 from ..polish.tables import LinearFinishing
 from ..tuning import ASCENT, AscentTuning
 from .momentum import move_listed, room_to_lack, row_reach, row_return
-from .schedule import gather, prefetch_plan, reschedule, resting, schedule, visited
+from .schedule import gather, schedule, visited
+from .visits import reach_scalars, visit_rows, visit_scalars
 
 ALONE = 1.0  # the spread of changes that nobody else makes at the same time
 
@@ -65,58 +64,9 @@ def scalar_pass(X, loss, space, duals, curvature, plan, visit, level):
     return visit_scalars(X, loss, space, duals, curvature, plan, visit, level)
 
 
-@jitable_call
-def visit_scalars(X, loss, space, duals, curvature, plan, visit, level):
-    """Visit plan.order[start:stop]; returns the sum of the shares of the gap and the change of the reward. Every change moves the
-    weights `spread` times: see `parted`."""
-    now, start, stop, spread = visit
-    gap, gain = 0.0, 0.0
-    for k in range(start, stop):
-        i = plan.order[k]
-        if k + 2 * plan.ahead < stop:
-            rows.prefetch_index(X, plan.order[k + 2 * plan.ahead])
-        if k + plan.ahead < stop:
-            ahead = plan.order[k + plan.ahead]
-            rows.prefetch(X, ahead)
-            vectors.prefetch(duals, ahead)
-            vectors.prefetch(curvature, ahead)
-            prefetch_plan(plan, ahead)
-        score = np.float64(dot(X, i, space.w))
-        old = duals[i]
-        held = reward(loss, i, old)
-        share = value(loss, i, score) - held + old * score
-        if share > level:
-            new = step(loss, i, score, old, spread * curvature[i])
-            move(space, X, i, spread * (new - old))
-            gain += reward(loss, i, new) - held
-            duals[i] = new
-        gap += share
-        reschedule(plan, i, now, share <= level)
-    return gap, gain
-
-
 @kernel
 def scalar_reach(X, loss, space, duals, before, plan, visit, t):
     return reach_scalars(X, loss, space, duals, before, plan, visit, t)
-
-
-@jitable_call
-def reach_scalars(X, loss, space, duals, before, plan, visit, t):
-    """Extrapolate each visited dual of a range as far as it can go and correct the pushed weights; returns the change of the
-    reward."""
-    now, start, stop = visit
-    gain = 0.0
-    for i in range(start, stop):
-        if visited(plan, i, now):
-            dual = duals[i]
-            change = dual - before[i]
-            target = dual if resting(plan, i) else clip(loss, i, dual + t * change)
-            short = target - dual - t * change
-            if short != 0.0:
-                move(space, X, i, short)
-            gain += reward(loss, i, target) - reward(loss, i, dual)
-            duals[i], before[i] = target, dual
-    return gain
 
 
 @kernel
@@ -133,37 +83,6 @@ def scalar_return(duals, before, plan, now):
 @kernel
 def row_pass(X, loss, space, duals, curvature, plan, visit, scratch):
     return visit_rows(X, loss, space, duals, curvature, plan, visit, scratch)
-
-
-@jitable_call
-def visit_rows(X, loss, space, duals, curvature, plan, visit, scratch):
-    """As `visit_scalars`, for rows; scratch holds scores, change and the level of calm."""
-    now, start, stop, spread = visit
-    scores, change, level = scratch
-    gap, gain = 0.0, 0.0
-    for k in range(start, stop):
-        i = plan.order[k]
-        if k + 2 * plan.ahead < stop:
-            rows.prefetch_index(X, plan.order[k + 2 * plan.ahead])
-        if k + plan.ahead < stop:
-            ahead = plan.order[k + plan.ahead]
-            rows.prefetch(X, ahead)
-            rows.prefetch_row(duals.vectors, ahead)
-            vectors.prefetch(curvature, ahead)
-            row_prefetch(loss, ahead)
-            prefetch_plan(plan, ahead)
-            if space.w.size > plan.cached:
-                rows.prefetch_weights(X, plan.order[k + 1], space.w)
-        rows.scores(X, i, space.w, scores.vectors)
-        share, stepped, reward_change = row_step(loss, i, spread * curvature[i], scores, duals, change, level)
-        if stepped:
-            if spread != 1.0:
-                vectors.scale(change.vectors, spread)
-            move_row(space, X, i, change.vectors)
-            gain += reward_change
-        gap += share
-        reschedule(plan, i, now, share <= level)
-    return gap, gain
 
 
 # ---- the run ---------------------------------------------------------------------------------------------

@@ -19,28 +19,28 @@ import numpy as np
 
 from ...data.rows import mean_length
 from ...jit import jitable_call, kernel, vectors
-from ...jit.standby import KIND, LEAVE
+from ...jit.standby import LEAVE, ORDER_KIND
 from ...losses.base import clip, reward, row_extrapolate
 from ...problems.linear import RowProblem
 from ...regularizers.spaces import unclipped
 from ..tuning import PartTuning
 from .copies import Copies, begin_together, go_all_the_way, go_together
 from .crew import (
-    EACH,
-    GAIN,
-    GAP,
+    FOUND_GAIN,
+    FOUND_GAP,
+    FOUND_SPREAD,
     GATHER,
-    LEVEL,
-    NOW,
-    PUSH,
+    ORDER_EACH,
+    ORDER_LEVEL,
+    ORDER_PASS,
+    ORDER_PUSH,
+    ORDER_SPREAD,
+    ORDER_START,
+    ORDER_STOP,
     REACH,
-    SPREAD,
-    SPREAD_NOW,
-    START,
-    STOP,
     VISIT,
-    Crew,
     Post,
+    StandingCrew,
     at_home,
     gather_list,
     hears,
@@ -48,9 +48,10 @@ from .crew import (
     portion,
     reports,
 )
-from .linear import ALONE, Accelerated, BlockAscent, ScalarAscent, reach_scalars, visit_rows, visit_scalars
+from .linear import ALONE, Accelerated, BlockAscent, ScalarAscent
 from .momentum import move_some, reach_some, room_to_lack
 from .schedule import draw
+from .visits import reach_scalars, visit_rows, visit_scalars
 
 
 @jitable_call
@@ -81,8 +82,8 @@ def retreat_rows(loss, duals, old, plan, span, t, change):
 def scalar_rounds(X, loss, space, tables, plan, post):
     """What one thread does in rounds; `space` is its copy of the weights."""
     duals, old, curvature = tables
-    now, start, stop, each = post.desk[NOW], post.desk[START], post.desk[STOP], post.desk[EACH]
-    meeting, level, spread, gap, gain = at_home(post), post.numbers[LEVEL], post.numbers[SPREAD], 0.0, 0.0
+    now, start, stop, each = post.desk[ORDER_PASS], post.desk[ORDER_START], post.desk[ORDER_STOP], post.desk[ORDER_EACH]
+    meeting, level, spread, gap, gain = at_home(post), post.numbers[ORDER_LEVEL], post.numbers[ORDER_SPREAD], 0.0, 0.0
     together = begin_together(space, meeting)
     while together and start < stop:
         end = min(start + each, stop)
@@ -96,15 +97,15 @@ def scalar_rounds(X, loss, space, tables, plan, post):
         if 0.0 <= t < 1.0:
             gain += retreat_scalars(loss, duals, old, plan, (first, last), t)
     found = post.found[post.me]
-    found[GAP], found[GAIN], found[SPREAD_NOW] = gap, gain, spread
+    found[FOUND_GAP], found[FOUND_GAIN], found[FOUND_SPREAD] = gap, gain, spread
 
 
 @jitable_call
 def row_rounds(X, loss, space, tables, plan, post, scratch):
     """As `scalar_rounds`, for rows; scratch holds scores and change."""
     (duals, old, curvature), (scores, change) = tables, scratch
-    now, start, stop, each = post.desk[NOW], post.desk[START], post.desk[STOP], post.desk[EACH]
-    meeting, level, spread, gap, gain = at_home(post), post.numbers[LEVEL], post.numbers[SPREAD], 0.0, 0.0
+    now, start, stop, each = post.desk[ORDER_PASS], post.desk[ORDER_START], post.desk[ORDER_STOP], post.desk[ORDER_EACH]
+    meeting, level, spread, gap, gain = at_home(post), post.numbers[ORDER_LEVEL], post.numbers[ORDER_SPREAD], 0.0, 0.0
     together = begin_together(space, meeting)
     while together and start < stop:
         end = min(start + each, stop)
@@ -121,7 +122,7 @@ def row_rounds(X, loss, space, tables, plan, post, scratch):
         if 0.0 <= t < 1.0:
             gain += retreat_rows(loss, duals, old, plan, (first, last), t, change)
     found = post.found[post.me]
-    found[GAP], found[GAIN], found[SPREAD_NOW] = gap, gain, spread
+    found[FOUND_GAP], found[FOUND_GAIN], found[FOUND_SPREAD] = gap, gain, spread
 
 
 @jitable_call
@@ -130,9 +131,9 @@ def scalar_reach_part(X, loss, space, tables, plan, post):
     (duals, before), gain, meeting = tables, 0.0, at_home(post)
     if begin_together(space, meeting):
         first, last = portion(0, plan.due.size, post.me, post.crew)
-        gain = reach_scalars(X, loss, space, duals, before, plan, (post.desk[NOW], first, last), post.numbers[PUSH])
+        gain = reach_scalars(X, loss, space, duals, before, plan, (post.desk[ORDER_PASS], first, last), post.numbers[ORDER_PUSH])
         go_all_the_way(space, meeting)
-    post.found[post.me, GAIN] = gain
+    post.found[post.me, FOUND_GAIN] = gain
 
 
 @jitable_call
@@ -140,14 +141,14 @@ def row_reach_part(X, loss, space, tables, plan, post, scratch):
     """The same for rows; scratch holds a row and room for what rows lack."""
     (duals, before), (change, lacking), gain, meeting = tables, scratch, 0.0, at_home(post)
     if begin_together(space, meeting):
-        now, t = post.desk[NOW], post.numbers[PUSH]
+        now, t = post.desk[ORDER_PASS], post.numbers[ORDER_PUSH]
         first, last = portion(0, plan.due.size, post.me, post.crew)
         while first < last:
             first, count, more = reach_some(loss, duals, before, plan, (now, first, last), lacking, (change, t))
             move_some(space, X, lacking, count, change)
             gain += more
         go_all_the_way(space, meeting)
-    post.found[post.me, GAIN] = gain
+    post.found[post.me, FOUND_GAIN] = gain
 
 
 @kernel
@@ -156,7 +157,7 @@ def serve_scalars(X, loss, spaces, tables, plan, post):
     (space, loose), (duals, before, old, curvature), seen, staying = spaces, tables, 0, True
     while staying:
         seen = hears(post, seen)
-        kind = post.desk[KIND]
+        kind = post.desk[ORDER_KIND]
         if kind == LEAVE:
             return
         if kind == GATHER:
@@ -175,7 +176,7 @@ def serve_rows(X, loss, spaces, tables, plan, scratch, post):
     seen, staying = 0, True
     while staying:
         seen = hears(post, seen)
-        kind = post.desk[KIND]
+        kind = post.desk[ORDER_KIND]
         if kind == LEAVE:
             return
         if kind == GATHER:
@@ -207,7 +208,7 @@ def rounds(work: float, weights: int, threads: int, tuning: PartTuning) -> int:
     return int(min(tuning.most, tuning.part * work / threads / meeting_seconds(weights, threads, tuning)))
 
 
-def worth(work: float, threads: int, tuning: PartTuning) -> bool:
+def worth_an_order(work: float, threads: int, tuning: PartTuning) -> bool:
     """Whether so many seconds of work are worth an order."""
     return threads > 1 and work - work / threads >= tuning.gain * order_seconds(threads, tuning)
 
@@ -233,7 +234,7 @@ class Parted(Accelerated):
     last_count: float = np.inf  # of its visits
     each = 1  # examples of a round
     at_work = 1  # threads, in this pass
-    crew: Crew | None = None
+    crew: StandingCrew | None = None
     before: Any
     known: tuple = ()  # what the crew works on
 
@@ -249,7 +250,7 @@ class Parted(Accelerated):
         work = self.problem.n_examples * self.visit_seconds
         return crew_size(work, self.space.w.size, self.n_jobs, self.options.tuning.parts)
 
-    def call_together(self) -> Crew:
+    def call_together(self) -> StandingCrew:
         """The crew, for the duals and weights as they are now."""
         known = self.duals, self.before, self.plan, *sorted((self.space, self.other), key=id)
         if self.crew is None or len(known) != len(self.known) or any(a is not b for a, b in zip(known, self.known, strict=True)):
@@ -259,14 +260,14 @@ class Parted(Accelerated):
             spaces = [*known[-2:], *(term.loose(space) for space in known[-2:])]
             loose = [(copy, term.loose(copy)) for copy in copies.spaces]
             homes = [(unclipped(space), space.w) for space in spaces]
-            self.crew = Crew(copies, homes, self.plan, lambda posts: self.seats(posts, loose))
+            self.crew = StandingCrew(copies, homes, self.plan, lambda posts: self.seats(posts, loose))
         return self.crew
 
     def gathered(self):
         tuning, n = self.options.tuning.parts, self.problem.n_examples
         size, self.at_work = self.size, 1
         work = tuning.scan * n + tuning.drawn * min(self.last_count, n)
-        if not worth(work, size, tuning):
+        if not worth_an_order(work, size, tuning):
             self.last_count = count = super().gathered()
             self.divide(count, size, gathered=False)
             return count
@@ -280,7 +281,7 @@ class Parted(Accelerated):
         tuning, work = self.options.tuning.parts, count * self.visit_seconds
         times = rounds(work, self.space.w.size, size, tuning) if size > 1 else 0
         coarse = self.last_gap > tuning.fine * abs(self.dual)
-        if coarse and times >= tuning.fewest and worth(work, size, tuning):
+        if coarse and times >= tuning.fewest and worth_an_order(work, size, tuning):
             self.at_work, self.each = size, max(1, min(-(-count // times), size * self.between))
             self.spread = min(self.spread, float(size))
             if not gathered:
@@ -303,17 +304,17 @@ class Parted(Accelerated):
             return self.visit_alone(visit, level)
         crew = self.call_together()
         found = crew.carry_out(VISIT, self.home(self.space, False), (*visit, self.each), (level, self.spread))
-        self.spread = float(found[0, SPREAD_NOW])
-        return float(found[:, GAP].sum()), float(found[:, GAIN].sum())
+        self.spread = float(found[0, FOUND_SPREAD])
+        return float(found[:, FOUND_GAP].sum()), float(found[:, FOUND_GAIN].sum())
 
     def reach(self, t):
         tuning, size = self.options.tuning.parts, self.size
-        if not worth(tuning.reach * self.problem.n_examples * self.visit_seconds, size, tuning):
+        if not worth_an_order(tuning.reach * self.problem.n_examples * self.visit_seconds, size, tuning):
             return self.reach_alone(t)
         crew = self.call_together()
         found = crew.carry_out(REACH, self.home(self.other, True), (self.passes - 1,), (0.0, 0.0, t))
         self.problem.regularizer.tie(self.other)
-        return float(found[:, GAIN].sum())
+        return float(found[:, FOUND_GAIN].sum())
 
     def close(self):
         if self.crew is not None:

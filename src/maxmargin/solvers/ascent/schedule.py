@@ -12,7 +12,7 @@ import numpy as np
 from ...jit import jitable, jitable_call, kernel, vectors
 from ..tuning import VISITS, VisitTuning
 
-STRIP = (
+ROWS_LISTED = (
     512  # examples side by side that one thread lists: a multiple of a run, a few lines of what it reads. By guess, 2026-11-17
 )
 
@@ -82,8 +82,8 @@ def shuffle(plan, order, count, total, random):
 def gather_strips(plan, now, me, crew, start, random):
     """What `gather` does, by one of `crew` threads: of the strips of examples every crew-th, into plan.order from `start` on."""
     count, total, order = 0, 0, plan.order[start:]
-    for first in range(me * STRIP, plan.due.size, crew * STRIP):
-        last = min(first + STRIP, plan.due.size)
+    for first in range(me * ROWS_LISTED, plan.due.size, crew * ROWS_LISTED):
+        last = min(first + ROWS_LISTED, plan.due.size)
         total += last - first
         count += list_due(plan, now, first, last, order[count:])
     shuffle(plan, order, count, total, random)
@@ -92,8 +92,8 @@ def gather_strips(plan, now, me, crew, start, random):
 
 def strip_starts(n: int, crew: int) -> list[int]:
     """Where in the order each of `crew` threads has room for its strips."""
-    strips, rest = divmod(n, STRIP)
-    sizes = [len(range(k, strips, crew)) * STRIP + (rest if strips % crew == k else 0) for k in range(crew)]
+    strips, rest = divmod(n, ROWS_LISTED)
+    sizes = [len(range(k, strips, crew)) * ROWS_LISTED + (rest if strips % crew == k else 0) for k in range(crew)]
     return [sum(sizes[:k]) for k in range(crew)]
 
 
