@@ -29,7 +29,7 @@ from maxmargin.utils.threads import Team
 
 D, K = 5, 4
 # Threads everywhere.
-EAGER = PartTuning(order=0.0, hearer=0.0, meeting=0.0, thread=0.0, weight=0.0, pair=1e-30, most=4, fewest=1, gain=0.0)
+EAGER = PartTuning(order=0.0, meeting=0.0, thread=0.0, weight=0.0, pair=1e-30, most=4, fewest=1, gain=0.0)
 PASSES_ALONE = POLISH._replace(first=10**9, later=10**9)
 SCALARS = {
     "hinge": losses.HingeLoss(),

@@ -163,11 +163,9 @@ class PartTuning(NamedTuple):
     far: float = 9e-10
     cached: int = 1 << 19
     visit: float = 5e-8
-    # Of an order to threads that stand by, and of each of them; of a meeting, and of each thread in it; of a weight that is
-    # compared and copied, and of one that is compared with that of another thread: each thread has a share of these. Barriers,
-    # and 400,000 CSR rows of 20,000 columns, 2 to 16 threads on 16 cores of x86, 2026-11-17.
+    # Of an order to threads; of a meeting, and of each thread in it; of a weight that each thread compares, and with that of
+    # another. Barriers, and 400,000 CSR rows of 20,000 columns, 2 to 16 threads on 16 cores of x86, 2026-11-17.
     order: float = 1e-4
-    hearer: float = 2e-6
     meeting: float = 1e-6
     thread: float = 1.6e-6
     weight: float = 5e-9
@@ -176,8 +174,7 @@ class PartTuning(NamedTuple):
     part: float = 0.1
     most: int = 128
     fewest: int = 3
-    # Of a visit, what an example costs that is extrapolated; in seconds, one that is looked at for the list of visits, and one
-    # that is put into it; how many times the cost of an order threads must bring.
+    # Of a visit, what an extrapolation costs; an example that may be listed, one that is; times an order that threads must bring.
     reach: float = 0.1
     scan: float = 1e-9
     drawn: float = 5e-9

@@ -193,11 +193,6 @@ def crews(n_jobs: int) -> list[int]:
     return [n_jobs >> k for k in range(n_jobs.bit_length()) if n_jobs >> k > 1]
 
 
-def order_seconds(threads: int, tuning: PartTuning) -> float:
-    """Seconds that so many threads take to hear an order and to report."""
-    return tuning.order + tuning.hearer * threads
-
-
 def meeting_seconds(weights: int, threads: int, tuning: PartTuning) -> float:
     """Seconds that threads take to meet. Each of them compares its share of the weights."""
     return tuning.meeting + tuning.thread * threads + weights * (tuning.weight + tuning.pair * threads)
@@ -210,7 +205,7 @@ def rounds(work: float, weights: int, threads: int, tuning: PartTuning) -> int:
 
 def worth_an_order(work: float, threads: int, tuning: PartTuning) -> bool:
     """Whether so many seconds of work are worth an order."""
-    return threads > 1 and work - work / threads >= tuning.gain * order_seconds(threads, tuning)
+    return threads > 1 and work - work / threads >= tuning.gain * tuning.order
 
 
 def crew_size(work: float, weights: int, n_jobs: int, tuning: PartTuning) -> int:
@@ -218,7 +213,7 @@ def crew_size(work: float, weights: int, n_jobs: int, tuning: PartTuning) -> int
     best, found = work, 1
     for threads in crews(n_jobs):
         times = rounds(work, weights, threads, tuning)
-        took = work / threads + times * meeting_seconds(weights, threads, tuning) + order_seconds(threads, tuning)
+        took = work / threads + times * meeting_seconds(weights, threads, tuning) + tuning.order
         if times >= tuning.fewest and took < best:
             best, found = took, threads
     return found
