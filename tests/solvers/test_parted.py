@@ -1,5 +1,6 @@
 """Threads side by side: whatever they do, the dual value is that of the duals kept, and the optimum is that of one thread."""
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -15,13 +16,18 @@ import maxmargin as mm
 from maxmargin import losses
 from maxmargin.data.indicators import checked_labels
 from maxmargin.data.table import table_of
+from maxmargin.jit.standby import all_done
 from maxmargin.problems.linear import BlockProblem, ScalarProblem
 from maxmargin.problems.multilabel import MultilabelProblem
 from maxmargin.regularizers.prior import Prior
+from maxmargin.regularizers.spaces import Free
 from maxmargin.result import History, relative
 from maxmargin.solvers.ascent import joint
+from maxmargin.solvers.ascent.copies import Copies
+from maxmargin.solvers.ascent.crew import GATHER, StandingCrew
 from maxmargin.solvers.ascent.linear import AscentOptions, BlockAscent, ScalarAscent
 from maxmargin.solvers.ascent.parted import PartedRows, PartedScalars, crew_size, portion, rounds, worth_an_order
+from maxmargin.solvers.ascent.schedule import gather_strips, schedule, strip_starts
 from maxmargin.solvers.base import Setting, Start
 from maxmargin.solvers.loop import Budget, drive
 from maxmargin.solvers.tuning import ASCENT, PACE, POLISH, PartTuning
@@ -273,6 +279,44 @@ def test_what_goes_wrong_in_a_thread_is_raised_where_it_was_asked_for():
     assert sorted(begun) == [0, 1, 2, 3]
     assert team.work(lambda part: part * part, range(7)) == [0, 1, 4, 9, 16, 25, 36]  # more than there are threads
     team.close()
+
+
+def crew_threads():
+    return [thread for thread in threading.enumerate() if thread.name.startswith("maxmargin-crew")]
+
+
+def test_threads_leave_with_their_run():
+    before = set(crew_threads())
+    run = after(run_of(problem_of("hinge", 2), 3), 2)
+    own = set(crew_threads()) - before
+    assert len(own) == 2
+    run.close()
+    for thread in own:
+        thread.join(20.0)
+        assert not thread.is_alive()
+
+
+def test_what_goes_wrong_in_a_crew_is_raised_and_nobody_waits():
+    def serve(post):
+        if post.me == 1:
+            raise ValueError("the second of the crew")
+        all_done(post.desk, post.meeting.board, post.crew - 1)
+
+    copies = Copies(Free(np.zeros(8)), 2)
+    space = [(np.zeros(8), np.zeros(8))]
+    crew = StandingCrew(copies, space, schedule(10, 0), lambda posts: (serve, [(post,) for post in posts]))
+    with pytest.raises(ValueError, match="the second"):
+        crew.carry_out(GATHER, 0, (0,), ())
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 2500), st.integers(1, 5))
+def test_strips_of_threads_are_all_examples(n, crew):
+    plan, starts, found = schedule(n, 0), strip_starts(n, crew), []
+    for me in range(crew):
+        count = gather_strips(plan, 0, me, crew, starts[me], np.array([2 * me + 1], np.uint64))
+        found += plan.order[starts[me] : starts[me] + count].tolist()
+    assert sorted(found) == list(range(n)) and sorted(plan.order.tolist()) == list(range(n))
 
 
 # ---- how far to go along all ways ------------------------------------------------------------------------
