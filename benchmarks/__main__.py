@@ -128,8 +128,12 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("probability", parents=[common], help="probabilities beside CalibratedClassifierCV: quality and time")
     commands.add_parser("blocks", parents=[common], help="dense rows of classes in blocks, beside one row after another")
     many_threads = commands.add_parser("cores", parents=[common], help="what threads bring, for every family of problems")
-    kinds = [family.name for family in cores.FAMILIES]
+    kinds = [*(family.name for family in cores.FAMILIES), cores.TEXT]
     many_threads.add_argument("--family", nargs="+", choices=kinds, default=kinds, metavar="NAME", help="; ".join(kinds))
+    counts = list(cores.THREADS)
+    many_threads.add_argument("--threads", nargs="+", type=int, default=counts, metavar="N", help=f"how many ({counts})")
+    many_threads.add_argument("--no-peers", action="store_true", help="leave the peers out")
+    many_threads.add_argument("--plot", type=Path, metavar="FILE", help="where to draw the roofline")
     commands.add_parser("files", parents=[common], help="models as files, and checkpoints: what they cost")
     second = commands.add_parser("newton", parents=[common], help="second-order steps on raw data, and beside LIBLINEAR's")
     kinds = list(newton.PARTS)
@@ -201,7 +205,10 @@ def main() -> None:
         blocks.run(report, args.quick, args.repeat or (1 if args.quick else 3), limit)
     if args.command in ("cores", "all"):
         chosen = args if args.command == "cores" else parser().parse_args(["cores"])
-        cores.run(report, chosen.family, args.quick, args.repeat or (1 if args.quick else 3), limit)
+        own = cores.Options(
+            args.quick, args.repeat or (1 if args.quick else 3), limit, chosen.threads, not chosen.no_peers, chosen.plot
+        )
+        cores.run(report, chosen.family, own)
     if args.command in ("files", "all"):
         files.run(report, args.quick, repeat, args.limit or 30.0)
     if args.command in ("fit", "all"):

@@ -3,19 +3,26 @@
 Beside the clock stands the processor time of all threads: where it grows with their number, threads do more work or wait for
 memory; where it does not and the clock shows no gain, the machine had other work. The floor is what the same passes cannot do
 without: two matrix products with all rows where these are dense (BLAS, as many threads), else the bytes of X at the rate at which
-as many threads copy memory. Rows that rest are counted there, so a run may come out below it.
+as many threads read memory. Rows that rest are counted there, so a run may come out below it. GB/s is what visits and exact
+values read of X, by the number of visits of the run, and its part of what as many threads read at best: near one, memory is the
+limit.
 """
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.datasets import dump_svmlight_file
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
@@ -23,6 +30,7 @@ from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
 import maxmargin as mm
+from maxmargin.solvers import loop
 from maxmargin.utils.threads import in_threads
 
 from .report import Report, cores, figure, table
@@ -30,8 +38,10 @@ from .workloads import synthetic_dense, synthetic_regression, synthetic_sparse
 
 TOL = 1e-3
 THREADS = (1, 2, 4, 8, 16)
-COPIED = 1 << 23  # numbers of an array that is copied to measure memory
+READ = 1 << 24  # numbers of an array that a thread reads to measure memory
+SQUARE = 2_000  # rows of a matrix that is multiplied to measure BLAS
 LABEL_SCALE = 0.8  # of standard deviations: one label in five is present
+QUICK = 0.02  # part of the rows
 
 
 @dataclass(frozen=True)
@@ -46,11 +56,16 @@ class Family:
     peers: bool = False
 
 
-def binary(part: float) -> tuple[Any, Any]:
-    rng = np.random.default_rng(0)
-    n = int(200_000 * part)
-    X = rng.standard_normal((n, 50))
-    return X, np.where(X @ rng.standard_normal(50) + 3.0 * rng.standard_normal(n) > 0.0, 1, -1)
+def two_classes(rows: int, columns: int, dtype: Any) -> Callable[[float], tuple[Any, Any]]:
+    """Gaussian rows on either side of a plane, with noise: about one in eight is on the wrong side."""
+
+    def load(part: float) -> tuple[Any, Any]:
+        rng, n = np.random.default_rng(0), int(rows * part)
+        X = rng.standard_normal((n, columns), dtype=dtype)
+        scores = X @ rng.standard_normal(columns).astype(dtype) + 0.4 * np.sqrt(columns) * rng.standard_normal(n)
+        return X, np.where(scores > 0.0, 1, -1)
+
+    return load
 
 
 def clusters(rows: int, columns: int, classes: int) -> Callable[[float], tuple[Any, Any]]:
@@ -61,11 +76,11 @@ def clusters(rows: int, columns: int, classes: int) -> Callable[[float], tuple[A
     return load
 
 
-def topics(classes: int) -> Callable[[float], tuple[Any, Any]]:
+def topics(rows: int, classes: int) -> Callable[[float], tuple[Any, Any]]:
     """CSR rows, whose classes are the largest of as many random scores."""
 
     def load(part: float) -> tuple[Any, Any]:
-        X, _ = synthetic_sparse(int(20_000 * part))
+        X, _ = synthetic_sparse(int(rows * part))
         rng = np.random.default_rng(0)
         return X, np.asarray(X @ rng.standard_normal((X.shape[1], classes))).argmax(axis=1)
 
@@ -83,35 +98,43 @@ def labelled(rows: int, labels: int, density: float = 1.0) -> Callable[[float], 
 
 
 def words(part: float) -> tuple[Any, Any]:
-    """Chains as long as words, 26 labels, 128 features of a node."""
+    """Chains as long as words, 26 labels, 128 features of a node: about as hard as handwriting."""
     rng = np.random.default_rng(0)
     centres, follows = rng.standard_normal((26, 128)), rng.random((26, 26))
     X, Y = [], []
-    for _ in range(int(2_000 * part)):
+    for _ in range(int(4_000 * part)):
         y = [int(rng.integers(26))]
         for _ in range(int(rng.integers(3, 13))):
             y.append(int(np.argmax(follows[y[-1]] + rng.random(26))))
         Y.append(np.array(y))
-        X.append(centres[y] + 4.0 * rng.standard_normal((len(y), 128)))
+        X.append(centres[y] + 3.0 * rng.standard_normal((len(y), 128)))
     return X, Y
 
 
+def svm(n: int) -> Any:
+    return mm.SVMClassifier(C=1e4 / n)
+
+
+FIRST, SECOND = (1.6, 6.0), (1.3, 3.0)
 FAMILIES = (
-    Family("binary, dense", binary, lambda n: mm.SVMClassifier(C=1e4 / n), (1.3, 3.0), peers=True),
-    Family("binary, CSR", lambda part: synthetic_sparse(int(200_000 * part)), lambda n: mm.SVMClassifier(C=1e4 / n), (1.3, 3.0)),
+    Family("binary, 50 columns", two_classes(1_000_000, 50, np.float64), svm, SECOND),
+    Family("binary, 768 columns", two_classes(200_000, 768, np.float32), svm, SECOND, peers=True),
+    Family("binary, CSR", lambda part: synthetic_sparse(int(1_000_000 * part)), svm, SECOND, peers=True),
     Family(
-        "regression", lambda part: synthetic_regression(int(200_000 * part), 50), lambda n: mm.SVMRegressor(C=1e3 / n), (1.3, 3.0)
+        "regression", lambda part: synthetic_regression(int(500_000 * part), 200), lambda n: mm.SVMRegressor(C=1e3 / n), SECOND
     ),
-    Family("10 classes", clusters(100_000, 50, 10), lambda n: mm.SVMClassifier(C=1e4 / n), (1.3, 3.0), 10),
-    Family("100 classes", clusters(20_000, 256, 100), lambda n: mm.SVMClassifier(C=1e4 / n), (1.6, 6.0), 100, peers=True),
-    Family("1,000 classes", clusters(6_000, 256, 1_000), lambda n: mm.SVMClassifier(C=1e4 / n), (1.6, 6.0), 1_000),
-    Family("100 classes, CSR", topics(100), lambda n: mm.SVMClassifier(C=1e4 / n), (1.6, 6.0), 100),
-    Family("top-5, 100 classes, CSR", topics(100), lambda n: mm.TopKSVMClassifier(k=5, C=1e4 / n), (1.6, 6.0), 100),
-    Family("20 labels", labelled(20_000, 20), lambda n: mm.MultilabelSVMClassifier(C=1e4 / n), (1.6, 6.0), 20),
-    Family("1,000 labels, CSR", labelled(4_000, 1_000, 0.1), lambda n: mm.MultilabelSVMClassifier(C=1e4 / n), (1.6, 6.0), 1_000),
-    Family("chains", words, lambda n: mm.StructuredSVM(mm.structures.Chain(), C=100.0 / n), (1.6, 6.0)),
-    Family("kernel", clusters(4_000, 50, 10), lambda n: mm.SVMClassifier(C=1.0, kernel="rbf"), (1.6, 6.0), 10),
+    Family("10 classes", clusters(1_000_000, 50, 10), svm, SECOND, 10),
+    Family("100 classes", clusters(50_000, 768, 100), svm, FIRST, 100, peers=True),
+    Family("1,000 classes", clusters(10_000, 1_024, 1_000), svm, FIRST, 1_000),
+    Family("100 classes, CSR", topics(20_000, 100), svm, FIRST, 100),
+    Family("top-5, 100 classes, CSR", topics(20_000, 100), lambda n: mm.TopKSVMClassifier(k=5, C=1e4 / n), FIRST, 100),
+    Family("20 labels", labelled(20_000, 20), lambda n: mm.MultilabelSVMClassifier(C=1e4 / n), FIRST, 20),
+    Family("1,000 labels, CSR", labelled(4_000, 1_000, 0.1), lambda n: mm.MultilabelSVMClassifier(C=1e4 / n), FIRST, 1_000),
+    Family("chains", words, lambda n: mm.StructuredSVM(mm.structures.Chain(), C=30.0 / n), FIRST),
+    Family("bundle", two_classes(500_000, 50, np.float64), lambda n: svm(n).set_params(solver=mm.Bundle()), FIRST),
+    Family("kernel", clusters(12_000, 50, 10), lambda n: mm.SVMClassifier(C=1.0, kernel="rbf"), FIRST, 10),
 )
+TEXT = "text parsing"
 
 
 @dataclass(frozen=True)
@@ -120,6 +143,8 @@ class Timed:
     processor: float  # seconds of all threads
     passes: int = 0
     gap: float = 0.0
+    visits: int = 0
+    looks: int = 0  # exact values
 
 
 def timed(call: Callable[[], Any], repeat: int) -> tuple[Timed, Any]:
@@ -132,20 +157,49 @@ def timed(call: Callable[[], Any], repeat: int) -> tuple[Timed, Any]:
     return Timed(*(median(column) for column in zip(*times, strict=True))), found
 
 
+@contextmanager
+def noted() -> Iterator[list[Any]]:
+    """The runs that fits make meanwhile."""
+    runs: list[Any] = []
+    drive = loop.drive
+
+    def driven(run: Any, *rest: Any) -> Any:
+        runs.append(run)
+        return drive(run, *rest)
+
+    vars(loop)["drive"] = driven
+    try:
+        yield runs
+    finally:
+        vars(loop)["drive"] = drive
+
+
 def fitted(family: Family, X: Any, y: Any, threads: int, repeat: int, limit: float) -> Timed:
     model = family.model(len(y)).set_params(n_jobs=threads, tol=TOL, max_time=limit, random_state=0)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), noted() as runs:
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(X, y)  # compiles
-        found, model = timed(lambda: model.fit(X, y), repeat)
-    return Timed(found.seconds, found.processor, int(np.max(model.n_iter_)), float(model.certificate_.relative_gap))
+        model.set_params(max_time=0.5).fit(X, y)  # compiles
+        found, model = timed(lambda: model.set_params(max_time=limit).fit(X, y), repeat)
+        visits = runs[-1].visits if runs else 0
+    passes, gap = int(np.max(model.n_iter_)), float(model.certificate_.relative_gap)
+    return Timed(found.seconds, found.processor, passes, gap, visits, len(model.history_))
 
 
+@cache
 def bandwidth(threads: int) -> float:
-    """Bytes a second that as many threads read together while they copy."""
-    arrays = [(np.zeros(COPIED), np.ones(COPIED)) for _ in range(threads)]
-    found, _ = timed(lambda: in_threads(lambda pair: np.copyto(*pair), arrays, threads), 3)
-    return threads * COPIED * 8 / found.seconds
+    """Bytes a second that as many threads read together."""
+    arrays = [np.ones(READ) for _ in range(threads)]
+    found, _ = timed(lambda: in_threads(np.max, arrays, threads), 3)
+    return threads * READ * 8 / found.seconds
+
+
+@cache
+def peak(threads: int, dtype: Any) -> float:
+    """Multiplications and additions a second of a large matrix product."""
+    A = np.ones((SQUARE, SQUARE), dtype)
+    with threadpool_limits(threads, "blas"):
+        found, _ = timed(lambda: A @ A, 3)
+    return 2.0 * SQUARE**3 / found.seconds
 
 
 def floor(family: Family, X: Any, passes: int, threads: int) -> float | None:
@@ -160,34 +214,122 @@ def floor(family: Family, X: Any, passes: int, threads: int) -> float | None:
     return passes * found.seconds
 
 
-def measured(family: Family, quick: bool, repeat: int, limit: float) -> list[list[str]]:
-    X, y = family.load(0.02 if quick else 1.0)
-    counts = [threads for threads in THREADS if threads <= cores()]
+@dataclass(frozen=True)
+class Point:
+    """What a fit has achieved: multiplications and additions of scores, and bytes of X, a second."""
+
+    name: str
+    threads: int
+    operations: float
+    read: float
+
+
+def point(family: Family, X: Any, one: Timed, threads: int) -> Point | None:
+    """None where visits are not visits to rows of X."""
+    if family.name == "kernel" or not (sp.issparse(X) or isinstance(X, np.ndarray)) or not one.visits:
+        return None
+    entries = X.nnz if sp.issparse(X) else X.size
+    size = X.data.nbytes + X.indices.nbytes if sp.issparse(X) else X.nbytes
+    times = one.visits / X.shape[0] + 2 * one.looks  # an exact value takes two passes
+    return Point(family.name, threads, 2.0 * family.classes * times * entries / one.seconds, times * size / one.seconds)
+
+
+Measured = tuple[list[list[str]], list[Point]]
+
+
+def measured(family: Family, counts: Sequence[int], quick: bool, repeat: int, limit: float) -> Measured:
+    X, y = family.load(QUICK if quick else 1.0)
     found = {threads: fitted(family, X, y, threads, repeat, limit) for threads in counts}
-    alone, lines = found[1], []
+    alone, lines, points = found[counts[0]], [], []
     for threads, one in found.items():
-        least = floor(family, X, one.passes, threads)
-        faster = alone.seconds / one.seconds
-        must = dict(zip((2, 16), family.must, strict=True)).get(threads)
-        verdict = "-" if must is None else f"{must:g}: {'holds' if faster >= must else 'FAILS'}"
+        least, at = floor(family, X, one.passes, threads), point(family, X, one, threads)
         share = None if least is None else least / one.seconds
         gap = "" if one.gap <= TOL else f" (gap {one.gap:.1e})"
-        cells = [family.name, str(threads), figure(one.seconds), figure(faster, 2), verdict, figure(one.processor)]
-        lines.append([*cells, f"{one.passes}{gap}", figure(share, 2)])
-    return lines
+        read = "-" if at is None else f"{at.read / 1e9:.1f} ({at.read / bandwidth(threads):.2f})"
+        cells = [*speed(family.name, threads, alone.seconds / one.seconds, family.must, one)]
+        lines.append([*cells, f"{one.passes}{gap}", figure(share, 2), read])
+        points += [] if at is None else [at]
+    return lines, points
 
 
-def peers(family: Family, quick: bool, repeat: int) -> list[list[str]]:
-    """scikit-learn with threads: another objective (lbfgs) or other classes (one against the rest), each to its own stop."""
-    X, y = family.load(0.02 if quick else 1.0)
+def speed(name: str, threads: int, faster: float, musts: tuple[float, float], one: Timed) -> list[str]:
+    must = dict(zip((2, 16), musts, strict=True)).get(threads)
+    verdict = "-" if must is None else f"{must:g}: {'holds' if faster >= must else 'FAILS'}"
+    return [name, str(threads), figure(one.seconds), figure(faster, 2), verdict, figure(one.processor)]
+
+
+def parsed(counts: Sequence[int], quick: bool, repeat: int) -> list[list[str]]:
+    """A text file of sparse rows, read to its end."""
+    X, y = synthetic_sparse(int(100_000 * (QUICK if quick else 1.0)))
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "rows.svm")
+        dump_svmlight_file(X, y, str(path), zero_based=False)
+
+        def read(threads: int) -> int:
+            return sum(block.X.shape[0] for block in mm.open_source(path, n_features=X.shape[1], n_jobs=threads).blocks())
+
+        read(max(counts))  # compiles
+        found = {threads: timed(lambda threads=threads: read(threads), repeat)[0] for threads in counts}
+    lines = [speed(TEXT, k, found[counts[0]].seconds / one.seconds, FIRST, one) for k, one in found.items()]
+    return [[*cells, "-", "-", "-"] for cells in lines]
+
+
+def roofline(points: Sequence[Point], counts: Sequence[int], path: Path) -> None:
+    """A picture of what was achieved under what memory and matrix products allow."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    picture = Figure(figsize=(8, 5))
+    axes = picture.subplots()
+    span = np.geomspace(0.05, 1e3, 100)
+    for threads in (counts[0], counts[-1]):
+        top = peak(threads, np.float32)
+        axes.plot(span, np.minimum(span * bandwidth(threads), top) / 1e9, label=f"memory and float32 products, {threads} threads")
+    for one in points:
+        if one.threads in (counts[0], counts[-1]):
+            x, y = one.operations / one.read, one.operations / 1e9
+            axes.plot(x, y, "o" if one.threads == counts[0] else "s", color="black")
+            axes.annotate(f"{one.name} ({one.threads})", (x, y), fontsize=6)
+    axes.set(
+        xscale="log", yscale="log", xlabel="multiplications and additions for a byte of X", ylabel="billions of them a second"
+    )
+    axes.legend(fontsize=7)
+    FigureCanvasAgg(picture)
+    picture.savefig(path, dpi=120)
+
+
+def liblinear(C: float, threads: int) -> Any:
+    """LIBLINEAR's multicore package as a model; None where it is not installed."""
+    try:
+        version("liblinear-multicore")
+    except PackageNotFoundError:
+        return None
+    from liblinear import liblinearutil
+
+    class Multicore:
+        def fit(self, X: Any, y: Any) -> None:
+            self.model = liblinearutil.train(y, sp.csr_matrix(X), f"-s 3 -c {C} -B 1 -e 0.1 -m {threads} -q")
+
+        def score(self, X: Any, y: Any) -> float:
+            return float(liblinearutil.predict(y, sp.csr_matrix(X), self.model, "-q")[1][0]) / 100.0
+
+    return Multicore()
+
+
+def peers(family: Family, threads: int, quick: bool, repeat: int) -> list[list[str]]:
+    """Others with threads: another objective (lbfgs) or other classes (one against the rest), each to its own stop."""
+    X, y = family.load(QUICK if quick else 1.0)
     half, lines = len(y) // 2, []
-    C, threads = 1e4 / half, min(cores(), THREADS[-1])
+    C = 1e4 / half
     models = {
         f"maxmargin, {threads} threads": family.model(half).set_params(n_jobs=threads, tol=TOL),
         "LogisticRegression (lbfgs)": LogisticRegression(C=C, max_iter=1000),
         f"OneVsRestClassifier(LinearSVC), {threads} jobs": OneVsRestClassifier(LinearSVC(C=C, loss="hinge"), n_jobs=threads),
+        f"liblinear-multicore, {threads} threads": liblinear(C, threads) if family.classes == 1 else None,
     }
     for name, model in models.items():
+        if model is None:
+            continue
         with warnings.catch_warnings(), threadpool_limits(threads, "blas"):
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.fit(X[:half:10], y[:half:10])  # compiles, starts processes
@@ -198,17 +340,37 @@ def peers(family: Family, quick: bool, repeat: int) -> list[list[str]]:
 
 def without() -> str:
     try:
-        return f"LIBLINEAR's multicore package {version('liblinear-multicore')} is installed; it is not compared here."
+        return f"LIBLINEAR's multicore package is {version('liblinear-multicore')}; of two classes, in its own sparse format."
     except PackageNotFoundError:
         return "LIBLINEAR's multicore package (liblinear-multicore) is not installed, and not compared."
 
 
-def run(report: Report, names: Sequence[str], quick: bool, repeat: int, limit: float) -> None:
-    families = [family for family in FAMILIES if family.name in names]
-    head = ["problem", "threads", "seconds", "faster", "must", "processor seconds", "passes", "floor / seconds"]
-    lines = [line for family in families for line in measured(family, quick, repeat, limit)]
+@dataclass(frozen=True)
+class Options:
+    quick: bool
+    repeat: int
+    limit: float
+    threads: Sequence[int] = THREADS
+    peers: bool = True
+    plot: Path | None = None
+
+
+def run(report: Report, names: Sequence[str], options: Options) -> None:
+    """Lines are printed as families end: a run that is stopped has shown what it had."""
+    quick, repeat, counts = options.quick, options.repeat, [k for k in options.threads if k <= cores()]
+    head = ["problem", "threads", "seconds", "faster", "must", "processor seconds", "passes", "floor / seconds", "GB/s (of best)"]
+    lines, points = [], []
+    for family in [family for family in FAMILIES if family.name in names]:
+        more, some = measured(family, counts, quick, repeat, options.limit)
+        print(table(head, more), flush=True)
+        lines, points = lines + more, points + some
+    if TEXT in names:
+        lines += parsed(counts, quick, repeat)
     report.section("cores", f"{__doc__}\n{table(head, lines)}")
-    lines = [line for family in families if family.peers for line in peers(family, quick, repeat)]
+    if options.plot is not None:
+        roofline(points, counts, options.plot)
+    compared = [family for family in FAMILIES if family.peers and family.name in names and options.peers]
+    lines = [line for family in compared for line in peers(family, counts[-1], quick, repeat)]
     if lines:
         text = "Half of the rows, accuracy on the other half; peers to their own default stop."
         report.section("cores: peers", f"{text} {without()}\n\n{table(['problem', 'who', 'seconds', 'accuracy'], lines)}")

@@ -89,7 +89,9 @@ def test_rows(name):
     for block in problem.table.blocks(SIZE):
         scores = vectors.table(vectors.pack(block.scores(W), np.float64))
         value += row_block_value(loss, np.arange(block.start, block.stop), scores, row)
-    assert value == pytest.approx(row_risk(problem.X, loss, vectors.from_classes(W, np.float64), row, 0, n), rel=1e-12)
+    assert value == pytest.approx(
+        row_risk(problem.X, loss, vectors.from_classes(W, np.float64), row, 0, n, np.zeros(1)), rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("filled", [0.02, 0.5])

@@ -1,5 +1,6 @@
 """Threads side by side: whatever they do, the dual value is that of the duals kept, and the optimum is that of one thread."""
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -15,20 +16,26 @@ import maxmargin as mm
 from maxmargin import losses
 from maxmargin.data.indicators import checked_labels
 from maxmargin.data.table import table_of
+from maxmargin.jit.standby import all_done
 from maxmargin.problems.linear import BlockProblem, ScalarProblem
 from maxmargin.problems.multilabel import MultilabelProblem
 from maxmargin.regularizers.prior import Prior
+from maxmargin.regularizers.spaces import Free
 from maxmargin.result import History, relative
 from maxmargin.solvers.ascent import joint
+from maxmargin.solvers.ascent.copies import Copies
+from maxmargin.solvers.ascent.crew import GATHER, StandingCrew
 from maxmargin.solvers.ascent.linear import AscentOptions, BlockAscent, ScalarAscent
-from maxmargin.solvers.ascent.parted import PartedRows, PartedScalars, portions, rounds
+from maxmargin.solvers.ascent.parted import PartedRows, PartedScalars, crew_size, portion, rounds, worth_an_order
+from maxmargin.solvers.ascent.schedule import gather_strips, schedule, strip_starts
 from maxmargin.solvers.base import Setting, Start
 from maxmargin.solvers.loop import Budget, drive
 from maxmargin.solvers.tuning import ASCENT, PACE, POLISH, PartTuning
 from maxmargin.utils.threads import Team
 
 D, K = 5, 4
-EAGER = PartTuning(meeting=0.0, thread=0.0, weight=0.0, pair=1e-30, most=4, fewest=1, gain=0.0)  # threads everywhere
+# Threads everywhere.
+EAGER = PartTuning(order=0.0, meeting=0.0, thread=0.0, weight=0.0, pair=1e-30, most=4, fewest=1, gain=0.0)
 PASSES_ALONE = POLISH._replace(first=10**9, later=10**9)
 SCALARS = {
     "hinge": losses.HingeLoss(),
@@ -172,7 +179,7 @@ def test_the_same_result_again_and_after_a_stop(name):
     np.testing.assert_array_equal(duals_of(after(again, 11)), duals_of(first))
     resumed.resume(state)
     np.testing.assert_array_equal(duals_of(after(resumed, 5)), duals_of(first))
-    assert resumed.spread == first.spread and first.crew > 1
+    assert resumed.spread == first.spread and first.at_work > 1
 
 
 def test_a_pass_stops_between_rounds():
@@ -205,17 +212,26 @@ def test_parts_that_went_too_far_go_back():
 def test_how_often_threads_meet():
     tuning = PartTuning()
     assert rounds(10.0, 50, 2, tuning) == tuning.most
-    assert rounds(1e-4, 50, 2, tuning) == 0  # too little work
+    assert rounds(1e-5, 50, 2, tuning) == 0  # too little work
     assert rounds(1e-2, 10**7, 4, tuning) == 0  # too many weights
     counts = [rounds(0.02, 50, threads, tuning) for threads in (2, 4, 8, 16)]
     assert counts == sorted(counts, reverse=True) and counts[0] > counts[-1]
-    assert [portions(3, 5, count) for count in (1, 2, 3)] == [[(3, 5)], [(3, 4), (4, 5)], [(3, 3), (3, 4), (4, 5)]]
+    assert [portion(3, 5, k, 3) for k in range(3)] == [(3, 3), (3, 4), (4, 5)] and portion(3, 5, 0, 1) == (3, 5)
+
+
+def test_how_many_threads():
+    tuning = PartTuning()
+    assert crew_size(10.0, 50, 16, tuning) == 16 and crew_size(10.0, 50, 1, tuning) == 1
+    assert crew_size(1e-4, 50, 16, tuning) == 1  # an order takes longer
+    assert crew_size(1e-2, 10**7, 4, tuning) == 1  # too many weights
+    assert 1 < crew_size(1e-3, 50, 16, tuning) < 16  # not all are worth their meetings
+    assert worth_an_order(1.0, 16, tuning) and not worth_an_order(1e-5, 16, tuning) and not worth_an_order(1.0, 1, tuning)
 
 
 def solved(name, n_jobs=3):
     """Duals of a run in which threads have met many times."""
     run = run_of(problem_of(name, 7), n_jobs, 1e-4)
-    assert drive(run, Budget(tol=1e-4), History()).certificate.converged and run.prepared == n_jobs
+    assert drive(run, Budget(tol=1e-4), History()).certificate.converged and run.crew.size == n_jobs
     run.close()
     return run.left()
 
@@ -243,7 +259,7 @@ def test_an_estimator_hands_its_threads_on():
     problem = ScalarProblem(table_of(X, 1.0), SCALARS["hinge"], (2.0 * y - 1.0, np.ones(y.size)), np.ones(y.size)).at(0.01)
     run = mm.DualCoordinate().begin(problem, Start(), Setting(n_jobs=2))
     run.advance(lambda: False)
-    assert run.n_jobs == run.crew == 2
+    assert run.n_jobs == run.at_work == 2
     alone, many = (mm.SVMClassifier(C=0.01, n_jobs=jobs, random_state=0).fit(X, y) for jobs in (None, 2))
     assert many.certificate_.converged and not np.array_equal(many.coef_, alone.coef_)
     assert relative(alone.certificate_.primal, many.certificate_.dual) <= 2e-3
@@ -263,6 +279,44 @@ def test_what_goes_wrong_in_a_thread_is_raised_where_it_was_asked_for():
     assert sorted(begun) == [0, 1, 2, 3]
     assert team.work(lambda part: part * part, range(7)) == [0, 1, 4, 9, 16, 25, 36]  # more than there are threads
     team.close()
+
+
+def crew_threads():
+    return [thread for thread in threading.enumerate() if thread.name.startswith("maxmargin-crew")]
+
+
+def test_threads_leave_with_their_run():
+    before = set(crew_threads())
+    run = after(run_of(problem_of("hinge", 2), 3), 2)
+    own = set(crew_threads()) - before
+    assert len(own) == 2
+    run.close()
+    for thread in own:
+        thread.join(20.0)
+        assert not thread.is_alive()
+
+
+def test_what_goes_wrong_in_a_crew_is_raised_and_nobody_waits():
+    def serve(post):
+        if post.me == 1:
+            raise ValueError("the second of the crew")
+        all_done(post.desk, post.meeting.board, post.crew - 1)
+
+    copies = Copies(Free(np.zeros(8)), 2)
+    space = [(np.zeros(8), np.zeros(8))]
+    crew = StandingCrew(copies, space, schedule(10, 0), lambda posts: (serve, [(post,) for post in posts]))
+    with pytest.raises(ValueError, match="the second"):
+        crew.carry_out(GATHER, 0, (0,), ())
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 2500), st.integers(1, 5))
+def test_strips_of_threads_are_all_examples(n, crew):
+    plan, starts, found = schedule(n, 0), strip_starts(n, crew), []
+    for me in range(crew):
+        count = gather_strips(plan, 0, me, crew, starts[me], np.array([2 * me + 1], np.uint64))
+        found += plan.order[starts[me] : starts[me] + count].tolist()
+    assert sorted(found) == list(range(n)) and sorted(plan.order.tolist()) == list(range(n))
 
 
 # ---- how far to go along all ways ------------------------------------------------------------------------

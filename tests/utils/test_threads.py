@@ -1,6 +1,9 @@
-"""Scratch that pieces of work share: never two of them at a time, and not one for every piece."""
+"""Parts of work on threads, and scratch that pieces of work share: never two of them at a time, and not one for every piece."""
 
+import threading
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_all_start_methods, get_context
 
 import numpy as np
 import pytest
@@ -41,3 +44,30 @@ def test_what_a_piece_leaves_does_not_show_in_the_next(name):
     fresh = sum(risk(problem.data, problem.cap, W, new_scratch(problem.data), *part) for part in parts)
     assert len(parts) > 1
     assert problem.primal(W) == problem.primal(W, 2) == 0.5 * float(np.vdot(W, W)) + float(fresh)
+
+
+def test_teams_are_lent_again_and_to_one_at_a_time():
+    found = in_threads(lambda k: in_threads(lambda j: (threading.get_ident(), j), range(3), 2), range(4), 2)
+    assert [[j for _, j in part] for part in found] == [[0, 1, 2]] * 4
+    before = threading.active_count()
+    for _ in range(5):
+        assert in_threads(lambda k: k, range(7), 2) == list(range(7))
+    assert threading.active_count() == before
+
+
+def test_a_forked_process_starts_threads_of_its_own():
+    in_threads(lambda k: k, range(3), 2)
+    with ProcessPoolExecutor(1, get_context("fork") if "fork" in get_all_start_methods() else None) as pool:
+        assert pool.submit(in_threads, abs, [-1, -2, -3], 2).result(60) == [1, 2, 3]
+
+
+def test_what_goes_wrong_in_a_part_is_raised():
+    with pytest.raises(ValueError, match="part 2"):
+        in_threads(fails_at_two, range(5), 3)
+    assert in_threads(abs, [-1, -2], 3) == [1, 2]
+
+
+def fails_at_two(part):
+    if part == 2:
+        raise ValueError("part 2")
+    return part

@@ -5,6 +5,7 @@ a meeting takes about a microsecond; a round of tasks from Python takes a hundre
 """
 
 import ctypes
+import platform
 import sys
 import threading
 import time
@@ -14,13 +15,14 @@ from llvmlite import binding, ir
 from numba import types
 
 from . import jitable_call
-from .instructions import instruction
+from .instructions import ARM, instruction
 
 ARRIVED, GIVEN_UP, PIECES = 0, 16, 32  # places on a board, cache lines apart
 PLACES = 48
-# Looks at the board before a thread gives way to others: some ten microseconds, what threads with processors of their own wait
-# for each other at the most. By guess, 2026-11-17.
+# Looks at the board before a thread gives way to others: some hundred microseconds, what threads with processors of their own
+# wait for each other at the most. By guess, 2026-11-17.
 SPINS = 5_000
+X86 = platform.machine().lower() in ("x86_64", "amd64")
 ONE_AT_A_TIME = threading.Lock()
 GIVE_WAY = "maxmargin_give_way"
 
@@ -59,6 +61,10 @@ def look(board, k):
     return int(board[k])
 
 
+def breathe():
+    """Rest for some cycles: who shares a core with a thread that waits has it to itself meanwhile."""
+
+
 def give_way():
     """Let another thread have the processor."""
     time.sleep(0)
@@ -89,6 +95,20 @@ def _(typing, board, k):
     return types.int64(board, k), emit
 
 
+@instruction(breathe)
+def _(typing):
+    def emit(context, builder, signature, args):
+        word = ir.IntType(32)
+        if X86:
+            builder.call(builder.module.declare_intrinsic("llvm.x86.sse2.pause", (), ir.FunctionType(ir.VoidType(), [])), [])
+        elif ARM:
+            hint = ir.FunctionType(ir.VoidType(), [word])
+            builder.call(builder.module.declare_intrinsic("llvm.aarch64.hint", (), hint), [word(1)])
+        return context.get_dummy_value()
+
+    return types.void(), emit
+
+
 @instruction(give_way)
 def _(typing):
     def emit(context, builder, signature, args):
@@ -111,6 +131,7 @@ def meet_all(board, size):
         if look(board, GIVEN_UP) != 0:
             return False
         looks += 1
+        breathe()
         if looks > SPINS:
             give_way()
     return True

@@ -16,7 +16,8 @@ import numpy as np
 
 from ..data import rows
 from ..data.gathered import Gathered, by_class, by_feature, has_dense_rows
-from ..data.rows import dot
+from ..data.rows import dot, last, last_column
+from ..data.rows import value as value_at
 from ..data.table import Table
 from ..jit import kernel, vectors
 from ..losses.base import BinaryLoss, Loss, MulticlassLoss, RegressionLoss, clip, reward, row_repair, row_value, value
@@ -27,12 +28,13 @@ from ..regularizers.base import Regularizer
 from ..regularizers.half_spaces import HalfSpaces
 from ..regularizers.spaces import Free, move, move_row
 from ..utils.blas import blas_threads
-from ..utils.threads import in_threads
+from ..utils.threads import in_threads, spans
 from .base import PLAIN_TERM, Evaluated, Problem
 
 # Examples a part: sums are formed part by part, so they do not depend on the number of threads. Set not recorded, 2026-11-15.
 CHUNK = 4096
 SHARED_OUT = 64  # parts that many threads share out evenly, where matrix products are dear
+AHEAD = 8  # rows by which one is asked for before its turn: those that count are not evenly spaced. By guess, 2026-11-17.
 TAKEN = 256  # rows of a matrix product. By what fits into a core's own cache, 2026-11-16.
 # Weights from which on scores and sums are matrix products, if at least this part of the rows is not zero: those that leave the
 # first cache. 3,000 made rows of 64 and 256 columns, 8 to 100 classes, Neoverse N1, 2026-11-16.
@@ -46,11 +48,28 @@ def piecewise(function: Callable[[int, int], float], n: int, n_jobs: int, size: 
     return float(sum(in_threads(lambda part: function(*part), parts, n_jobs)))
 
 
+def in_pieces(function: Callable[[int, int, np.ndarray], Any], n: int, n_jobs: int) -> float:
+    """The same where function(start, stop, sums) puts the sum of each part into its place: one call of each thread, or these
+    would wait for each other between calls."""
+    sums = np.zeros(-(-n // CHUNK))
+
+    def work(span: tuple[int, int]) -> None:
+        function(span[0] * CHUNK, min(span[1] * CHUNK, n), sums)
+
+    in_threads(work, spans(sums.size, n_jobs), n_jobs)
+    return float(sum(sums.tolist()))
+
+
 @kernel
-def scalar_risk(X, loss, w, start, stop):
+def scalar_risk(X, loss, w, start, stop, sums):
+    """The loss of a range of examples, part by part into `sums`; returns it"""
     total = 0.0
-    for i in range(start, stop):
-        total += value(loss, i, dot(X, i, w))
+    for begin in range(start, stop, CHUNK):
+        part = 0.0
+        for i in range(begin, min(begin + CHUNK, stop)):
+            part += value(loss, i, dot(X, i, w))
+        sums[begin // CHUNK] = part
+        total += part
     return total
 
 
@@ -59,10 +78,38 @@ def scalar_combine(X, loss, duals, space):
     """v += sum_i duals_i x_i; returns the reward"""
     total = 0.0
     for i in range(duals.size):
+        if i + AHEAD < duals.size and duals[i + AHEAD] != 0.0:
+            rows.prefetch(X, i + AHEAD)
         if duals[i] != 0.0:
             move(space, X, i, duals[i])
             total += reward(loss, i, duals[i])
     return total
+
+
+@kernel
+def scalar_rewards(loss, duals):
+    total = 0.0
+    for i in range(duals.size):
+        if duals[i] != 0.0:
+            total += reward(loss, i, duals[i])
+    return total
+
+
+@kernel
+def combine_columns(X, duals, w, start, stop, line):
+    """w += sum_i duals_i x_i in the columns start ... stop - 1 of dense rows; a cache line has
+    `line` of them. Each is the same sum as in all at once."""
+    width = X.values.shape[1]
+    for i in range(duals.size):
+        if i + AHEAD < duals.size and duals[i + AHEAD] != 0.0:
+            for k in range(start, min(stop, width), line):
+                vectors.prefetch(X.values, (i + AHEAD) * width + k)
+        if duals[i] != 0.0:
+            t = w.dtype.type(duals[i])
+            for k in range(start, min(stop, last(X, i))):
+                w[k] += t * value_at(X, i, k)
+            if stop > last_column(X):
+                w[last_column(X)] += t * X.bias
 
 
 @kernel
@@ -72,11 +119,16 @@ def scalar_clip(loss, duals):
 
 
 @kernel
-def row_risk(X, loss, W, out, start, stop):
+def row_risk(X, loss, W, out, start, stop, sums):
+    """As `scalar_risk`, for rows; `out` is scratch"""
     total = 0.0
-    for i in range(start, stop):
-        rows.scores(X, i, W, out.vectors)
-        total += row_value(loss, i, out)
+    for begin in range(start, stop, CHUNK):
+        part = 0.0
+        for i in range(begin, min(begin + CHUNK, stop)):
+            rows.scores(X, i, W, out.vectors)
+            part += row_value(loss, i, out)
+        sums[begin // CHUNK] = part
+        total += part
     return total
 
 
@@ -207,7 +259,7 @@ class ScalarProblem(LinearProblem):
         return self.table.norms(self.regularizer.variance)
 
     def risk(self, w: np.ndarray, n_jobs: int = 1) -> float:
-        return piecewise(lambda a, b: scalar_risk(self.X, self.exact_loss, w, a, b), self.n_examples, n_jobs)
+        return in_pieces(lambda *part: scalar_risk(self.X, self.exact_loss, w, *part), self.n_examples, n_jobs)
 
     @property
     def dual_shape(self) -> tuple[int, ...]:
@@ -224,14 +276,25 @@ class ScalarProblem(LinearProblem):
     def taken(self, table, which, weight):
         return replace(self, table=table, target=tuple(array[which] for array in self.target), weight=weight)
 
-    def evaluate(self, duals: np.ndarray, side_duals: np.ndarray | None = None) -> Evaluated:
-        """The exact dual value; `side_duals` are the duals of the half_spaces."""
+    def evaluate(self, duals: np.ndarray, side_duals: np.ndarray | None = None, n_jobs: int = 1) -> Evaluated:
+        """The exact dual value; `side_duals` are the duals of the half_spaces. The same on any number of threads: these share out
+        the columns of dense rows."""
         space = Free(vectors.aligned(self.weight_shape, np.float64))
-        total = scalar_combine(self.X, self.exact_loss, duals, space)
+        if n_jobs > 1 and isinstance(self.X, rows.Dense):
+            total = self._combined(duals, space.w, n_jobs)
+        else:
+            total = scalar_combine(self.X, self.exact_loss, duals, space)
         if self.half_spaces is not None and side_duals is not None:
             scalar_combine(self.half_spaces.rows, NonNegative(0), side_duals, space)
         v = self.regularizer.unclipped(space.w)
         return Evaluated(total + self.regularizer.dual(space.w, v), v)
+
+    def _combined(self, duals: np.ndarray, w: np.ndarray, n_jobs: int) -> float:
+        """w += sum_i duals_i x_i, a run of cache lines of each row by each thread; returns the reward."""
+        line = vectors.LINE // self.X.values.itemsize
+        parts = [(a * line, b * line) for a, b in spans(-(-w.size // line), n_jobs)]
+        in_threads(lambda part: combine_columns(self.X, duals, w, *part, line), parts, n_jobs)
+        return scalar_rewards(self.exact_loss, duals)
 
     def reevaluated(self, duals: np.ndarray) -> Evaluated:
         return self.evaluate(duals)
@@ -275,11 +338,11 @@ class RowProblem(LinearProblem):
     def risk(self, W: np.ndarray, n_jobs: int = 1) -> float:
         Z = self.regularizer.scoring(W)
 
-        def part(start: int, stop: int) -> float:
-            return row_risk(self.X, self.exact_loss, Z, vectors.zeros_table(1, self.n_classes, np.float64), start, stop)
+        def part(start: int, stop: int, sums: np.ndarray) -> None:
+            row_risk(self.X, self.exact_loss, Z, vectors.zeros_table(1, self.n_classes, np.float64), start, stop, sums)
 
         if not self.by_products:
-            return piecewise(part, self.n_examples, n_jobs)
+            return in_pieces(part, self.n_examples, n_jobs)
         turned = by_class(Z)
         size = TAKEN * min(max(1, self.n_examples // (TAKEN * SHARED_OUT)), CHUNK // TAKEN)
         with blas_threads(1):

@@ -136,8 +136,7 @@ class BlockTuning(NamedTuple):
     # Examples of a block, and multiplications and additions of one at the most: a run stops between two.
     sizes: tuple[int, ...] = (32, 64, 128, 256)
     most: float = 2.0**30
-    # Of a class in a step. Sweeps are worth it while a visit costs no more than this part of one of a pass. 20,000 made rows x
-    # 768 with 100 classes and 5,000 x 1,024 with 1,000, one core of a Xeon, 2026-11-17.
+    # Of a class in a step; the part of a pass's visit that one of a worthwhile sweep costs. A Xeon core, 2026-11-17.
     step: float = 2e-9
     cheaper: float = 0.4
     # Sweeps over the classes that have duals, after a pass over all of them. There is another one while the last has met more
@@ -164,19 +163,21 @@ class PartTuning(NamedTuple):
     far: float = 9e-10
     cached: int = 1 << 19
     visit: float = 5e-8
-    # Of a meeting, and of each thread in it; of a weight of each thread that is compared and copied, and of one that is compared
-    # with that of another thread.
-    meeting: float = 1e-4
-    thread: float = 1e-5
-    weight: float = 3e-9
-    pair: float = 2e-10
-    # Part of the visits' time that meetings may take; meetings of a pass at the most, and the fewest that are worth it: with one
-    # or two threads learn the same from too many examples.
-    part: float = 0.2
+    # Of an order to threads; of a meeting, and of each thread in it; of a weight that each thread compares, and with that of
+    # another. Barriers, and 400,000 CSR rows of 20,000 columns, 2 to 16 threads on 16 cores of x86, 2026-11-17.
+    order: float = 1e-4
+    meeting: float = 1e-6
+    thread: float = 1.6e-6
+    weight: float = 5e-9
+    pair: float = 6e-10
+    # Part of the visits' time that meetings may take; of a pass, how many at the most, and the fewest that are worth it.
+    part: float = 0.1
     most: int = 128
     fewest: int = 3
-    # Of a visit, what an example costs that is extrapolated; and how many times a meeting that must be.
+    # Of a visit, what an extrapolation costs; an example that may be listed, one that is; times an order that threads must bring.
     reach: float = 0.1
+    scan: float = 1e-9
+    drawn: float = 5e-9
     gain: float = 2.0
     # Relative gap from which on one thread goes on alone: dual values that differ by less than rounding do not say how far to go.
     # Four made classes, 40 rows, on which two threads stay at 1e-8 without it, 2026-11-16.

@@ -1,44 +1,55 @@
 """Copies of the weights, one for each thread: how far threads have come from where all began, and a way that all of them take.
 
-Copy p has moved by spread * u_p in what the duals sum up to, variances counted in. `compare_copies` sums slopes <w, u_p> and
-bends <u_p, u_q> in the metric of the prior, in float64; `join_copies` moves the weights by sum t_p u_p, and lets all copies begin
-there again. Both go through a span of the entries, so that threads may share these out.
+Copy p has moved by spread * u_p in what the duals sum up to, variances counted in. Each thread compares all copies in a span of
+the entries: slopes <w, u_p> and bends <u_p, u_q> in the metric of the prior, in float64. Then everybody knows how far each part
+goes (`joint`), the weights move by sum t_p u_p, and all copies begin there again. All of that happens in compiled code: a meeting
+takes a few microseconds, where leaving it would take hundreds.
 """
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...jit import kernel, vectors
+from ...jit import generic_call, jitable, jitable_call, vectors
+from ...jit.meeting import meet_all, new_board
 from ...regularizers.spaces import Free, Paired, Shaped, Space, unclipped
+from .joint import ROUNDING_OF_SUMS, SETTLED_BELOW, SWEEPS_TO_SETTLE, followed, settle_ways
 
 AT_A_TIME = 256  # entries that are compared at a time: those of a few dozen copies stay in a core's own cache
 
 
-class Compared(NamedTuple):
-    """Sums over entries, and room for what the copies have moved."""
+class Meeting(NamedTuple):
+    """What one thread brings to a meeting: who it is and how many come, the entries that it compares, what all copies started
+    from and the copies, what all have found, a sheet and room of its own."""
 
-    slopes: np.ndarray  # (copies,)
-    bends: np.ndarray  # (copies, copies)
-    moved: np.ndarray  # (2, copies, AT_A_TIME)
+    me: int
+    crew: int
+    first: int
+    last: int
+    board: np.ndarray  # to wait for each other
+    v: np.ndarray
+    w: np.ndarray
+    V: np.ndarray
+    W: np.ndarray
+    variance: np.ndarray
+    found: np.ndarray  # (threads, 2 + copies, copies): slopes, its gain, and the bends, over its entries
+    sheet: np.ndarray  # sums of what all have found, and how far each part goes in the place of the gain
+    moved: np.ndarray  # (3, copies, AT_A_TIME)
 
 
-def room_to_meet(count: int) -> Compared:
-    return Compared(np.zeros(count), np.zeros((count, count)), np.zeros((2, count, AT_A_TIME)))
-
-
-@kernel
-def compare_copies(start, copies, w, variance, span, found):
-    """Sums over a span of entries, into `found`. start[0] and copies[0] are what duals sum up to, start[1] and copies[1] what
-    that moves scores by; the first is divided by variances, where there are any."""
-    (v, z), (V, Z) = start, copies
-    first, last = span
-    slopes, bends, moved = found
-    slopes[:] = 0.0
-    bends[:] = 0.0
-    for begin in range(first, last, moved.shape[2]):
-        size = min(moved.shape[2], last - begin)
-        for p in range(V.shape[0]):
+@jitable_call
+def compare_copies(meeting, v, z, V, Z):
+    """Sums over the thread's entries, into its part of `found`. v and V are what duals sum up to, z and Z what that moves
+    scores by; the first is divided by variances, where there are any."""
+    found, moved, w, variance = meeting.found, meeting.moved, meeting.w, meeting.variance
+    me, crew = meeting.me, meeting.crew
+    for p in range(crew):
+        found[me, 0, p] = 0.0
+        for q in range(crew):
+            found[me, 2 + p, q] = 0.0
+    for begin in range(meeting.first, meeting.last, moved.shape[2]):
+        size = min(moved.shape[2], meeting.last - begin)
+        for p in range(crew):
             for j in range(size):
                 moved[0, p, j] = np.float64(V[p, begin + j]) - v[begin + j]
             for j in range(size):
@@ -49,33 +60,157 @@ def compare_copies(start, copies, w, variance, span, found):
             slope = 0.0
             for j in range(size):
                 slope += moved[0, p, j] * w[begin + j]
-            slopes[p] += slope
-        for p in range(V.shape[0]):
+            found[me, 0, p] += slope
+        for p in range(crew):
             for q in range(p + 1):
                 bend = 0.0
                 for j in range(size):
                     bend += moved[0, p, j] * moved[1, q, j]
-                bends[p, q] += bend
-                if q < p:
-                    bends[q, p] += bend
+                found[me, 2 + p, q] += bend
 
 
-@kernel
-def join_copies(v, copies, shares, span, total):
-    """v += sum_p shares_p (copies_p - v) over a span of entries, and all copies are v; `total` is scratch."""
-    first, last = span
-    for begin in range(first, last, total.size):
-        size = min(total.size, last - begin)
+@jitable_call
+def decide(meeting, spread):
+    """Add up what all have found, and find how far to go; returns the best common step."""
+    found, sheet, crew = meeting.found, meeting.sheet, meeting.crew
+    for p in range(crew):
+        slope = 0.0
+        for k in range(crew):
+            slope += found[k, 0, p]
+        sheet[0, p], sheet[1, p] = slope / spread, found[p, 1, 0]
+        for q in range(p + 1):
+            bend = 0.0
+            for k in range(crew):
+                bend += found[k, 2 + p, q]
+            sheet[2 + p, q] = sheet[2 + q, p] = bend / spread**2
+    gains, slopes, bends, far = sheet[1], sheet[0], sheet[2 : 2 + crew], sheet[2 + crew]
+    return settle_ways(gains, slopes, bends, far, SWEEPS_TO_SETTLE, SETTLED_BELOW, ROUNDING_OF_SUMS)
+
+
+@jitable_call
+def join_copies(meeting, v, V, spread):
+    """v += sum_p far_p (copies_p - v) / spread over the thread's entries, and all copies are v there."""
+    total, far = meeting.moved[2, 0], meeting.sheet[2 + meeting.crew]
+    for begin in range(meeting.first, meeting.last, total.size):
+        size = min(total.size, meeting.last - begin)
         for j in range(size):
             total[j] = 0.0
-        for p in range(copies.shape[0]):
+        for p in range(meeting.crew):
             for j in range(size):
-                total[j] += shares[p] * (np.float64(copies[p, begin + j]) - v[begin + j])
+                total[j] += far[p] / spread * (np.float64(V[p, begin + j]) - v[begin + j])
         for j in range(size):
             v[begin + j] += v.dtype.type(total[j])
-        for p in range(copies.shape[0]):
-            for j in range(size):
-                copies[p, begin + j] = v[begin + j]
+        copy_to_all(v, V, meeting.crew, begin, begin + size)
+
+
+@jitable
+def copy_to_all(v, V, crew, first, last):
+    for p in range(crew):
+        for j in range(first, last):
+            V[p, j] = v[j]
+
+
+@generic_call
+def compare_ways(space, meeting):
+    """What the copies of such weights have moved by."""
+
+
+@generic_call
+def join_ways(space, meeting, spread):
+    """Move such weights as the sheet says, where the copies have moved `spread` times as far."""
+
+
+@generic_call
+def set_out(space, meeting):
+    """All copies are where they start from, in the thread's entries."""
+
+
+@compare_ways.register(Free)
+def _(space, meeting):
+    compare_copies(meeting, meeting.v, meeting.v, meeting.V, meeting.V)
+
+
+@compare_ways.register(Shaped)
+def _(space, meeting):
+    compare_copies(meeting, meeting.v, meeting.v, meeting.V, meeting.V)
+
+
+@compare_ways.register(Paired)
+def _(space, meeting):
+    compare_copies(meeting, meeting.v, meeting.w, meeting.V, meeting.W)
+
+
+@join_ways.register(Free)
+def _(space, meeting, spread):
+    join_copies(meeting, meeting.v, meeting.V, spread)
+
+
+@join_ways.register(Shaped)
+def _(space, meeting, spread):
+    join_copies(meeting, meeting.v, meeting.V, spread)
+    lower = space.lower.reshape(-1)
+    for j in range(meeting.first, meeting.last):
+        meeting.w[j] = max(meeting.v[j], lower[j])
+    copy_to_all(meeting.w, meeting.W, meeting.crew, meeting.first, meeting.last)
+
+
+@join_ways.register(Paired)
+def _(space, meeting, spread):
+    join_copies(meeting, meeting.v, meeting.V, spread)
+    join_copies(meeting, meeting.w, meeting.W, spread)
+
+
+@set_out.register(Free)
+def _(space, meeting):
+    copy_to_all(meeting.v, meeting.V, meeting.crew, meeting.first, meeting.last)
+
+
+@set_out.register(Shaped)
+def _(space, meeting):
+    copy_to_all(meeting.v, meeting.V, meeting.crew, meeting.first, meeting.last)
+    copy_to_all(meeting.w, meeting.W, meeting.crew, meeting.first, meeting.last)
+
+
+@set_out.register(Paired)
+def _(space, meeting):
+    copy_to_all(meeting.v, meeting.V, meeting.crew, meeting.first, meeting.last)
+    copy_to_all(meeting.w, meeting.W, meeting.crew, meeting.first, meeting.last)
+
+
+@jitable_call
+def begin_together(space, meeting):
+    """All copies where they start from; returns whether all threads are here."""
+    set_out(space, meeting)
+    return meet_all(meeting.board, meeting.crew)
+
+
+@jitable_call
+def go_together(space, meeting, gain, spread):
+    """Go along the ways of all parts, this one's changed the rewards by `gain`; returns how far this one goes (below zero where
+    somebody has given up) and the spread for the next steps."""
+    meeting.found[meeting.me, 1, 0] = gain
+    if not meet_all(meeting.board, meeting.crew):
+        return -1.0, spread
+    compare_ways(space, meeting)
+    if not meet_all(meeting.board, meeting.crew):
+        return -1.0, spread
+    best = decide(meeting, spread)
+    join_ways(space, meeting, spread)
+    if not meet_all(meeting.board, meeting.crew):
+        return -1.0, spread
+    return meeting.sheet[2 + meeting.crew, meeting.me], followed(spread, best, np.float64(meeting.crew))
+
+
+@jitable_call
+def go_all_the_way(space, meeting):
+    """The same where every part goes as far as it came; returns whether nobody has given up."""
+    if not meet_all(meeting.board, meeting.crew):
+        return False
+    far = meeting.sheet[2 + meeting.crew]
+    for p in range(meeting.crew):
+        far[p] = 1.0
+    join_ways(space, meeting, 1.0)
+    return True
 
 
 def stack(array: np.ndarray, count: int) -> np.ndarray:
@@ -87,49 +222,24 @@ def stack(array: np.ndarray, count: int) -> np.ndarray:
 
 
 class Copies:
-    """As many copies of the weights as there are threads; of these, `count` are at work on a space."""
+    """As many copies of the weights as there are threads."""
 
-    def __init__(self, space: Space, most: int):
-        self.size, self.most = space.w.size, most
-        self.V = stack(unclipped(space), most)
-        self.W = self.V if isinstance(space, Free) else stack(space.w, most)
-        self.spaces: list[Any] = [self.view(space, p) for p in range(most)]
-        self.found = [room_to_meet(most) for _ in range(most)]
-        self.nothing = np.zeros(0, space.w.dtype)
+    def __init__(self, space: Space, count: int):
+        self.size, self.count, self.line = space.w.size, count, vectors.LINE // space.w.itemsize
+        self.V = stack(unclipped(space), count)
+        self.W = self.V if isinstance(space, Free) else stack(space.w, count)
+        self.spaces: list[Any] = [self.view(space, p) for p in range(count)]
+        self.board, self.found = new_board(), np.zeros((count, count + 2, count))
+        self.variance = space.variance.reshape(-1) if isinstance(space, Shaped) else np.zeros(0, space.w.dtype)
+        self.rooms = [(np.zeros((count + 3, count)), np.zeros((3, count, AT_A_TIME))) for _ in range(count)]
 
     def view(self, space: Space, p: int) -> Space:
         v, w = (rows[p, : self.size].reshape(space.w.shape) for rows in (self.V, self.W))
         return Free(w) if isinstance(space, Free) else space._replace(v=v, w=w)
 
-    def set_out(self, space: Space, count: int) -> None:
-        """`space` is where so many copies start from, and what they move."""
-        self.space, self.at_work = space, (self.V[:count], self.W[:count])
-        self.flat = unclipped(space).reshape(-1), space.w.reshape(-1)
-        self.variance = space.variance.reshape(-1) if isinstance(space, Shaped) else self.nothing
-        if self.found[0].slopes.size != count:
-            self.found = [room_to_meet(count) for _ in range(self.most)]
-
-    def begin(self, span: tuple[int, int]) -> None:
-        """All copies are where they start from; of weights that are loose, only what duals sum up to."""
-        part = slice(*span)
-        self.at_work[0][:, part] = self.flat[0][part]
-        if not isinstance(self.space, Free):
-            self.at_work[1][:, part] = self.flat[1][part]
-
-    def meet(self, k: int, span: tuple[int, int]) -> Compared:
-        """The sums over span k."""
-        (v, w), (V, W), found = self.flat, self.at_work, self.found[k]
-        start, copies = ((v, w), (V, W)) if isinstance(self.space, Paired) else ((v, v), (V, V))
-        compare_copies(start, copies, w, self.variance, span, found)
-        return found
-
-    def join(self, shares: np.ndarray, span: tuple[int, int]) -> None:
-        """Of how far each copy has moved, `shares`."""
-        (v, w), (V, W), scratch = self.flat, self.at_work, np.empty(AT_A_TIME)
-        join_copies(v, V, shares, span, scratch)
-        if isinstance(self.space, Paired):
-            join_copies(w, W, shares, span, scratch)
-        elif isinstance(self.space, Shaped):
-            part = slice(*span)
-            np.maximum(v[part], self.space.lower.reshape(-1)[part], out=w[part])
-            W[:, part] = w[part]
+    def meeting(self, p: int) -> Meeting:
+        """What thread p brings; which weights all start from and move, orders say. Spans of entries end with cache lines."""
+        lines = -(-self.size // self.line)
+        first, last = (min(self.size, lines * k // self.count * self.line) for k in (p, p + 1))
+        weights = self.V[p], self.W[p], self.V, self.W
+        return Meeting(p, self.count, first, last, self.board, *weights, self.variance, self.found, *self.rooms[p])

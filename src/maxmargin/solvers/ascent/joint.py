@@ -12,7 +12,7 @@ number of parts, and steps for a curvature that is `spread` times as large go fu
 
 import numpy as np
 
-from ...jit import kernel
+from ...jit import jitable, jitable_call, kernel
 
 SWEEPS_TO_SETTLE = 100  # over a handful of numbers; they settle in a few
 SETTLED_BELOW = 1e-3  # part of the distance below which a sweep has settled
@@ -21,6 +21,11 @@ ROUNDING_OF_SUMS = float(np.finfo(np.float64).eps)
 
 @kernel
 def settle(gains, slopes, bends, t, sweeps, least, rounding):
+    return settle_ways(gains, slopes, bends, t, sweeps, least, rounding)
+
+
+@jitable_call
+def settle_ways(gains, slopes, bends, t, sweeps, least, rounding):
     """Coordinate steps on sum t_p (gain_p - slope_p) - 1/2 t' bends t within [0, 1], from t = 1; returns the best common t
     without bounds. Compiled: in plain Python sixteen parts take a millisecond, as long as a round."""
     total, bend = 0.0, 0.0
@@ -56,6 +61,7 @@ def settled(gains: np.ndarray, slopes: np.ndarray, bends: np.ndarray) -> tuple[n
     return t, settle(gains, slopes, bends, t, SWEEPS_TO_SETTLE, SETTLED_BELOW, ROUNDING_OF_SUMS)
 
 
+@jitable
 def followed(spread: float, found: float, most: float) -> float:
     """The spread for the next steps, after this ratio; between one, as if alone, and `most`, the number of parts, where t = 1 is
     safe."""

@@ -22,18 +22,18 @@ from typing import Any
 import numpy as np
 
 from ...data import rows
-from ...data.rows import dot
 from ...jit import kernel, vectors
-from ...losses.base import clip, reward, row_prefetch, row_step, step, value
 from ...losses.nonnegative import NonNegative, NonNegativeRow
+from ...problems.base import Evaluated
 from ...problems.explicit import GroupedProblem
 from ...problems.linear import RowProblem, ScalarProblem
-from ...regularizers.spaces import averaged, extrapolate, like, move, move_row, quadratic, unclipped
+from ...regularizers.spaces import averaged, extrapolate, like, quadratic, unclipped
 from ..pace import examples_between
 from ..polish.tables import LinearFinishing
 from ..tuning import ASCENT, AscentTuning
 from .momentum import move_listed, room_to_lack, row_reach
-from .schedule import EVERY, gather, prefetch_plan, reschedule, resting, schedule, visited
+from .schedule import EVERY, gather, schedule, visited
+from .visits import reach_scalars, visit_rows, visit_scalars
 
 ALONE = 1.0  # the spread of changes that nobody else makes at the same time
 
@@ -43,51 +43,12 @@ ALONE = 1.0  # the spread of changes that nobody else makes at the same time
 
 @kernel
 def scalar_pass(X, loss, space, duals, curvature, plan, visit, level):
-    """Visit plan.order[start:stop]; returns the sum of the shares of the gap and the change of the reward. Every change moves the
-    weights `spread` times: see `parted`."""
-    now, start, stop, spread = visit
-    gap, gain = 0.0, 0.0
-    for k in range(start, stop):
-        i = plan.order[k]
-        if k + 2 * plan.ahead < stop:
-            rows.prefetch_index(X, plan.order[k + 2 * plan.ahead])
-        if k + plan.ahead < stop:
-            ahead = plan.order[k + plan.ahead]
-            rows.prefetch(X, ahead)
-            vectors.prefetch(duals, ahead)
-            vectors.prefetch(curvature, ahead)
-            prefetch_plan(plan, ahead)
-        score = np.float64(dot(X, i, space.w))
-        old = duals[i]
-        held = reward(loss, i, old)
-        share = value(loss, i, score) - held + old * score
-        if share > level:
-            new = step(loss, i, score, old, spread * curvature[i])
-            move(space, X, i, spread * (new - old))
-            gain += reward(loss, i, new) - held
-            duals[i] = new
-        gap += share
-        reschedule(plan, i, now, share <= level)
-    return gap, gain
+    return visit_scalars(X, loss, space, duals, curvature, plan, visit, level)
 
 
 @kernel
 def scalar_reach(X, loss, space, duals, before, plan, visit, t):
-    """Extrapolate each visited dual of a range as far as it can go and correct the pushed weights; returns the change of the
-    reward."""
-    now, start, stop = visit
-    gain = 0.0
-    for i in range(start, stop):
-        if visited(plan, i, now):
-            dual = duals[i]
-            change = dual - before[i]
-            target = dual if resting(plan, i) else clip(loss, i, dual + t * change)
-            short = target - dual - t * change
-            if short != 0.0:
-                move(space, X, i, short)
-            gain += reward(loss, i, target) - reward(loss, i, dual)
-            duals[i], before[i] = target, dual
-    return gain
+    return reach_scalars(X, loss, space, duals, before, plan, visit, t)
 
 
 # ---- a row of classes per example ------------------------------------------------------------------------
@@ -95,33 +56,7 @@ def scalar_reach(X, loss, space, duals, before, plan, visit, t):
 
 @kernel
 def row_pass(X, loss, space, duals, curvature, plan, visit, scratch):
-    """As `scalar_pass`, for rows; scratch holds scores, change and the level of calm."""
-    now, start, stop, spread = visit
-    scores, change, level = scratch
-    gap, gain = 0.0, 0.0
-    for k in range(start, stop):
-        i = plan.order[k]
-        if k + 2 * plan.ahead < stop:
-            rows.prefetch_index(X, plan.order[k + 2 * plan.ahead])
-        if k + plan.ahead < stop:
-            ahead = plan.order[k + plan.ahead]
-            rows.prefetch(X, ahead)
-            rows.prefetch_row(duals.vectors, ahead)
-            vectors.prefetch(curvature, ahead)
-            row_prefetch(loss, ahead)
-            prefetch_plan(plan, ahead)
-            if space.w.size > plan.cached:
-                rows.prefetch_weights(X, plan.order[k + 1], space.w)
-        rows.scores(X, i, space.w, scores.vectors)
-        share, stepped, reward_change = row_step(loss, i, spread * curvature[i], scores, duals, change, level)
-        if stepped:
-            if spread != 1.0:
-                vectors.scale(change.vectors, spread)
-            move_row(space, X, i, change.vectors)
-            gain += reward_change
-        gap += share
-        reschedule(plan, i, now, share <= level)
-    return gap, gain
+    return visit_rows(X, loss, space, duals, curvature, plan, visit, scratch)
 
 
 # ---- the run ---------------------------------------------------------------------------------------------
@@ -198,16 +133,20 @@ class Ascent(LinearFinishing, ABC):
         """Rebuild the weights from the duals, exactly; returns the exact dual value."""
         if self.in_step:
             return self.dual
-        self.dual, self.exact_v = self.problem.evaluate(self.duals, self.side_duals)
+        self.dual, self.exact_v = self.evaluated()
         for target, source in zip(self.space, self.problem.regularizer.space(self.exact_v, self.dtype), strict=True):
             target[...] = source
         self.reward, self.in_step = self.dual - quadratic(self.space), True
         return self.dual
 
+    def evaluated(self) -> Evaluated:
+        """The exact dual value, and what the duals sum up to."""
+        return self.problem.evaluate(self.duals, self.side_duals)
+
     def advance(self, stop: Callable[[], bool]) -> float:
         """One pass; returns the sum of the shares of the gap that it met (an estimate: the weights moved meanwhile)."""
         self.floor, self.in_step = self.dual, False
-        count, tuning = gather(self.plan, self.passes), self.options.tuning
+        count, tuning = self.gathered(), self.options.tuning
         level = tuning.visits.calm * self.options.tol * abs(self.dual) / max(self.problem.n_examples, 1)
         gap, stretch = 0.0, self.together(count)
         if self.problem.half_spaces is not None:  # side_duals answer to examples at once, or the two sides zigzag
@@ -285,6 +224,10 @@ class Ascent(LinearFinishing, ABC):
     @abstractmethod
     def left(self) -> np.ndarray:
         """The duals in float64, exactly feasible, in the layout of the problem."""
+
+    def gathered(self) -> int:
+        """Put the examples that a pass visits into plan.order; returns how many there are."""
+        return gather(self.plan, self.passes)
 
     def together(self, count: int) -> int:
         """Examples between two looks at the clock, in a pass over `count`."""

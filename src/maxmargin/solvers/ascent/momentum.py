@@ -69,6 +69,11 @@ def reach_some(loss, duals, before, plan, visit, lacking, scratch):
 
 @kernel
 def move_listed(space, X, lacking, count, change):
+    move_some(space, X, lacking, count, change)
+
+
+@jitable_call
+def move_some(space, X, lacking, count, change):
     """Move the weights by the first `count` rows; `change` is scratch."""
     for k in range(count):
         for b in range(change.vectors.shape[1]):

@@ -2,37 +2,60 @@
 
 A pass goes in rounds. In a round the next examples are cut into as many parts as there are threads, and each thread walks through
 its part as if it were alone, on a copy of the weights; its own changes count `spread` times, for the others will move the same
-way. Then all go together, part p a share t_p of its way, which `joint` finds from what the copies say; a part that goes less than
-all its way takes its duals back to that point. The dual value is that of the duals kept, whatever was found, and never falls but
-for rounding. Results depend on the number of threads, not on how fast each of them was.
+way. Then all go together, part p a share t_p of its way, which `copies` and `joint` find from what the copies say; a part that
+goes less than all its way takes its duals back to that point. The dual value is that of the duals kept, whatever was found, and
+never falls but for rounding. Results depend on the number of threads, not on how fast each of them was.
 
-A round costs a meeting, and weights that every thread has a copy of: where examples are few or short beside that, and late in a
-run when most rest, fewer threads are at work, or one. It is one also where the gap is so small that rounding says how far to go.
+All of that happens in compiled code, in which the threads stay (`crew`): a meeting takes microseconds, an order a few more. Where
+examples are few or short beside that, and late in a run when most rest, one thread works alone. It does so too where the gap is
+so small that rounding says how far to go.
 """
 
 from abc import abstractmethod
-from itertools import pairwise
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ...data.rows import mean_length
-from ...jit import kernel, vectors
+from ...jit import jitable_call, kernel, vectors
+from ...jit.standby import LEAVE, ORDER_KIND
 from ...losses.base import clip, reward, row_extrapolate
 from ...problems.linear import RowProblem
-from ...utils.threads import Team
+from ...regularizers.spaces import unclipped
 from ..tuning import PartTuning
-from .copies import Copies
-from .joint import followed, settled
-from .linear import ALONE, Accelerated, BlockAscent, ScalarAscent, row_pass, scalar_pass, scalar_reach
-from .momentum import move_listed, room_to_lack, row_reach
+from .copies import Copies, begin_together, go_all_the_way, go_together
+from .crew import (
+    FOUND_GAIN,
+    FOUND_GAP,
+    FOUND_SPREAD,
+    GATHER,
+    ORDER_EACH,
+    ORDER_LEVEL,
+    ORDER_PASS,
+    ORDER_PUSH,
+    ORDER_SPREAD,
+    ORDER_START,
+    ORDER_STOP,
+    REACH,
+    VISIT,
+    Post,
+    StandingCrew,
+    at_home,
+    gather_list,
+    hears,
+    part_of_list,
+    portion,
+    reports,
+)
+from .linear import ALONE, Accelerated, BlockAscent, ScalarAscent
+from .momentum import move_some, reach_some, room_to_lack
+from .schedule import draw
+from .visits import reach_scalars, visit_rows, visit_scalars
 
-FOR_ONE_THREAD = 1 << 15  # weights below which it takes one thread to compare and to copy them. By what a call costs, 2026-11-16
-ALL_THE_WAY = (0, 0), 1.0
 
-
-@kernel
-def scalar_retreat(loss, duals, old, plan, span, t):
+@jitable_call
+def retreat_scalars(loss, duals, old, plan, span, t):
     """Take the duals of plan.order[start:stop] to old + t (dual - old); returns the change of the reward."""
     gain = 0.0
     for k in range(span[0], span[1]):
@@ -44,11 +67,10 @@ def scalar_retreat(loss, duals, old, plan, span, t):
     return gain
 
 
-@kernel
-def row_retreat(loss, duals, old, plan, span, scratch):
-    """As `scalar_retreat`, for rows; scratch holds a row and t. What lies between two feasible rows is feasible: that a row lacks
-    something can only be rounding."""
-    change, t = scratch
+@jitable_call
+def retreat_rows(loss, duals, old, plan, span, t, change):
+    """The same for rows; `change` is scratch. What lies between two feasible rows is feasible: that a row lacks something can
+    only be rounding."""
     gain = 0.0
     for k in range(span[0], span[1]):
         _, more = row_extrapolate(loss, plan.order[k], duals, old, t - 1.0, change)
@@ -56,21 +78,124 @@ def row_retreat(loss, duals, old, plan, span, scratch):
     return gain
 
 
-def portions(start: int, stop: int, count: int) -> list[tuple[int, int]]:
-    """A range in so many runs of nearly the same length, some of them empty where there are not enough."""
-    bounds = [start + (stop - start) * k // count for k in range(count + 1)]
-    return list(pairwise(bounds))
+@jitable_call
+def scalar_rounds(X, loss, space, tables, plan, post):
+    """What one thread does in rounds; `space` is its copy of the weights."""
+    duals, old, curvature = tables
+    now, start, stop, each = post.desk[ORDER_PASS], post.desk[ORDER_START], post.desk[ORDER_STOP], post.desk[ORDER_EACH]
+    meeting, level, spread, gap, gain = at_home(post), post.numbers[ORDER_LEVEL], post.numbers[ORDER_SPREAD], 0.0, 0.0
+    together = begin_together(space, meeting)
+    while together and start < stop:
+        end = min(start + each, stop)
+        first, last = part_of_list(post, start, end)
+        for k in range(first, last):
+            old[plan.order[k]] = duals[plan.order[k]]
+        share, more = visit_scalars(X, loss, space, duals, curvature, plan, (now, first, last, spread), level)
+        gap, gain, start = gap + share, gain + more, end
+        t, spread = go_together(space, meeting, more, spread)
+        together = t >= 0.0
+        if 0.0 <= t < 1.0:
+            gain += retreat_scalars(loss, duals, old, plan, (first, last), t)
+    found = post.found[post.me]
+    found[FOUND_GAP], found[FOUND_GAIN], found[FOUND_SPREAD] = gap, gain, spread
+
+
+@jitable_call
+def row_rounds(X, loss, space, tables, plan, post, scratch):
+    """As `scalar_rounds`, for rows; scratch holds scores and change."""
+    (duals, old, curvature), (scores, change) = tables, scratch
+    now, start, stop, each = post.desk[ORDER_PASS], post.desk[ORDER_START], post.desk[ORDER_STOP], post.desk[ORDER_EACH]
+    meeting, level, spread, gap, gain = at_home(post), post.numbers[ORDER_LEVEL], post.numbers[ORDER_SPREAD], 0.0, 0.0
+    together = begin_together(space, meeting)
+    while together and start < stop:
+        end = min(start + each, stop)
+        first, last = part_of_list(post, start, end)
+        for k in range(first, last):
+            i = plan.order[k]
+            for b in range(duals.vectors.shape[1]):
+                vectors.store(old.vectors, i, b, vectors.load(duals.vectors, i, b))
+        visit = now, first, last, spread
+        share, more = visit_rows(X, loss, space, duals, curvature, plan, visit, (scores, change, level))
+        gap, gain, start = gap + share, gain + more, end
+        t, spread = go_together(space, meeting, more, spread)
+        together = t >= 0.0
+        if 0.0 <= t < 1.0:
+            gain += retreat_rows(loss, duals, old, plan, (first, last), t, change)
+    found = post.found[post.me]
+    found[FOUND_GAP], found[FOUND_GAIN], found[FOUND_SPREAD] = gap, gain, spread
+
+
+@jitable_call
+def scalar_reach_part(X, loss, space, tables, plan, post):
+    """What one thread extrapolates: its part of the examples, what they lack taken back from its copy of the weights."""
+    (duals, before), gain, meeting = tables, 0.0, at_home(post)
+    if begin_together(space, meeting):
+        first, last = portion(0, plan.due.size, post.me, post.crew)
+        gain = reach_scalars(X, loss, space, duals, before, plan, (post.desk[ORDER_PASS], first, last), post.numbers[ORDER_PUSH])
+        go_all_the_way(space, meeting)
+    post.found[post.me, FOUND_GAIN] = gain
+
+
+@jitable_call
+def row_reach_part(X, loss, space, tables, plan, post, scratch):
+    """The same for rows; scratch holds a row and room for what rows lack."""
+    (duals, before), (change, lacking), gain, meeting = tables, scratch, 0.0, at_home(post)
+    if begin_together(space, meeting):
+        now, t = post.desk[ORDER_PASS], post.numbers[ORDER_PUSH]
+        first, last = portion(0, plan.due.size, post.me, post.crew)
+        while first < last:
+            first, count, more = reach_some(loss, duals, before, plan, (now, first, last), lacking, (change, t))
+            move_some(space, X, lacking, count, change)
+            gain += more
+        go_all_the_way(space, meeting)
+    post.found[post.me, FOUND_GAIN] = gain
+
+
+@kernel
+def serve_scalars(X, loss, spaces, tables, plan, post):
+    """Carry out orders; the first of the crew, one. `spaces`: this thread's copy of the weights, and as it is extrapolated."""
+    (space, loose), (duals, before, old, curvature), seen, staying = spaces, tables, 0, True
+    while staying:
+        seen = hears(post, seen)
+        kind = post.desk[ORDER_KIND]
+        if kind == LEAVE:
+            return
+        if kind == GATHER:
+            gather_list(plan, post)
+        elif kind == VISIT:
+            scalar_rounds(X, loss, space, (duals, old, curvature), plan, post)
+        else:
+            scalar_reach_part(X, loss, loose, (duals, before), plan, post)
+        staying = reports(post)
+
+
+@kernel
+def serve_rows(X, loss, spaces, tables, plan, scratch, post):
+    """As `serve_scalars`, for rows; scratch holds scores, change and room for what rows lack."""
+    (space, loose), (duals, before, old, curvature), (scores, change, lacking) = spaces, tables, scratch
+    seen, staying = 0, True
+    while staying:
+        seen = hears(post, seen)
+        kind = post.desk[ORDER_KIND]
+        if kind == LEAVE:
+            return
+        if kind == GATHER:
+            gather_list(plan, post)
+        elif kind == VISIT:
+            row_rounds(X, loss, space, (duals, old, curvature), plan, post, (scores, change))
+        else:
+            row_reach_part(X, loss, loose, (duals, before), plan, post, (change, lacking))
+        staying = reports(post)
 
 
 def crews(n_jobs: int) -> list[int]:
-    """Numbers of threads to choose from: all, half of them and so on."""
+    """Numbers of threads to choose from: all, half of them and so on, down to two."""
     return [n_jobs >> k for k in range(n_jobs.bit_length()) if n_jobs >> k > 1]
 
 
 def meeting_seconds(weights: int, threads: int, tuning: PartTuning) -> float:
-    """Seconds that threads take to meet."""
-    compared = weights * threads * (tuning.weight + tuning.pair * threads)
-    return tuning.meeting + tuning.thread * threads + (compared if weights <= FOR_ONE_THREAD else compared / threads)
+    """Seconds that threads take to meet. Each of them compares its share of the weights."""
+    return tuning.meeting + tuning.thread * threads + weights * (tuning.weight + tuning.pair * threads)
 
 
 def rounds(work: float, weights: int, threads: int, tuning: PartTuning) -> int:
@@ -78,107 +203,118 @@ def rounds(work: float, weights: int, threads: int, tuning: PartTuning) -> int:
     return int(min(tuning.most, tuning.part * work / threads / meeting_seconds(weights, threads, tuning)))
 
 
+def worth_an_order(work: float, threads: int, tuning: PartTuning) -> bool:
+    """Whether so many seconds of work are worth an order."""
+    return threads > 1 and work - work / threads >= tuning.gain * tuning.order
+
+
+def crew_size(work: float, weights: int, n_jobs: int, tuning: PartTuning) -> int:
+    """How many threads a run has whose passes take one of them so many seconds at first."""
+    best, found = work, 1
+    for threads in crews(n_jobs):
+        times = rounds(work, weights, threads, tuning)
+        took = work / threads + times * meeting_seconds(weights, threads, tuning) + tuning.order
+        if times >= tuning.fewest and took < best:
+            best, found = took, threads
+    return found
+
+
 class Parted(Accelerated):
     """A run on `n_jobs` threads."""
 
-    held = (*Accelerated.held, "spread", "last_gap")
+    held = (*Accelerated.held, "spread", "last_gap", "last_count")
     n_jobs = 1
     spread = ALONE
     last_gap = np.inf  # as the last pass estimated it
-    crew = 1  # threads at work in this pass
-    prepared = 0  # threads that there is room for
-    team = Team(1)
-    copies: Copies
-    entries: list[tuple[int, tuple[int, int]]]  # of the weights, in spans that threads share out
-    to_go: list[tuple[tuple[int, int], float]]  # what each thread has walked through last, and the part of the way to keep
-
-    def settle_in(self, dtype, duals):
-        super().settle_in(dtype, duals)
-        self.crew, self.prepared = 1, 0
+    last_count: float = np.inf  # of its visits
+    each = 1  # examples of a round
+    at_work = 1  # threads, in this pass
+    crew: StandingCrew | None = None
+    before: Any
+    known: tuple = ()  # what the crew works on
 
     def advance(self, stop):
         self.last_gap = super().advance(stop)
         return self.last_gap
 
-    def together(self, count):
-        self.crew, tuning = 1, self.options.tuning.parts
-        if self.n_jobs > 1 and self.problem.half_spaces is None and self.last_gap > tuning.fine * abs(self.dual):
-            work, size = count * self.visit_seconds, self.space.w.size
-            for threads in crews(self.n_jobs):
-                times = rounds(work, size, threads, tuning)
-                if times >= tuning.fewest:
-                    self.crew, self.spread = threads, min(self.spread, float(threads))
-                    self.to_go = [ALL_THE_WAY] * threads
-                    self.muster(self.space, threads)
-                    self.keep()
-                    return min(-(-count // times), threads * self.between)
-        return super().together(count)
+    @property
+    def size(self) -> int:
+        """Threads that the run has."""
+        if self.n_jobs < 2 or self.problem.half_spaces is not None:
+            return 1
+        work = self.problem.n_examples * self.visit_seconds
+        return crew_size(work, self.space.w.size, self.n_jobs, self.options.tuning.parts)
 
-    def muster(self, space: Any, threads: int) -> None:
-        """Get so many threads to work, each with a copy of these weights."""
-        if self.prepared < self.n_jobs:
-            if self.team.size < self.n_jobs:
-                self.team = Team(self.n_jobs)
-            self.copies, self.prepared = Copies(self.space, self.n_jobs), self.n_jobs
-            self.prepare(self.n_jobs)
-        size = self.space.w.size
-        self.entries = list(enumerate(portions(0, size, threads if size > FOR_ONE_THREAD else 1)))
-        self.copies.set_out(space, threads)
-        self.team.work(lambda part: self.copies.begin(part[1]), self.entries)
+    def call_together(self) -> StandingCrew:
+        """The crew, for the duals and weights as they are now."""
+        known = self.duals, self.before, self.plan, *sorted((self.space, self.other), key=id)
+        if self.crew is None or len(known) != len(self.known) or any(a is not b for a, b in zip(known, self.known, strict=True)):
+            self.close()
+            term, copies = self.problem.regularizer, Copies(self.space, self.size)
+            self.known = known
+            spaces = [*known[-2:], *(term.loose(space) for space in known[-2:])]
+            loose = [(copy, term.loose(copy)) for copy in copies.spaces]
+            homes = [(unclipped(space), space.w) for space in spaces]
+            self.crew = StandingCrew(copies, homes, self.plan, lambda posts: self.seats(posts, loose))
+        return self.crew
+
+    def gathered(self):
+        tuning, n = self.options.tuning.parts, self.problem.n_examples
+        size, self.at_work = self.size, 1
+        work = tuning.scan * n + tuning.drawn * min(self.last_count, n)
+        if not worth_an_order(work, size, tuning):
+            self.last_count = count = super().gathered()
+            self.divide(count, size, gathered=False)
+            return count
+        words = np.array([draw(self.plan.random, 2.0**52) for _ in range(size)], np.uint64)
+        self.last_count = count = self.call_together().gather(self.passes, 2 * words + 1)
+        self.divide(count, size, gathered=True)
+        return count
+
+    def divide(self, count: int, size: int, gathered: bool) -> None:
+        """Decide whether the crew goes through the list, and give each of it a part; else put together what it has gathered."""
+        tuning, work = self.options.tuning.parts, count * self.visit_seconds
+        times = rounds(work, self.space.w.size, size, tuning) if size > 1 else 0
+        coarse = self.last_gap > tuning.fine * abs(self.dual)
+        if coarse and times >= tuning.fewest and worth_an_order(work, size, tuning):
+            self.at_work, self.each = size, max(1, min(-(-count // times), size * self.between))
+            self.spread = min(self.spread, float(size))
+            if not gathered:
+                self.call_together().hand_out(count)
+        elif gathered:
+            lists = [self.plan.order[first : first + length].copy() for first, length in self.call_together().lists()]
+            self.plan.order[:count] = np.concatenate(lists)
+
+    def together(self, count):
+        if self.at_work == 1:
+            return super().together(count)
+        return max(1, self.at_work * self.between // self.each) * self.each  # whole rounds
+
+    def home(self, space: Any, loose: bool) -> int:
+        """The number of these weights among the homes of the crew."""
+        return (0 if space is self.known[-2] else 1) + (2 if loose else 0)
 
     def visit(self, visit, level):
-        if self.crew == 1:
+        if self.at_work == 1:
             return self.visit_alone(visit, level)
-        now, start, stop = visit
-        parts = portions(start, stop, self.crew)
-
-        def walk(p: int) -> tuple[float, ...]:
-            back = self.retreat(p, *self.to_go[p])
-            return *self.walk(p, (now, *parts[p], self.spread), level), back
-
-        gaps, gains, back = np.array(self.team.work(walk, range(self.crew))).T
-        self.to_go = list(zip(parts, self.meet(gains).tolist(), strict=True))
-        return float(gaps.sum()), float(gains.sum() + back.sum())
-
-    def meet(self, gains: np.ndarray) -> np.ndarray:
-        """Move the weights along all ways; returns how far each part goes."""
-        found = self.team.work(lambda part: self.copies.meet(*part), self.entries)
-        slopes, bends, spread = found[0].slopes, found[0].bends, self.spread
-        for part in found[1:]:
-            slopes += part.slopes
-            bends += part.bends
-        going, best = settled(gains, slopes / spread, bends / spread**2)
-        self.spread = followed(spread, best, float(self.crew))
-        self.team.work(lambda part: self.copies.join(going / spread, part[1]), self.entries)
-        return going
-
-    def after_visits(self):
-        if self.crew > 1:
-            self.reward += sum(self.team.work(lambda p: self.retreat(p, *self.to_go[p]), range(self.crew)))
-        super().after_visits()
+        crew = self.call_together()
+        found = crew.carry_out(VISIT, self.home(self.space, False), (*visit, self.each), (level, self.spread))
+        self.spread = float(found[0, FOUND_SPREAD])
+        return float(found[:, FOUND_GAP].sum()), float(found[:, FOUND_GAIN].sum())
 
     def reach(self, t):
-        tuning, size = self.options.tuning.parts, self.space.w.size
-        work = tuning.reach * self.problem.n_examples * self.visit_seconds
-        for threads in crews(self.n_jobs):
-            if work / threads >= tuning.gain * meeting_seconds(size, threads, tuning):
-                return self.reach_together(t, threads)
-        return self.reach_alone(t)
-
-    def reach_together(self, t: float, threads: int) -> float:
-        """As `reach`: what duals lack is taken back from copies of the weights, which then add up."""
-        term = self.problem.regularizer
-        space = term.loose(self.other)
-        self.muster(space, threads)
-        parts = portions(0, self.problem.n_examples, threads)
-        loose = [term.loose(copy) for copy in self.copies.spaces]
-        gains = self.team.work(lambda p: self.reach_part(p, loose[p], parts[p], t), range(threads))
-        self.team.work(lambda part: self.copies.join(np.ones(threads), part[1]), self.entries)
-        term.tie(self.other)
-        return sum(gains)
+        tuning, size = self.options.tuning.parts, self.size
+        if not worth_an_order(tuning.reach * self.problem.n_examples * self.visit_seconds, size, tuning):
+            return self.reach_alone(t)
+        crew = self.call_together()
+        found = crew.carry_out(REACH, self.home(self.other, True), (self.passes - 1,), (0.0, 0.0, t))
+        self.problem.regularizer.tie(self.other)
+        return float(found[:, FOUND_GAIN].sum())
 
     def close(self):
-        self.team.close()
+        if self.crew is not None:
+            self.crew.close()
+        self.crew, self.known = None, ()
 
     @property
     @abstractmethod
@@ -190,28 +326,13 @@ class Parted(Accelerated):
         """As `visit`, of one thread."""
 
     @abstractmethod
-    def prepare(self, threads: int) -> None:
-        """Scratch for so many threads."""
-
-    @abstractmethod
-    def keep(self) -> None:
-        """A pass begins: its duals are those to go back to."""
-
-    @abstractmethod
-    def walk(self, p: int, visit: tuple, level: float) -> tuple[float, float]:
-        """As `visit`, of thread p on its copy of the weights."""
-
-    @abstractmethod
     def reach_alone(self, t: float) -> float:
-        """As `reach`, of one thread."""
+        """As `reach`, of one thread: what duals lack is taken back from the weights. A crew takes it from its copies, which then
+        add up."""
 
     @abstractmethod
-    def reach_part(self, p: int, space: Any, span: tuple[int, int], t: float) -> float:
-        """As `reach`, of thread p for a range of the examples, on its copy of the weights."""
-
-    @abstractmethod
-    def retreat(self, p: int, span: tuple[int, int], t: float) -> float:
-        """Let duals go only a part of their way; returns the change of the reward."""
+    def seats(self, posts: list[Post], spaces: list[tuple[Any, Any]]) -> tuple[Callable, list[tuple]]:
+        """What carries out orders, and its arguments for each thread."""
 
 
 class PartedScalars(Parted, ScalarAscent):
@@ -222,22 +343,13 @@ class PartedScalars(Parted, ScalarAscent):
         tuning = self.options.tuning.parts
         return tuning.visit + tuning.entry * mean_length(self.problem.X)
 
-    def prepare(self, threads):
-        self.old = np.empty_like(self.duals)
+    def evaluated(self):
+        return self.problem.evaluate(self.duals, self.side_duals, self.n_jobs)
 
-    def keep(self):
-        self.old[:] = self.duals
-
-    def walk(self, p, visit, level):
-        X, loss, space = self.problem.X, self.problem.exact_loss, self.copies.spaces[p]
-        return scalar_pass(X, loss, space, self.duals, self.curvature, self.plan, visit, level)
-
-    def reach_part(self, p, space, span, t):
-        X, loss, visit = self.problem.X, self.problem.exact_loss, (self.passes - 1, *span)
-        return scalar_reach(X, loss, space, self.duals, self.before, self.plan, visit, t)
-
-    def retreat(self, p, span, t):
-        return scalar_retreat(self.problem.exact_loss, self.duals, self.old, self.plan, span, t) if t < 1.0 else 0.0
+    def seats(self, posts, spaces):
+        tables = self.duals, self.before, np.empty_like(self.duals), self.curvature
+        rest = self.problem.X, self.problem.exact_loss
+        return serve_scalars, [(*rest, pair, tables, self.plan, post) for pair, post in zip(spaces, posts, strict=True)]
 
 
 class PartedRows(Parted, BlockAscent):
@@ -250,33 +362,14 @@ class PartedRows(Parted, BlockAscent):
         near = self.space.w.nbytes * self.problem.regularizer.moves <= tuning.cached
         return tuning.visit + 0.5 * (tuning.near if near else tuning.far) * single * self.visit_work()
 
-    def prepare(self, threads):
+    def seats(self, posts, spaces):
         n, classes, moves = self.problem.n_examples, self.problem.n_classes, self.problem.regularizer.moves
-        self.old = vectors.zeros_table(n, classes, self.dtype)
-        tables = [[vectors.zeros_table(count, classes, self.dtype) for count in (1, moves)] for _ in range(threads)]
-        self.scratch = [(self.problem.loss_in(self.dtype), *pair) for pair in tables]
-        self.lacks = [room_to_lack(self.lacking.which.size, classes, self.dtype) for _ in range(threads)]
+        tables = self.duals, self.before, vectors.zeros_table(n, classes, self.dtype), self.curvature
+        seats = []
+        for pair, post in zip(spaces, posts, strict=True):
+            scratch = *(vectors.zeros_table(count, classes, self.dtype) for count in (1, moves)), self.room()
+            seats.append((self.problem.X, self.problem.loss_in(self.dtype), pair, tables, self.plan, scratch, post))
+        return serve_rows, seats
 
-    def keep(self):
-        """In threads: it is as much as there are duals."""
-        table, old = self.duals.vectors, self.old.vectors
-        self.team.work(lambda span: np.copyto(old[slice(*span)], table[slice(*span)]), portions(0, len(table), self.crew))
-
-    def walk(self, p, visit, level):
-        loss, scores, change = self.scratch[p]
-        X, space = self.problem.X, self.copies.spaces[p]
-        return row_pass(X, loss, space, self.duals, self.curvature, self.plan, visit, (scores, change, level))
-
-    def reach_part(self, p, space, span, t):
-        (loss, _, change), lacking = self.scratch[p], self.lacks[p]
-        (first, stop), gain = span, 0.0
-        while first < stop:
-            visit = self.passes - 1, first, stop
-            first, count, more = row_reach(loss, self.duals, self.before, self.plan, visit, lacking, (change, t))
-            move_listed(space, self.problem.X, lacking, count, change)
-            gain += more
-        return gain
-
-    def retreat(self, p, span, t):
-        loss, _, change = self.scratch[p]
-        return row_retreat(loss, self.duals, self.old, self.plan, span, (change, t)) if t < 1.0 else 0.0
+    def room(self) -> Any:
+        return room_to_lack(self.lacking.which.size, self.problem.n_classes, self.dtype)

@@ -9,10 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...jit import jitable, kernel, vectors
+from ...jit import jitable, jitable_call, kernel, vectors
 from ..tuning import VISITS, VisitTuning
 
 EVERY = slice(None)  # in the place of an example, outside of kernels
+ROWS_LISTED = (
+    512  # examples side by side that one thread lists: a multiple of a run, a few lines of what it reads. By guess, 2026-11-17
+)
 
 
 class Schedule(NamedTuple):
@@ -49,18 +52,50 @@ def draw(random, below):
 @kernel
 def gather(plan, now):
     """Put the examples due now into plan.order, in random order; returns how many there are."""
+    count = list_due(plan, now, 0, plan.due.size, plan.order)
+    shuffle(plan, plan.order, count, plan.due.size, plan.random)
+    return count
+
+
+@jitable
+def list_due(plan, now, first, last, order):
+    """Those of a range of examples that are due, in `order`; returns how many there are."""
     count = 0
-    for i in range(plan.due.size):
+    for i in range(first, last):
         if plan.due[i] <= now:
-            plan.order[count] = i
+            order[count] = i
             count += 1
-    run = plan.run if 2 * count > plan.due.size else 1
+    return count
+
+
+@jitable
+def shuffle(plan, order, count, total, random):
+    """A random order of the first `count`, short runs of them together where most of `total` examples are due."""
+    run = plan.run if 2 * count > total else 1
     for k in range(count // run - 1, 0, -1):
-        other = draw(plan.random, k + 1)
+        other = draw(random, k + 1)
         for j in range(run):
             here, there = run * k + j, run * other + j
-            plan.order[here], plan.order[there] = plan.order[there], plan.order[here]
+            order[here], order[there] = order[there], order[here]
+
+
+@jitable_call
+def gather_strips(plan, now, me, crew, start, random):
+    """What `gather` does, by one of `crew` threads: of the strips of examples every crew-th, into plan.order from `start` on."""
+    count, total, order = 0, 0, plan.order[start:]
+    for first in range(me * ROWS_LISTED, plan.due.size, crew * ROWS_LISTED):
+        last = min(first + ROWS_LISTED, plan.due.size)
+        total += last - first
+        count += list_due(plan, now, first, last, order[count:])
+    shuffle(plan, order, count, total, random)
     return count
+
+
+def strip_starts(n: int, crew: int) -> list[int]:
+    """Where in the order each of `crew` threads has room for its strips."""
+    strips, rest = divmod(n, ROWS_LISTED)
+    sizes = [len(range(k, strips, crew)) * ROWS_LISTED + (rest if strips % crew == k else 0) for k in range(crew)]
+    return [sum(sizes[:k]) for k in range(crew)]
 
 
 @jitable

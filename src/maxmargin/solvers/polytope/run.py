@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ from ...problems.structured import StructuredProblem
 from ...result import Result
 from ...structures.encoded.contract import copied, meet, met, new_scratch, numbers_of, visit_work
 from ...utils.blas import blas_threads
-from ...utils.threads import Team, spans
+from ...utils.threads import TEAMS, spans
 from ..ascent.schedule import Schedule, gather, schedule
 from ..base import Run
 from ..pace import Pace
@@ -147,7 +146,7 @@ class StructuredRun(Run, ABC):
         (parts, each), end, total = shape, 0, 0.0
         workspaces = [self.workspace(), *(self.new_workspace() for _ in range(parts - 1))]
         changes = vectors.aligned((parts, *self.problem.weight_shape), np.float64)
-        with closing(Team(parts)) as team, blas_threads(1):
+        with TEAMS.at_work(parts) as team, blas_threads(1):
             for _, last in layers:
                 while end < last and not stop():
                     start, end = end, min(end + parts * each, last)
