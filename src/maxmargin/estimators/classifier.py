@@ -13,6 +13,7 @@ from ..losses import BINARY, MULTICLASS, MULTILABEL
 from ..losses.base import BinaryLoss, Loss, MulticlassLoss
 from .by_block import Scored, blockwise, class_codes
 from .kernel import KernelSVM
+from .on_device import cast_as, taken_classes
 from .posing import EachAgainstRest, SeveralClasses, TwoClasses
 from .probability import CALIBRATIONS, OneOfClasses
 
@@ -172,6 +173,7 @@ class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, KernelSVM):
         n_jobs=None,
         verbose=0,
         dtype=None,
+        device=None,
     ):
         self.C = C
         self.loss = loss
@@ -201,6 +203,7 @@ class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, KernelSVM):
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.dtype = dtype
+        self.device = device
 
     @blockwise
     def decision_function(self, X) -> np.ndarray:
@@ -214,8 +217,8 @@ class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, KernelSVM):
 
     def _predicted(self, scores: np.ndarray) -> np.ndarray:
         """The classes of these scores."""
-        best = (scores[:, 0] > 0).astype(np.intp) if scores.shape[1] == 1 else scores.argmax(axis=1)
-        return self.classes_[best]
+        best = cast_as(np.dtype(np.int64), scores[:, 0] > 0) if scores.shape[1] == 1 else scores.argmax(1)
+        return taken_classes(self.classes_, best)
 
     def _target_checks(self):
         return {}

@@ -15,11 +15,13 @@ from ..data.matrices import numbers
 from ..data.rows import SPARSE_BELOW
 from ..data.sources.memory import is_source
 from ..data.table import table_of
+from ..data.tensors import DeviceMatrix, TensorTable, place_of, values_of
 from ..losses import MULTILABEL
 from ..losses.base import MultilabelLoss
 from ..problems.kernel import KernelScalarProblem
 from ..problems.multilabel import MultilabelProblem
 from ..problems.risk import Risk, risk_of
+from ..problems.tensors import TensorProblem
 from ..regularizers.label_prior import checked_prior
 from ..solvers import resolve
 from ..solvers.tuning import PREDICTION
@@ -31,6 +33,7 @@ from .kernel import Kernelised, labels_problem
 from .linear import Posed, Prepared
 from .multilabel_partial_fit import PartialFit
 from .multilabel_stream import LabelReader, masses, stream
+from .on_device import cast_as, labels_on_device
 from .posing import AllLabels
 from .probability import CALIBRATIONS, EachLabel
 from .scaling import scaling_of_source
@@ -145,6 +148,7 @@ dtype
         n_jobs=None,
         verbose=0,
         dtype=None,
+        device=None,
     ):
         self.C = C
         self.kernel = kernel
@@ -170,6 +174,7 @@ dtype
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.dtype = dtype
+        self.device = device
 
     @with_callbacks
     def fit(self, X, y=None, sample_weight=None, mask=None):
@@ -228,8 +233,10 @@ dtype
         check_is_fitted(self)
         dtype, sparse = self._form
         if not sparse:
-            return (self.decision_function(X) > 0).astype(dtype)
+            return cast_as(dtype, self.decision_function(X) > 0)
         X = self._read(X)
+        if isinstance(X, DeviceMatrix):
+            return sp.csr_array(values_of(self._scored(X) > 0)).astype(dtype)
         starts = range(0, X.shape[0], PREDICTION.labels)
         parts = [sp.csr_array(self._scored(X[k : k + PREDICTION.labels]) > 0) for k in starts]
         return sp.vstack(parts, format="csr").astype(dtype)
@@ -291,7 +298,7 @@ dtype
         X = self._read(X, reset=reset, dtype=self._dtypes(), order="C")
         if y is None:
             validate_data(self, X, y)  # says so in scikit-learn's own words
-        labels = checked_labels(y, mask)
+        labels = checked_labels(values_of(y, place_of(X)), values_of(mask, place_of(X), "mask"))
         check_consistent_length(X, labels.columns.present)
         return X, labels
 
@@ -301,12 +308,14 @@ dtype
             return self._kernel_data(X)
         return table_of(X, self._bias(), SPARSE_BELOW["row"])
 
-    def _problem(self, data, labels: Checked, weight: np.ndarray) -> MultilabelProblem | KernelScalarProblem:
+    def _problem(self, data, labels: Checked, weight: np.ndarray) -> MultilabelProblem | KernelScalarProblem | TensorProblem:
         """What is minimised, at C = 1."""
         columns = labels.columns
         posing = self._posing(columns.masses(weight))
         if self.kernel != "linear":
             return labels_problem(data, columns, weight, posing)
+        if isinstance(data, TensorTable):
+            return labels_on_device(data, columns, weight, posing)
         return MultilabelProblem(data, columns, weight, posing.label_weight, posing.margin, posing.loss, posing.R)
 
     def _most_passes(self, problem):

@@ -87,6 +87,7 @@ fit_intercept, intercept_scaling, standardize, solver, warm_start, keep_duals, r
         n_jobs=None,
         verbose=0,
         dtype=None,
+        device=None,
     ):
         self.C = C
         self.epsilon = epsilon
@@ -113,6 +114,7 @@ fit_intercept, intercept_scaling, standardize, solver, warm_start, keep_duals, r
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.dtype = dtype
+        self.device = device
 
     @blockwise
     def predict(self, X) -> np.ndarray:

@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, column_or_1d
 
+from ..data.tensors import values_of
 from ..losses.crammer_singer import CrammerSingerLoss
 from ..losses.topk_alpha import TopKAlphaLoss
 from ..losses.topk_beta import TopKBetaLoss
@@ -15,6 +16,7 @@ from .base import along
 from .by_block import blockwise
 from .classifier import SVMClassifier
 from .linear import LinearSVM
+from .on_device import best_first, taken_classes
 from .posing import SeveralClasses
 
 LOSSES: dict[str, type[TopKLoss]] = {"topk_alpha": TopKAlphaLoss, "topk_beta": TopKBetaLoss}
@@ -107,6 +109,7 @@ class TopKSVMClassifier(SVMClassifier):
         n_jobs=None,
         verbose=0,
         dtype=None,
+        device=None,
     ):
         self.C = C
         self.k = k
@@ -131,6 +134,7 @@ class TopKSVMClassifier(SVMClassifier):
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.dtype = dtype
+        self.device = device
 
     @blockwise
     def decision_function(self, X) -> np.ndarray:
@@ -147,16 +151,15 @@ class TopKSVMClassifier(SVMClassifier):
             raise ValueError(f"k must be an integer, got {k!r}.")
         if not 1 <= int(k) <= count:
             raise ValueError(f"k must be between 1 and the {count} classes of the model, got {k}.")
-        best = np.argsort(-scores, axis=1, kind="stable")[:, : int(k)]  # ties go to the first class, as in `predict`
-        return self.classes_[best]
+        return taken_classes(self.classes_, best_first(scores, int(k)))
 
     def score_topk(self, X, y, k=None, sample_weight=None) -> float:
         """The part of the samples whose class is among the k best; `score` is that of k = 1, as in scikit-learn.
 
         For a grid search write `scoring=lambda model, X, y: model.score_topk(X, y)`.
         """
-        found = self.predict_topk(X, k)
-        y = column_or_1d(y)
+        found = values_of(self.predict_topk(X, k))
+        y = column_or_1d(values_of(y))
         if len(y) != len(found):
             raise ValueError(f"X has {len(found)} samples, y has {len(y)}.")
         hit = np.any(found == y[:, None], axis=1)

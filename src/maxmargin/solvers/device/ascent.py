@@ -1,0 +1,225 @@
+"""Dual ascent where many rows step at once: a block of rows, on the device that holds them.
+
+    S = X_b W                                  the scores of a block, a matrix product
+    d_i = best row of duals - b_i              each row by itself, for a curvature sigma ||x_i||^2
+    U = sum_i d_i x_i                          a matrix product
+    t = clip((G + kappa/2 - <W, U>) / (||U||^2 + kappa), 0, 1)        G: what the rewards gain, kappa: their curvature along d
+    b_i += t d_i,   W += t U                   so that the dual value never falls, and W = sum_i b_i x_i but for rounding
+
+The step t is exact where rewards are linear or quadratic along d (hinge, Crammer-Singer, top-k, squared losses), and safe for all
+others, for they are concave; with signs too, for the quadratic term is 1-smooth. sigma follows t before the clip: it is 1 where
+the rows of a block hardly meet, larger where they do. Labels that nothing couples have each their own t and sigma. Rows with a
+small share of the gap rest for some passes. Between passes the duals are extrapolated, as far as they stay feasible, and the same
+line search says how far to go (Nesterov's idea, without its constants).
+
+Nothing waits for the device within a pass: t, sigma and the sums stay there.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...data.tensors import TensorDuals, library
+from ...problems.tensors import TensorProblem, coarse_float32, full_float32
+from ..base import Run
+from ..dual_coordinate import COARSE, SAFE, begin
+from ..tuning import VISITS
+from .fused import Rows, rows_of
+from .tuning import DEVICE, DeviceTuning
+
+
+@dataclass(frozen=True)
+class DeviceOptions:
+    tol: float
+    seed: int
+    double: bool
+    momentum: bool
+    average: bool
+    tuning: DeviceTuning = DEVICE
+
+
+class DeviceWeights:
+    """The weights on the device, as duals move them: W for scores, and the rest of what the quadratic term knows of them."""
+
+    def __init__(self, problem: TensorProblem, dtype: Any):
+        put, term = problem.put, problem.regularizer
+        self.dtype, self.bias = dtype, problem.table.bias
+        self.variance = None if term.variance is None else put(np.atleast_2d(term.variance), dtype)
+        self.lower = None if term.lower is None else put(np.atleast_2d(term.lower), dtype)
+        self.R = None if problem.R is None else put(problem.R, dtype)
+        self.V = put(np.atleast_2d(term.start((problem.scores, problem.table.shape[1] + 1))), dtype)
+        self.W = self.V
+
+    def set(self, V: Any) -> None:
+        """Take these weights, unclipped; of coupled labels those that scores use."""
+        self.V = V.to(self.dtype)
+        self.W = self.V if self.lower is None else self.V.maximum(self.lower)
+
+    def scores(self, X: Any) -> Any:
+        return library().addmm(self.bias * self.W[:, -1], X, self.W[:, :-1].T)
+
+    def combined(self, change: Any, X: Any) -> Any:
+        """U, (scores, features + 1)."""
+        return library().cat([change.T @ X, self.bias * change.sum(0)[:, None]], dim=1)
+
+    def slopes(self, U: Any) -> tuple[Any, Any, Any]:
+        """<W, U> and ||U||^2 in the metric of the prior, score by score in float64, and by how much W moves at t = 1."""
+        moved = U if self.variance is None else self.variance * U
+        moved = moved if self.R is None else self.R @ U
+        double = library().float64
+        return (self.W * U).sum(1, dtype=double), (moved * U).sum(1, dtype=double), moved
+
+    def move(self, t: Any, moved: Any) -> None:
+        self.V.addcmul_(moved, t.to(self.dtype) + 0.0 * moved[:, :1] if t.ndim else t.to(self.dtype).expand_as(moved))
+        if self.lower is not None:
+            self.W = self.V.maximum(self.lower)
+
+
+class DeviceAscent(Run):
+    """Passes over blocks of rows on a device."""
+
+    held = (*Run.held,)
+
+    def __init__(self, problem: TensorProblem, duals: TensorDuals | None, options: DeviceOptions):
+        torch = self.torch = library()
+        self.problem, self.options, self.tuning = problem, options, options.tuning
+        self.average, self.warm, self.loss = options.average, duals is not None, problem.loss
+        double = options.double or self.loss.precise or not float32_fits(problem, options.tol)
+        self.dtype = torch.float64 if double else torch.float32
+        n, device = problem.n_examples, problem.table.device
+        self.coarse = device.type == "cuda" and not double  # whether products may be tf32
+        self.A = torch.zeros((n, problem.scores), dtype=self.dtype, device=device)
+        if duals is not None:
+            self.A.copy_(duals.tensor.reshape(self.A.shape))
+        self.before: Any = None  # the duals after the last pass, for extrapolation
+        self.weights = DeviceWeights(problem, self.dtype)
+        self.q = problem.put(problem.curvature, self.dtype)
+        self.scale = None if problem.R is None else problem.put(np.diag(problem.R), self.dtype)
+        widths = (problem.scores,) if self.loss.apart else ()
+        self.sigma = torch.full(widths, self.tuning.sigma, dtype=torch.float64, device=device)
+        self.share = torch.zeros(n, dtype=torch.float64, device=device)
+        self.due, self.wait = (torch.zeros(n, dtype=torch.int32, device=device) for _ in range(2))
+        self.random = torch.Generator(device=device).manual_seed(options.seed)
+        self.steps: Rows = rows_of(self.loss, self.A)
+        self.value = torch.zeros((), dtype=torch.float64, device=device)
+        self.dual, self.passes, self.visits, self.momentum = 0.0, 0, 0, 0.0
+        self.mean: Any = None
+        if duals is not None:
+            self.synchronise()
+
+    # ---- a pass ---------------------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """Rows of a block."""
+        fits = max(self.tuning.entries // (self.problem.scores + self.problem.table.shape[1]), 1)
+        return int(np.clip(self.problem.n_examples // self.tuning.parts, 1, min(self.tuning.rows, fits)))
+
+    def advance(self, stop: Callable[[], bool]) -> float:
+        torch, now = self.torch, self.passes
+        active = torch.nonzero(self.due <= now).flatten()
+        order = active[torch.randperm(active.numel(), generator=self.random, device=active.device)]
+        sums, many = torch.zeros_like(self.weights.W, dtype=self.dtype), 0
+        if self.before is not None:
+            self.before.copy_(self.A)
+        visited = 0
+        with coarse_float32() if self.coarse else full_float32():
+            for rows, X in self.problem.table.visits(order, self.size, self.dtype):
+                self.block(rows, X)
+                visited += rows.numel()
+                if 2 * visited > order.numel():
+                    sums, many = sums.add_(self.weights.W), many + 1
+                if stop():
+                    break
+        self.mean = sums / many if many else None
+        self.rest(order[:visited], now)
+        self.passes, self.visits = now + 1, self.visits + visited
+        self.dual = float(self.value)
+        return float(self.share.sum())
+
+    def block(self, rows: Any, X: Any) -> None:
+        """One block: all its rows at once, as far as the line search goes."""
+        weights, sigma = self.weights, self.sigma.to(self.dtype)
+        q = self.q[rows][:, None] * sigma
+        q = q if self.scale is None else q * self.scale
+        found = self.steps.step(rows, weights.scores(X), q)
+        self.share[rows] = found.share.double()
+        U = weights.combined(found.change, X)
+        t, ratio = self.line(found.gain, found.bend, *weights.slopes(U))
+        self.steps.add(rows, found.change, t.to(self.dtype))
+        self.sigma = (self.sigma * ratio.clamp(0.2, 5.0) ** -self.tuning.follow).clamp(1.0, self.tuning.most)
+
+    def line(self, gain: Any, bend: Any, slope: Any, square: Any, moved: Any) -> tuple[Any, Any]:
+        """Go as far as is best along a joint step; returns how far, and how far that would have been without bounds."""
+        if not self.loss.apart:
+            slope, square = slope.sum(), square.sum()
+        ascent, total = gain + 0.5 * bend - slope, square + bend
+        noise = self.tuning.noise * (gain.abs() + slope.abs())
+        ratio = (ascent / total.clamp(min=1e-300)).where(ascent > noise, 0.0 * ascent)
+        t = ratio.clamp(0.0, 1.0)
+        self.value = self.value + (t * ascent - 0.5 * t * t * total).sum()
+        self.weights.move(t[:, None] if t.ndim else t, moved)
+        return t, ratio.where(ascent > noise, 0.0 * ratio + 1.0)
+
+    def rest(self, rows: Any, now: int) -> None:
+        """Rows whose share of the gap is small are left alone for some passes, longer each time."""
+        limit = VISITS.calm * self.options.tol * abs(float(self.value)) / self.problem.n_examples
+        calm, wait = self.share[rows] <= limit, self.wait[rows]
+        wait = (2 * wait + 1).clamp(max=VISITS.longest).where(calm, 0 * wait)
+        self.wait[rows] = wait
+        self.due[rows] = now + 1 + wait
+
+    def wake(self) -> None:
+        self.due.zero_()
+        self.wait.zero_()
+
+    # ---- between passes -------------------------------------------------------------------------------------
+
+    def synchronise(self) -> float:
+        found, r = self.problem.evaluate(self.A)
+        self.exact_weights = found.v
+        V = self.problem.coefficients(found.v)
+        self.weights.set(self.problem.put(np.atleast_2d(V)))
+        self.value = self.torch.full_like(self.value, found.dual)
+        self.dual = found.dual
+        return found.dual
+
+    def candidates(self) -> list[Any]:
+        found = [self.problem.feasible(self.exact_weights)]
+        if self.average and self.mean is not None and self.problem.R is None:
+            mean = self.mean.double().cpu().numpy()
+            found.append(mean.reshape(self.problem.weight_shape))
+        return found
+
+    def left(self) -> Any:
+        return TensorDuals(self.A)
+
+    def refine(self) -> None:
+        """float32 products in the place of tf32, then float64 for everything."""
+        if self.coarse:
+            self.coarse = False
+        elif self.dtype != self.torch.float64:
+            self.dtype = self.torch.float64
+            self.A, self.q = self.A.double(), self.problem.put(self.problem.curvature)
+            self.scale = None if self.scale is None else self.scale.double()
+            self.before = None if self.before is None else self.before.double()
+            V = self.weights.V
+            self.weights = DeviceWeights(self.problem, self.dtype)
+            self.weights.set(V)
+            self.steps = rows_of(self.loss, self.A)
+        self.wake()
+
+
+def float32_fits(problem: TensorProblem, tol: float) -> bool:
+    """Whether iterations may be float32: as on the processor."""
+    sizes = np.concatenate([problem.curvature, problem.cap])
+    sizes = sizes[sizes > 0]
+    fits = sizes.size == 0 or (sizes.min() >= SAFE[0] and sizes.max() <= SAFE[1])
+    return bool(fits and np.median(problem.curvature * problem.cap) >= 1e-2 and tol >= COARSE)
+
+
+@begin.register
+def _(problem: TensorProblem, duals, tol, seed, dtype, momentum, average):
+    return DeviceAscent(problem, duals, DeviceOptions(tol, seed, dtype is not None, momentum, average))

@@ -1,0 +1,23 @@
+"""Numbers of dual ascent on a device that were chosen by measuring; as `solvers.tuning`, which has no room for more."""
+
+from typing import NamedTuple
+
+
+class DeviceTuning(NamedTuple):
+    """Blocks of rows that step together, and the line search along their steps."""
+
+    # Rows of a block at the most, and into how many blocks a pass is parted at the least: the sketch of this method, 1,281,167 x
+    # 2,048 with 1,000 classes, needed the fewest seconds with 8,192. Small sets: nothing was measured, 2026-11-17.
+    rows: int = 8192
+    parts: int = 64
+    # Numbers of a block of X and its scores at the most, which bounds memory. Nothing was measured, 2026-11-17.
+    entries: int = 1 << 28
+    # sigma at the start, at the most, and how fast it follows the line search. As in the sketch, 2026-11-17.
+    sigma: float = 2.0
+    most: float = 1e4
+    follow: float = 0.3
+    # Part of the sums below which a gain is rounding. By float64, 2026-11-17.
+    noise: float = 1e-14
+
+
+DEVICE = DeviceTuning()
