@@ -144,6 +144,12 @@ def check_finite_tensor(X: Any) -> None:
             raise ValueError(f"Input X contains NaN or infinity, first in row {starts[k] + int(bad.int().argmax())}.")
 
 
+def squared_lengths_of(X: Any) -> Any:
+    """Of each row, in float64. The squares are float64 as well, so that none overflows."""
+    torch = library()
+    return torch.linalg.vector_norm(X, dim=1, dtype=torch.float64).square()
+
+
 class TensorBlock(RowBlock):
     """Some rows of a tensor. Weights may be arrays: they are brought to where the rows are."""
 
@@ -203,7 +209,7 @@ class TensorTable(Table):
         scale = None if variance is None else torch.as_tensor(np.sqrt(variance[:-1]), device=self.tensor.device)
         for block in self.blocks(max(FOUND_BY // self.shape[1], 1)):
             X = block.X if scale is None else block.X * scale
-            parts.append(torch.linalg.vector_norm(X, dim=1, dtype=torch.float64).square())
+            parts.append(squared_lengths_of(X))
         constant = self.bias**2 * (1.0 if variance is None else float(variance[-1]))
         result = check_norms(torch.cat(parts).cpu().numpy() + constant)
         self._norms.append((variance, result))

@@ -231,9 +231,11 @@ class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, KernelSVM):
 
     def _checked_labels(self, y, sample_weight) -> tuple[np.ndarray, np.ndarray]:
         """The number of each sample's class, and the factors of the classes."""
-        check_classification_targets(y)
         y = column_or_1d(y, warn=True)
-        self.classes_, label = np.unique(y, return_inverse=True)
+        if (found := counted(y)) is None:
+            check_classification_targets(y)
+            found = np.unique(y, return_inverse=True)
+        self.classes_, label = found
         if len(self.classes_) < 2:
             raise ValueError(
                 "This solver needs samples of at least 2 classes in the data, but the data contains only one class: "
@@ -263,6 +265,18 @@ class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, KernelSVM):
 
     def _shaped(self, coef, intercept):
         return np.atleast_2d(coef), np.atleast_1d(intercept)
+
+
+def counted(y: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """As `np.unique` with the inverse, without a sort: of integers that lie close together. None where they do not."""
+    if y.dtype.kind not in "iu" or y.size == 0:
+        return None
+    low, high = int(y.min()), int(y.max())
+    if high - low > 4 * y.size:
+        return None
+    place = np.subtract(y, low, dtype=np.int64)
+    present = np.bincount(place, minlength=high - low + 1) > 0
+    return (np.flatnonzero(present) + low).astype(y.dtype), (np.cumsum(present) - 1)[place]
 
 
 def class_factors(class_weight, classes: np.ndarray, y, label: np.ndarray, sample_weight) -> np.ndarray:

@@ -12,6 +12,7 @@ from ..data.tensors import DeviceMatrix, TensorTable, checked_tensor, device_of,
 from ..jit import vectors
 from ..losses.base import Loss
 from ..losses.crammer_singer import CrammerSingerLoss
+from ..losses.fused_rows import fused
 from ..losses.tensor_forms import EntryForm, entry_form
 from ..losses.tensor_rows import CrammerSingerRows, EntryRows, EntryTargets, LabelTargets, OneTarget, TensorLoss, TopKRows
 from ..losses.topk_alpha import TopKAlphaLoss
@@ -102,7 +103,7 @@ class ScoreOfClasses:
         fields = on(cap, self.label), cap, None if plain else on(cap, self.cost)
         if isinstance(self.loss, TopKLoss):
             return TopKRows(*fields, int(self.loss.k), float(self.loss.smoothing), isinstance(self.loss, TopKAlphaLoss))
-        return CrammerSingerRows(*fields)
+        return fused(CrammerSingerRows(*fields), len(self.cost))
 
 
 def on(cap: Any, array: np.ndarray) -> Any:

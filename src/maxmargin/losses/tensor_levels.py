@@ -13,10 +13,11 @@ ROUNDS = 200  # an end for rows that rounding keeps from settling; mostly five t
 HALVED = 4  # every so many rounds the bracket is halved: Newton's steps alone may turn in circles
 
 
-def root(falls: Any, low: Any, high: Any) -> Any:
-    """Where a function that falls crosses zero, between `low` and `high`; `falls(u)` gives its value and slope at u, (rows, 1)."""
+def root(falls: Any, low: Any, high: Any, size: Any) -> Any:
+    """Where a function that falls crosses zero, between `low` and `high`; `falls(u)` gives its value and slope at u, (rows, 1).
+    `size`: of the terms of its values, beside which rounding is measured."""
     u = 0.5 * (low + high)
-    close = 2.0 ** (-51 if u.dtype.itemsize == 8 else -22)
+    close = 2.0 ** (-50 if u.dtype.itemsize == 8 else -21)
     for k in range(ROUNDS):
         value, slope = falls(u)
         low, high = u.where(value >= 0.0, low), u.where(value <= 0.0, high)
@@ -24,7 +25,7 @@ def root(falls: Any, low: Any, high: Any) -> Any:
         aim = (u - value / slope.clamp(max=-1e-30)).where(slope < 0.0, middle)
         new = middle if k % HALVED == HALVED - 1 else aim.where((aim >= low) & (aim <= high), middle)
         new = u.where(value == 0.0, new)
-        if bool(((new - u).abs() <= close * u.abs()).all()):
+        if bool((((new - u).abs() <= close * u.abs()) | (value.abs() <= close * size)).all()):
             break
         u = new
     return u
@@ -63,7 +64,7 @@ class Levels(NamedTuple):
             beyond, full = over(a, t + cap)
             return above - beyond - radius, full - count
 
-        return (a - root(falls, low, high)).clamp(min=0.0).minimum(cap)
+        return (a - root(falls, low, high, high.abs() + radius)).clamp(min=0.0).minimum(cap)
 
     def box(self, a: Any, cap: Any, radius: Any, bias: Any) -> tuple[Any, Any]:
         """clip(a - bias s, 0, cap) with s its own sum, up to the radius."""
@@ -74,7 +75,8 @@ class Levels(NamedTuple):
             return above - beyond - s, bias * (full - count) - 1.0
 
         value, _ = falls(radius)
-        s = radius.where(value >= 0.0, root(falls, 0.0 * radius, 1.0 * radius))
+        low = radius.where(value >= 0.0, 0.0 * radius)  # where all of it is used there is nothing to look for
+        s = root(falls, low, 1.0 * radius, radius)
         return (a - bias * s).clamp(min=0.0).minimum(cap), s
 
     def cone(self, a: Any, bias: Any) -> tuple[Any, Any]:
@@ -97,7 +99,7 @@ class Levels(NamedTuple):
             steep = (bias * k + many / k) / (1.0 + bias * k)
             return larger - above - k * (u - t), many - k - steep * (count - k)
 
-        u = root(falls, low, high)
+        u = root(falls, low, high, high)
         t = level(u)[0]
         s = (k * (u - t)).clamp(min=0.0).where(worth, 0.0 * u)
         return (a - t).clamp(min=0.0).minimum(s / k), s

@@ -25,6 +25,16 @@ class BlockStep(NamedTuple):
     share: Any
 
 
+class Held(NamedTuple):
+    """What a run holds of all examples: duals A (examples, scores), curvatures q, how much that is for each score (None: one),
+    and the shares of the gap that `step` finds."""
+
+    A: Any
+    q: Any
+    scale: Any
+    share: Any
+
+
 class TensorLoss(ABC):
     """A loss with the targets and caps of all examples."""
 
@@ -36,9 +46,16 @@ class TensorLoss(ABC):
     def value(self, rows: Any, S: Any, error: Any = None) -> Any:
         """The sum of the losses, in float64; at the worst of all scores within `error` of these, one for each row."""
 
+    def step(self, rows: Any, S: Any, held: Held, sigma: Any) -> BlockStep:
+        """The best row of duals for each of these rows, alone, for curvatures times sigma; their shares are noted."""
+        q = held.q[rows][:, None] * sigma.to(S.dtype)
+        found = self.stepped(rows, S, held.A[rows], q if held.scale is None else q * held.scale)
+        held.share[rows] = found.share.double()
+        return found
+
     @abstractmethod
-    def step(self, rows: Any, S: Any, A: Any, q: Any) -> BlockStep:
-        """The best row of duals for each row, with curvature q, (rows, 1) or (rows, scores)."""
+    def stepped(self, rows: Any, S: Any, A: Any, q: Any) -> BlockStep:
+        """The same from the duals and curvatures of the block itself, (rows, 1) or (rows, scores)."""
 
     @abstractmethod
     def repaired(self, rows: Any, A: Any) -> tuple[Any, Any, Any]:
@@ -83,7 +100,7 @@ class CrammerSingerRows(ClassRows):
         found = (h.amax(1) - S.gather(1, y)[:, 0]).double()
         return (self.cap[rows] * (found if error is None else found + 2.0 * error)).sum()
 
-    def step(self, rows, S, A, q):
+    def stepped(self, rows, S, A, q):
         y, margin = self.label[rows][:, None], self.margins(rows, S)
         cap = self.cap[rows].to(S.dtype)[:, None]
         h, truth, held = S + margin, S.gather(1, y), A.gather(1, y)
@@ -155,7 +172,7 @@ class TopKRows(ClassRows):
         found = found.double()
         return (self.cap[rows] * (found if error is None else found + 2.0 * error)).sum()
 
-    def step(self, rows, S, A, q):
+    def stepped(self, rows, S, A, q):
         y, cap = self.label[rows][:, None], self.cap[rows].to(S.dtype)[:, None]
         margin = self.margins(rows, S)
         h = S + margin
@@ -271,7 +288,7 @@ class EntryRows(TensorLoss):
         sign, offset, cap = self.asked(rows, S)
         return wide(self.form.value(offset - sign * S, cap, 0.0 if error is None else error.to(S.dtype)[:, None]))
 
-    def step(self, rows, S, A, q):
+    def stepped(self, rows, S, A, q):
         sign, offset, cap = self.asked(rows, S)
         slope, a, form = offset - sign * S, sign * A, self.form
         share = form.value(slope, cap) + form.cost(a, cap) - a * slope

@@ -28,6 +28,7 @@ from .base import PLAIN_TERM, Evaluated, Problem
 CHUNK = 64  # columns of a float32 sum. By the bound, 4e-6 of ||x|| ||w||, 2026-11-17.
 TOGETHER_BYTES = 1 << 29  # of the float64 tables of a block. Nothing was measured, 2026-11-17.
 WHOLE_DOUBLE = ((6, 0), (7, 0), (8, 0), (9, 0), (10, 0))  # GPUs whose float64 is half as fast as float32, or faster
+EVEN = 32  # numbers: 128 bytes in float32
 EPS64, EPS32 = 2.0**-53, 2.0**-24
 
 
@@ -115,7 +116,7 @@ class TensorProblem(Problem):
     def risk(self, W: np.ndarray) -> float:
         """The sum of the losses at weights (scores, features + 1), safe against rounding."""
         torch, bias = library(), self.table.bias
-        weights, total = self.put(W, torch.float64), 0.0
+        weights, total = even_rows(self.put(W, torch.float64)), 0.0
         longest = float(np.sqrt(np.square(W).sum(axis=1).max()))
         lengths = None if self.by_double else self.put(np.sqrt(self.table.norms()))
         with full_float32():
@@ -134,7 +135,7 @@ class TensorProblem(Problem):
         """r = sum_i A_i x_i from duals made feasible, (scores, features + 1) in float64 on the device; their reward, the absolute
         values of its terms and sum_i ||A_i|| ||x_i||."""
         torch = library()
-        r = self.put(np.zeros((self.scores, self.table.shape[1] + 1)))
+        r = even_rows(self.put(np.zeros((self.scores, self.table.shape[1] + 1))))
         sums = self.put(np.zeros(3))
         lengths = self.put(np.sqrt(self.table.norms()))
         for rows, X in self.table.visits(None, self.block_rows, torch.float64):
@@ -203,6 +204,13 @@ class TensorProblem(Problem):
 
     def rounding(self, w, duals):
         return None
+
+
+def even_rows(table: Any) -> Any:
+    """A table whose rows begin on even places in memory, which matrix products on GPUs need to be fast."""
+    rows, columns = table.shape
+    found = table.new_zeros((rows, -(-columns // EVEN) * EVEN))[:, :columns]
+    return found.copy_(table)
 
 
 def by_chunks(X: Any, W: Any) -> Any:

@@ -22,11 +22,12 @@ from typing import Any
 import numpy as np
 
 from ...data.tensors import TensorDuals, library
-from ...problems.tensors import TensorProblem, coarse_float32, full_float32
+from ...losses.tensor_rows import Held
+from ...problems.tensors import EVEN, TensorProblem, coarse_float32, full_float32
 from ..base import Run
 from ..dual_coordinate import COARSE, SAFE, begin
 from ..tuning import VISITS
-from .fused import Rows, rows_of
+from .fused import fused_line
 from .tuning import DEVICE, DeviceTuning
 
 
@@ -41,28 +42,49 @@ class DeviceOptions:
 
 
 class DeviceWeights:
-    """The weights on the device, as duals move them: W for scores, and the rest of what the quadratic term knows of them."""
+    """The weights on the device, as duals move them: W for scores, and the rest of what the quadratic term knows of them. Rows of
+    all tables begin on even places; what lies between them stays zero."""
 
     def __init__(self, problem: TensorProblem, dtype: Any):
         put, term = problem.put, problem.regularizer
-        self.dtype, self.bias = dtype, problem.table.bias
-        self.variance = None if term.variance is None else put(np.atleast_2d(term.variance), dtype)
-        self.lower = None if term.lower is None else put(np.atleast_2d(term.lower), dtype)
+        self.dtype, self.bias, self.features = dtype, problem.table.bias, problem.table.shape[1]
+        self.variance = None if term.variance is None else self.table(put(self.whole(problem, term.variance), dtype))
+        self.lower = None if term.lower is None else self.table(put(self.whole(problem, term.lower), dtype))
         self.R = None if problem.R is None else put(problem.R, dtype)
-        self.V = put(np.atleast_2d(term.start((problem.scores, problem.table.shape[1] + 1))), dtype)
+        self.V = self.table(put(np.atleast_2d(term.start((problem.scores, self.features + 1))), dtype))
         self.W = self.V
+        self.U = library().zeros_like(self.V)
+
+    @staticmethod
+    def whole(problem: TensorProblem, array: np.ndarray) -> np.ndarray:
+        return np.broadcast_to(array, (problem.scores, array.shape[-1])).copy()
+
+    @staticmethod
+    def table(given: Any) -> Any:
+        """A copy with its padding; the views of `even_rows` share it."""
+        rows, columns = given.shape
+        found = given.new_zeros((rows, -(-columns // EVEN) * EVEN))
+        found[:, :columns] = given
+        return found
 
     def set(self, V: Any) -> None:
         """Take these weights, unclipped; of coupled labels those that scores use."""
-        self.V = V.to(self.dtype)
+        self.V = self.table(V[:, : self.features + 1].to(self.dtype))
+        self.clip()
+
+    def clip(self) -> None:
         self.W = self.V if self.lower is None else self.V.maximum(self.lower)
 
     def scores(self, X: Any) -> Any:
-        return library().addmm(self.bias * self.W[:, -1], X, self.W[:, :-1].T)
+        W, d = self.W, self.features
+        return library().addmm(self.bias * W[:, d], X, W[:, :d].T) if self.bias else X @ W[:, :d].T
 
     def combined(self, change: Any, X: Any) -> Any:
-        """U, (scores, features + 1)."""
-        return library().cat([change.T @ X, self.bias * change.sum(0)[:, None]], dim=1)
+        """U, as W; the same memory each time."""
+        library().mm(change.T, X, out=self.U[:, : self.features])
+        if self.bias:
+            self.U[:, self.features] = self.bias * change.sum(0)
+        return self.U
 
     def slopes(self, U: Any) -> tuple[Any, Any, Any]:
         """<W, U> and ||U||^2 in the metric of the prior, score by score in float64, and by how much W moves at t = 1."""
@@ -72,9 +94,13 @@ class DeviceWeights:
         return (self.W * U).sum(1, dtype=double), (moved * U).sum(1, dtype=double), moved
 
     def move(self, t: Any, moved: Any) -> None:
-        self.V.addcmul_(moved, t.to(self.dtype) + 0.0 * moved[:, :1] if t.ndim else t.to(self.dtype).expand_as(moved))
-        if self.lower is not None:
-            self.W = self.V.maximum(self.lower)
+        """t is one number, or a column of them."""
+        self.V.addcmul_(moved, t.to(self.dtype).expand_as(moved))
+        self.clip()
+
+    def whole_weights(self, table: Any) -> Any:
+        """Without the padding."""
+        return table[:, : self.features + 1]
 
 
 class DeviceAscent(Run):
@@ -95,19 +121,24 @@ class DeviceAscent(Run):
             self.A.copy_(duals.tensor.reshape(self.A.shape))
         self.before: Any = None  # the duals after the last pass, for extrapolation
         self.weights = DeviceWeights(problem, self.dtype)
-        self.q = problem.put(problem.curvature, self.dtype)
-        self.scale = None if problem.R is None else problem.put(np.diag(problem.R), self.dtype)
         widths = (problem.scores,) if self.loss.apart else ()
         self.sigma = torch.full(widths, self.tuning.sigma, dtype=torch.float64, device=device)
         self.share = torch.zeros(n, dtype=torch.float64, device=device)
         self.due, self.wait = (torch.zeros(n, dtype=torch.int32, device=device) for _ in range(2))
         self.random = torch.Generator(device=device).manual_seed(options.seed)
-        self.steps: Rows = rows_of(self.loss, self.A)
+        self.new_rows()
         self.value = torch.zeros((), dtype=torch.float64, device=device)
         self.dual, self.passes, self.visits, self.momentum = 0.0, 0, 0, 0.0
         self.mean: Any = None
         if duals is not None:
             self.synchronise()
+
+    def new_rows(self) -> None:
+        """What a step needs to know of all rows, in the dtype of the run."""
+        problem = self.problem
+        scale = None if problem.R is None else problem.put(np.diag(problem.R), self.dtype)
+        self.held_rows = Held(self.A, problem.put(problem.curvature, self.dtype), scale, self.share)
+        self.fused = fused_line(self.weights, self.A, self.tuning)
 
     # ---- a pass ---------------------------------------------------------------------------------------------
 
@@ -141,15 +172,20 @@ class DeviceAscent(Run):
 
     def block(self, rows: Any, X: Any) -> None:
         """One block: all its rows at once, as far as the line search goes."""
-        weights, sigma = self.weights, self.sigma.to(self.dtype)
-        q = self.q[rows][:, None] * sigma
-        q = q if self.scale is None else q * self.scale
-        found = self.steps.step(rows, weights.scores(X), q)
-        self.share[rows] = found.share.double()
+        weights = self.weights
+        found = self.loss.step(rows, weights.scores(X), self.held_rows, self.sigma)
         U = weights.combined(found.change, X)
-        t, ratio = self.line(found.gain, found.bend, *weights.slopes(U))
-        self.steps.add(rows, found.change, t.to(self.dtype))
-        self.sigma = (self.sigma * ratio.clamp(0.2, 5.0) ** -self.tuning.follow).clamp(1.0, self.tuning.most)
+        if self.fused is not None and found.bend is None:
+            self.fused.line(found.gain, weights, U, self.sigma, self.value)
+            self.fused.add(rows, found.change)
+            return
+        gain, bend = found.gain, found.bend
+        if bend is None:
+            gain, bend = gain.sum(), 0.0 * gain.sum()
+        t, ratio = self.line(gain, bend, *weights.slopes(U))
+        self.A.index_add_(0, rows, found.change * t.to(self.dtype))
+        self.sigma *= ratio.clamp(0.2, 5.0) ** -self.tuning.follow
+        self.sigma.clamp_(1.0, self.tuning.most)
 
     def line(self, gain: Any, bend: Any, slope: Any, square: Any, moved: Any) -> tuple[Any, Any]:
         """Go as far as is best along a joint step; returns how far, and how far that would have been without bounds."""
@@ -159,7 +195,7 @@ class DeviceAscent(Run):
         noise = self.tuning.noise * (gain.abs() + slope.abs())
         ratio = (ascent / total.clamp(min=1e-300)).where(ascent > noise, 0.0 * ascent)
         t = ratio.clamp(0.0, 1.0)
-        self.value = self.value + (t * ascent - 0.5 * t * t * total).sum()
+        self.value += (t * ascent - 0.5 * t * t * total).sum()
         self.weights.move(t[:, None] if t.ndim else t, moved)
         return t, ratio.where(ascent > noise, 0.0 * ratio + 1.0)
 
@@ -182,14 +218,14 @@ class DeviceAscent(Run):
         self.exact_weights = found.v
         V = self.problem.coefficients(found.v)
         self.weights.set(self.problem.put(np.atleast_2d(V)))
-        self.value = self.torch.full_like(self.value, found.dual)
+        self.value.fill_(found.dual)
         self.dual = found.dual
         return found.dual
 
     def candidates(self) -> list[Any]:
         found = [self.problem.feasible(self.exact_weights)]
         if self.average and self.mean is not None and self.problem.R is None:
-            mean = self.mean.double().cpu().numpy()
+            mean = self.weights.whole_weights(self.mean).double().cpu().numpy()
             found.append(mean.reshape(self.problem.weight_shape))
         return found
 
@@ -202,13 +238,12 @@ class DeviceAscent(Run):
             self.coarse = False
         elif self.dtype != self.torch.float64:
             self.dtype = self.torch.float64
-            self.A, self.q = self.A.double(), self.problem.put(self.problem.curvature)
-            self.scale = None if self.scale is None else self.scale.double()
+            self.A = self.A.double()
             self.before = None if self.before is None else self.before.double()
             V = self.weights.V
             self.weights = DeviceWeights(self.problem, self.dtype)
             self.weights.set(V)
-            self.steps = rows_of(self.loss, self.A)
+            self.new_rows()
         self.wake()
 
 

@@ -1,30 +1,56 @@
-"""How the rows of a block step: by operations on whole tables, or by one kernel that reads a row of scores once.
+"""The line search of a block and what follows it by few kernels: a GPU does them faster than it is told to.
 
-The kernels are Triton's, which comes with PyTorch for GPUs; where there are none, plain operations do the same.
+For joint steps of rows with linear rewards and one t for all scores, without signs and coupled labels. Triton's, as in
+`losses.fused_rows`; everything else takes the plain way.
 """
 
-from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from ...losses.tensor_rows import BlockStep, TensorLoss
+from ...data.tensors import library
+from ...losses.fused_rows import has_kernels, launch
+from .tuning import DeviceTuning
+
+WIDE = 1024  # numbers that a program moves, or adds up, at a time
 
 
-@dataclass(eq=False)
-class Rows:
-    """The rows of all examples: their loss, and their duals A, which `add` moves."""
+@cache
+def kernels() -> Any:
+    """The kernels, imported when they are first asked for."""
+    from . import kernels as found
 
-    loss: TensorLoss
-    A: Any
-
-    def step(self, rows: Any, S: Any, q: Any) -> BlockStep:
-        """What these rows would do alone."""
-        return self.loss.step(rows, S, self.A[rows], q)
-
-    def add(self, rows: Any, change: Any, t: Any) -> None:
-        """A += t change in these rows; t is a number, or one for each score."""
-        self.A.index_add_(0, rows, change * t)
+    return found
 
 
-def rows_of(loss: TensorLoss, A: Any) -> Rows:
-    """The fastest way that this loss and this device have."""
-    return Rows(loss, A)
+class FusedLine:
+    """Room for the numbers of a line search."""
+
+    def __init__(self, A: Any, scores: int, tuning: DeviceTuning):
+        self.A, self.tuning = A, tuning
+        double = library().float64
+        self.slope, self.square = (A.new_empty(scores, dtype=double) for _ in range(2))
+        self.t = A.new_empty((), dtype=double)
+
+    def line(self, gains: Any, weights: Any, U: Any, sigma: Any, value: Any) -> None:
+        """Find t, and move sigma, the value and the weights by it."""
+        V, tuning = weights.V, self.tuning
+        weighed, variance = weights.variance is not None, V if weights.variance is None else weights.variance
+        scores, width = V.shape
+        kernels().slopes_of_rows[(scores,)](V, U, variance, self.slope, self.square, width, WEIGHED=weighed, BLOCK=WIDE)
+        kernels().line_search[(1,)](
+            gains, gains.numel(), self.slope, self.square, scores, sigma, value, self.t,
+            tuning.noise, tuning.follow, tuning.most, BLOCK=WIDE,
+        )  # fmt: skip
+        programs = (-(-V.numel() // WIDE),)
+        kernels().move_weights[programs](V, U, variance, self.t, V.numel(), WEIGHED=weighed, BLOCK=WIDE)
+
+    def add(self, rows: Any, change: Any) -> None:
+        """A[rows] += t change"""
+        scores = self.A.shape[1]
+        kernels().add_rows[(rows.numel(),)](self.A, rows, change, self.t, scores, **launch(scores))
+
+
+def fused_line(weights: Any, A: Any, tuning: DeviceTuning) -> FusedLine | None:
+    """Where there is one for this run."""
+    plain = weights.lower is None and weights.R is None and A.dtype.itemsize == 4
+    return FusedLine(A, A.shape[1], tuning) if plain and has_kernels(A, A.shape[1]) else None
