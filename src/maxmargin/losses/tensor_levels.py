@@ -10,6 +10,7 @@ differ in how many they need; those that are there stay. `projections` does the 
 from typing import Any, NamedTuple
 
 ROUNDS = 200  # an end for rows that rounding keeps from settling; mostly five to ten do
+NO_PART = -1e29  # entries below this take no part
 HALVED = 4  # every so many rounds the bracket is halved: Newton's steps alone may turn in circles
 
 
@@ -46,18 +47,15 @@ class Levels(NamedTuple):
     def projected(self, a: Any, radius: Any, bias: Any) -> Any:
         """The projection of each row; radius and bias are (rows, 1) or a number. Entries far below zero take no part."""
         bias = bias + 0.0 * radius
-        k, cap = float(self.k), radius / self.k
-        full = self.knapsack(a, cap, radius)
-        if self.joint:
-            free, total = self.cone(a, bias)
-        else:
-            free, total = self.box(a, cap, radius, bias)
-        return full.where(total >= radius * (1.0 - 1e-12 * k), free)
+        cap = radius / self.k
+        free, total = self.cone(a, bias) if self.joint else self.box(a, cap, radius, bias)
+        tight = total >= radius * (1.0 - 1e-12 * self.k)
+        return self.knapsack(a, cap, radius, tight).where(tight, free) if bool(tight.any()) else free
 
-    def knapsack(self, a: Any, cap: Any, radius: Any) -> Any:
-        """sum clip(a - t, 0, cap) = radius; meant for rows where the sum would be larger."""
+    def knapsack(self, a: Any, cap: Any, radius: Any, tight: Any) -> Any:
+        """sum clip(a - t, 0, cap) = radius, in rows where the sum would be larger."""
         high = a.amax(1, keepdim=True)
-        low = high.minimum(a.topk(self.k, dim=1).values[:, -1:]) - cap - radius
+        low = (a.topk(self.k, dim=1).values[:, -1:] - cap).where(tight, high)
 
         def falls(t: Any) -> tuple[Any, Any]:
             above, count = over(a, t)
@@ -82,12 +80,12 @@ class Levels(NamedTuple):
     def cone(self, a: Any, bias: Any) -> tuple[Any, Any]:
         """The projection without a radius, and its sum: u = t + s / k, t(u) = (bias k u - S(u) / k) / (1 + bias k)."""
         k = float(self.k)
-        top = a.topk(self.k, dim=1).values
-        worth = top.sum(1, keepdim=True) > 0.0
-        taking = a > -1e29
-        low = a.where(taking, top[:, :1]).amin(1, keepdim=True)
+        top = a.topk(min(self.k + 1, a.shape[1]), dim=1).values
+        worth = top[:, : self.k].sum(1, keepdim=True) > 0.0
+        last, after = top[:, self.k - 1 : self.k], top[:, -1:]  # k entries at the most are cut off: u is not below the next one
+        low = after.where(after > NO_PART, last).where(worth, 0.0 * bias)
         whole, _ = over(a, 0.0 * low)
-        high = top[:, :1].maximum(whole * (1.0 + bias * k) / k)
+        high = top[:, :1].maximum(whole * (1.0 + bias * k) / k).where(worth, low)
 
         def level(u: Any) -> tuple[Any, Any, Any]:
             above, count = over(a, u)
@@ -99,7 +97,7 @@ class Levels(NamedTuple):
             steep = (bias * k + many / k) / (1.0 + bias * k)
             return larger - above - k * (u - t), many - k - steep * (count - k)
 
-        u = root(falls, low, high, high)
+        u = root(falls, low, high, high.abs())
         t = level(u)[0]
         s = (k * (u - t)).clamp(min=0.0).where(worth, 0.0 * u)
         return (a - t).clamp(min=0.0).minimum(s / k), s

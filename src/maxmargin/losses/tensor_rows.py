@@ -59,7 +59,7 @@ class TensorLoss(ABC):
 
     @abstractmethod
     def repaired(self, rows: Any, A: Any) -> tuple[Any, Any, Any]:
-        """The feasible duals nearest to these, which are float64; their reward, and the sum of the absolute values of its terms."""
+        """The feasible duals nearest to these, in float64; their reward, and the sum of the absolute values of its terms."""
 
 
 def wide(tensor: Any) -> Any:
@@ -84,7 +84,7 @@ class ClassRows(TensorLoss):
     def opened(self, rows: Any, A: Any) -> tuple[Any, Any]:
         """The truth of each row, and its duals a >= 0 of the other classes."""
         y = self.label[rows][:, None]
-        return y, (-A).clamp(min=0.0).scatter(1, y, 0.0)
+        return y, (-A.double()).clamp(min=0.0).scatter(1, y, 0.0)
 
     def closed(self, y: Any, a: Any) -> Any:
         """The row of duals b of these a."""
@@ -127,8 +127,8 @@ class CrammerSingerRows(ClassRows):
     def repaired(self, rows, A):
         y, a = self.opened(rows, A)
         mass, cap = a.sum(1, keepdim=True), self.cap[rows][:, None]
-        a = a * (cap / mass.clamp(min=tiny_of(A))).clamp(max=1.0)
-        terms = wide(a * self.margins(rows, A))
+        a = a * (cap / mass.clamp(min=tiny_of(a))).clamp(max=1.0)
+        terms = wide(a * self.margins(rows, a))
         return self.closed(y, a), terms, terms
 
 
@@ -164,7 +164,8 @@ class TopKRows(ClassRows):
         y = self.label[rows][:, None]
         h = (S + self.margins(rows, S) - S.gather(1, y)).scatter(1, y, NOWHERE_NEAR)
         if self.smoothing > 0.0:
-            p = self.levels.projected(h / self.smoothing, 1.0 + 0.0 * h[:, :1], 0.0)
+            away = (h / self.smoothing).scatter(1, y, NOWHERE_NEAR)
+            p = self.levels.projected(away, 1.0 + 0.0 * h[:, :1], 0.0)
             found = (p * h - 0.5 * self.smoothing * p * p).sum(1)
         else:
             top = h.topk(self.k, dim=1).values
@@ -181,7 +182,7 @@ class TopKRows(ClassRows):
         Q = (q + soft).clamp(min=tiny_of(S))
         B = (h - truth + q * (held - A)).scatter(1, y, NOWHERE_NEAR)
         short = Q * cap <= 1e4 * eps_of(S) * B.amax(1, keepdim=True)
-        a = self.levels.projected(B / Q, cap, (q / Q))
+        a = self.levels.projected((B / Q).scatter(1, y, NOWHERE_NEAR), cap, q / Q)
         a = self.vertex(h - truth, y, cap).where(short, a) if bool(short.any()) else a
         a = a.where(cap > 0.0, 0.0 * a).scatter(1, y, 0.0)
         change = self.closed(y, a) - A
@@ -206,8 +207,8 @@ class TopKRows(ClassRows):
         y, a = self.opened(rows, A)
         cap = self.cap[rows][:, None]
         a = self.levels.trimmed(a) if self.joint else a.minimum(cap / self.k)
-        a = a * (cap / a.sum(1, keepdim=True).clamp(min=tiny_of(A))).clamp(max=1.0)
-        soft = (self.smoothing / cap.clamp(min=tiny_of(A))).where(cap > 0.0, 0.0 * cap)
+        a = a * (cap / a.sum(1, keepdim=True).clamp(min=tiny_of(a))).clamp(max=1.0)
+        soft = (self.smoothing / cap.clamp(min=tiny_of(a))).where(cap > 0.0, 0.0 * cap)
         linear, square = wide(a), 0.5 * wide(soft * a * a)
         return self.closed(y, a), linear - square, linear + square
 
@@ -300,6 +301,7 @@ class EntryRows(TensorLoss):
         return BlockStep(change, *sums, share.sum(1))
 
     def repaired(self, rows, A):
+        A = A.double()
         sign, offset, cap = self.asked(rows, A)
         a = self.form.clip(sign * A, cap)
         linear, cost = offset * a, self.form.cost(a, cap)

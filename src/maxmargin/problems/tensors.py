@@ -116,13 +116,14 @@ class TensorProblem(Problem):
     def risk(self, W: np.ndarray) -> float:
         """The sum of the losses at weights (scores, features + 1), safe against rounding."""
         torch, bias = library(), self.table.bias
-        weights, total = even_rows(self.put(W, torch.float64)), 0.0
+        weights, total = self.put(W, torch.float64), 0.0
+        turned = even_rows(weights[:, :-1].T)  # columns of scores side by side: GPUs are twice as fast then
         longest = float(np.sqrt(np.square(W).sum(axis=1).max()))
         lengths = None if self.by_double else self.put(np.sqrt(self.table.norms()))
         with full_float32():
             for rows, X in self.table.visits(None, self.block_rows, torch.float64 if self.by_double else torch.float32):
                 if self.by_double:
-                    S, error = torch.addmm(bias * weights[:, -1], X, weights[:, :-1].T), None
+                    S, error = torch.addmm(bias * weights[:, -1], X, turned), None
                 else:
                     S = by_chunks(X, weights[:, :-1]) + bias * weights[:, -1]
                     error = (gamma(CHUNK + 2, EPS32) * longest) * lengths[rows]
@@ -138,8 +139,10 @@ class TensorProblem(Problem):
         r = even_rows(self.put(np.zeros((self.scores, self.table.shape[1] + 1))))
         sums = self.put(np.zeros(3))
         lengths = self.put(np.sqrt(self.table.norms()))
+        done = 0
         for rows, X in self.table.visits(None, self.block_rows, torch.float64):
-            A, reward, terms = self.loss.repaired(rows, duals[rows].double())
+            A, reward, terms = self.loss.repaired(rows, duals[done : done + len(rows)])
+            done += len(rows)
             r[:, :-1].addmm_(A.T, X)
             r[:, -1] += self.table.bias * A.sum(0)
             sums += torch.stack([reward, terms, (A.norm(dim=1) * lengths[rows]).sum()])
@@ -165,7 +168,7 @@ class TensorProblem(Problem):
     def repaired_blocks(self, duals: Any) -> Iterator[Any]:
         for start in range(0, self.n_examples, self.block_rows):
             rows = library().arange(start, min(start + self.block_rows, self.n_examples), device=self.table.device)
-            yield self.loss.repaired(rows, duals[rows].double())[0]
+            yield self.loss.repaired(rows, duals[start : start + len(rows)])[0]
 
     def told(self, duals: Any) -> Any:
         if not isinstance(duals, TensorDuals):

@@ -128,7 +128,8 @@ class DeviceAscent(Run):
         self.random = torch.Generator(device=device).manual_seed(options.seed)
         self.new_rows()
         self.value = torch.zeros((), dtype=torch.float64, device=device)
-        self.dual, self.passes, self.visits, self.momentum = 0.0, 0, 0, 0.0
+        self.dual, self.passes, self.visits = 0.0, 0, 0
+        self.ahead = torch.full((), self.tuning.ahead, dtype=torch.float64, device=device)
         self.mean: Any = None
         if duals is not None:
             self.synchronise()
@@ -153,8 +154,6 @@ class DeviceAscent(Run):
         active = torch.nonzero(self.due <= now).flatten()
         order = active[torch.randperm(active.numel(), generator=self.random, device=active.device)]
         sums, many = torch.zeros_like(self.weights.W, dtype=self.dtype), 0
-        if self.before is not None:
-            self.before.copy_(self.A)
         visited = 0
         with coarse_float32() if self.coarse else full_float32():
             for rows, X in self.problem.table.visits(order, self.size, self.dtype):
@@ -182,14 +181,15 @@ class DeviceAscent(Run):
         gain, bend = found.gain, found.bend
         if bend is None:
             gain, bend = gain.sum(), 0.0 * gain.sum()
-        t, ratio = self.line(gain, bend, *weights.slopes(U))
+        t, ratio = self.line(gain, bend, *weights.slopes(U), apart=self.loss.apart)
         self.A.index_add_(0, rows, found.change * t.to(self.dtype))
         self.sigma *= ratio.clamp(0.2, 5.0) ** -self.tuning.follow
         self.sigma.clamp_(1.0, self.tuning.most)
 
-    def line(self, gain: Any, bend: Any, slope: Any, square: Any, moved: Any) -> tuple[Any, Any]:
-        """Go as far as is best along a joint step; returns how far, and how far that would have been without bounds."""
-        if not self.loss.apart:
+    def line(self, gain: Any, bend: Any, slope: Any, square: Any, moved: Any, apart: bool) -> tuple[Any, Any]:
+        """Go as far as is best along a joint step, of each score (`apart`) or of all together; returns how far, and how far that
+        would have been without bounds."""
+        if not apart:
             slope, square = slope.sum(), square.sum()
         ascent, total = gain + 0.5 * bend - slope, square + bend
         noise = self.tuning.noise * (gain.abs() + slope.abs())
@@ -206,6 +206,31 @@ class DeviceAscent(Run):
         wait = (2 * wait + 1).clamp(max=VISITS.longest).where(calm, 0 * wait)
         self.wait[rows] = wait
         self.due[rows] = now + 1 + wait
+
+    def accelerate(self) -> None:
+        """Go on along the change of the last passes, as far as that is feasible and the line search allows."""
+        if not self.options.momentum or self.passes < self.tuning.later:
+            return
+        if self.before is None:
+            self.before = self.A.clone()
+            return
+        self.weights.U.zero_()
+        gain, moved, done = 0.0, self.torch.zeros_like(self.weights.U), 0
+        ahead = self.ahead.to(self.dtype)
+        with coarse_float32() if self.coarse else full_float32():
+            for rows, X in self.problem.table.visits(None, self.problem.block_rows, self.dtype):
+                part = slice(done, done + len(rows))
+                A, before = self.A[part], self.before[part]
+                wanted = self.loss.repaired(rows, A + ahead * (A - before))
+                gain = gain + wanted[1] - self.loss.repaired(rows, A)[1]
+                before.copy_(wanted[0] - A)  # the change, until all is known
+                moved += self.weights.combined(before, X)
+                done += len(rows)
+        t, ratio = self.line(gain, 0.0 * gain, *self.weights.slopes(moved), apart=False)
+        self.before *= t.to(self.dtype)
+        self.A += self.before
+        self.before.copy_(self.A)
+        self.ahead = (self.ahead * ratio.clamp(0.5, 2.0)).clamp(0.1, self.tuning.farthest)
 
     def wake(self) -> None:
         self.due.zero_()
@@ -252,7 +277,8 @@ def float32_fits(problem: TensorProblem, tol: float) -> bool:
     sizes = np.concatenate([problem.curvature, problem.cap])
     sizes = sizes[sizes > 0]
     fits = sizes.size == 0 or (sizes.min() >= SAFE[0] and sizes.max() <= SAFE[1])
-    return bool(fits and np.median(problem.curvature * problem.cap) >= 1e-2 and tol >= COARSE)
+    moves = 2 * np.count_nonzero(problem.curvature * problem.cap >= 1e-2) >= problem.n_examples  # a score, by its own dual
+    return bool(fits and moves and tol >= COARSE)
 
 
 @begin.register
