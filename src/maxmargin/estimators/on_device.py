@@ -56,6 +56,8 @@ def check_linear(model: Any) -> None:
         raise ValueError(f"kernel={model.kernel!r} needs X in host memory: {IN_MEMORY}.")
     if model.standardize:
         raise ValueError(f"standardize=True needs X in host memory: {IN_MEMORY}, or scale the tensor, (X - X.mean(0)) / X.std(0).")
+    if getattr(model, "prior_covariance", None) is not None:
+        raise ValueError(f"prior_covariance needs X in host memory: {IN_MEMORY}. prior_scale goes with tensors.")
     if model.probability is not None:
         raise ValueError(f"probability={model.probability!r} needs X in host memory, for folds of it: {IN_MEMORY}.")
 
@@ -128,8 +130,6 @@ def posed_anywhere(
     """The problem of these samples at C = 1, wherever they are."""
     if not isinstance(table, TensorTable):
         return posing.problem(table, code, weight, term, half_spaces)
-    if half_spaces is not None:
-        raise ValueError(f"positive with prior_covariance needs X in host memory: {IN_MEMORY}.")
     if posing.classes is not None:
         classes = posing.classes
         shaped = (each if each is None else vectors.to_classes(each, classes) for each in (term.mean, term.variance, term.lower))

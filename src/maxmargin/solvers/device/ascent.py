@@ -147,7 +147,7 @@ class DeviceAscent(Run):
     def size(self) -> int:
         """Rows of a block."""
         fits = max(self.tuning.entries // (self.problem.scores + self.problem.table.shape[1]), 1)
-        return int(np.clip(self.problem.n_examples // self.tuning.parts, 1, min(self.tuning.rows, fits)))
+        return int(np.clip(self.problem.n_examples // self.tuning.parts, min(self.tuning.least, fits), min(self.tuning.rows, fits)))
 
     def advance(self, stop: Callable[[], bool]) -> float:
         torch, now = self.torch, self.passes

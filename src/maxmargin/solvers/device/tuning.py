@@ -11,6 +11,7 @@ class DeviceTuning(NamedTuple):
     # 2026-11-17. Small sets: nothing was measured.
     rows: int = 4096
     parts: int = 64
+    least: int = 8
     # Numbers of a block of X and its scores at the most, which bounds memory. Nothing was measured, 2026-11-17.
     entries: int = 1 << 28
     # sigma at the start, at the most, and how fast it follows the line search. As in the sketch, 2026-11-17.
