@@ -1,5 +1,5 @@
 # Every target sets up what it needs in .venv, once: the stamps say what has been installed there.
-#   make demo | test | test-long | fuzz | lint | coverage | coverage-kernels | package | oldest | bench | clean | distclean
+#   make demo | test | test-long | test-gpu | fuzz | lint | coverage | coverage-kernels | package | oldest | bench | clean | distclean
 #   PYTHON=python3.12 make ... chooses an interpreter
 
 PYTHON ?= python3
@@ -21,7 +21,7 @@ environment = if "$(1)" -c 'import ensurepip' 2>/dev/null; then "$(1)" -m venv -
 	else "$(1)" -m venv --clear --without-pip $(2) && "$(1)" -m pip -qq --python $(2)/bin/python install pip; fi
 
 unexport PYTHONPATH PYTHONHOME PIP_USER PIP_TARGET PIP_PREFIX
-.PHONY: demo test test-long fuzz lint coverage coverage-kernels package dist oldest bench clean distclean always
+.PHONY: demo test test-long test-gpu fuzz lint coverage coverage-kernels package dist oldest bench clean distclean always
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -34,6 +34,10 @@ test: $(VENV)/.test
 # The few tests that would take `make test` beyond ten minutes on two cores.
 test-long: $(VENV)/.test
 	$(PY) -m pytest $(PYTEST_ARGS) -m long
+
+# The tests of tensors once more, on a GPU.
+test-gpu: $(VENV)/.test
+	MAXMARGIN_TEST_DEVICE=cuda $(PY) -m pytest -q tests/data/test_tensors.py tests/solvers/test_device.py tests/losses/test_tensor_losses.py
 
 # Random problems, any number: make fuzz FUZZ_ARGS="--count 10000 --seed 1 --jobs 8". What is done is kept in .fuzz.
 fuzz: $(VENV)/.test

@@ -120,7 +120,7 @@ def test_a_gpu_that_is_not_there(monkeypatch):
 
 def test_a_tensor_elsewhere_than_asked_for():
     other = "meta" if DEVICE == "cpu" else "cpu"
-    with pytest.raises(ValueError, match="moves it|meta"):
+    with pytest.raises(ValueError, match=r"moves it|meta"):
         mm.SVMClassifier(device=other).fit(tensor(X), Y)
 
 

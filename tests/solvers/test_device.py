@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +19,10 @@ from maxmargin.data.tensors import DeviceMatrix, TensorTable
 from maxmargin.estimators.on_device import posed_on_device
 from maxmargin.estimators.posing import SeveralClasses
 from maxmargin.losses.crammer_singer import CrammerSingerLoss
+from maxmargin.problems.base import PLAIN_TERM
+from maxmargin.solvers import DualCoordinate
+from maxmargin.solvers.base import NOWHERE, Setting
+from maxmargin.solvers.pace import never
 
 COST = np.array([[0.0, 1.0, 2.0, 0.5], [0.5, 0.0, 1.0, 1.0], [3.0, 1.0, 0.0, 1.0], [1.0, 0.2, 1.0, 0.0]])
 CASES = {
@@ -59,7 +64,9 @@ def test_the_optimum_is_that_of_the_convex_solver(name):
 def test_priors_and_signs(name, prior, sign):
     model, X, y, weight = drawn_case(name)
     rng, K = np.random.default_rng(1), CASES[name][1]
-    model.set_params(C=0.3, tol=1e-3, **drawn.prior(rng, prior, X.shape[1], K if K == 4 else None), **drawn.signs(sign, X.shape[1]))
+    model.set_params(
+        C=0.3, tol=1e-3, **drawn.prior(rng, prior, X.shape[1], K if K == 4 else None), **drawn.signs(sign, X.shape[1])
+    )
     model.fit(tensor(X), tensor(y), weight)
     certificates.check(model, reference(model, X, y, weight))
 
@@ -71,7 +78,9 @@ def test_labels(loss, coupled):
     Y = multilabel.some_missing(Y)
     R = multilabel.correlated(3) if coupled else None
     weight = np.linspace(0.0, 2.0, 40)
-    model = mm.MultilabelSVMClassifier(0.4, loss=loss, label_prior=R, label_weight=[1.0, 2.0, 0.5], tol=1e-4, keep_duals=True, random_state=0)
+    model = mm.MultilabelSVMClassifier(
+        0.4, loss=loss, label_prior=R, label_weight=[1.0, 2.0, 0.5], tol=1e-4, keep_duals=True, random_state=0
+    )
     model.fit(tensor(X), tensor(Y), sample_weight=tensor(weight))
     formula = multilabel.Formula(X, Y, 0.4, R, weight, np.array([1.0, 2.0, 0.5]), squared=loss == "squared_hinge")
     found, best = model.certificate_, formula.optimum()
@@ -85,7 +94,7 @@ def test_labels(loss, coupled):
 
 @pytest.mark.parametrize("params", [{"loss": "log_loss"}, {"loss": "squared_error"}, {"loss": "squared_hinge"}])
 def test_each_class_against_the_rest_is_as_many_binary_problems(params):
-    model, X, y, _ = drawn_case("classes without intercept")
+    _, X, y, _ = drawn_case("classes without intercept")
     several = mm.SVMClassifier(0.3, tol=1e-4, multi_class="ovr", random_state=0, **params).fit(tensor(X), tensor(y))
     each = [mm.SVMClassifier(0.3, tol=1e-4, random_state=0, **params).fit(tensor(X), tensor(y) == k) for k in range(4)]
     assert several.certificate_.converged
@@ -137,10 +146,6 @@ def test_rounding_of_scores_is_part_of_the_primal_value(double):
     y, W = rng.integers(0, 3, 60), rng.normal(size=(3, 201))
     posing = SeveralClasses(CrammerSingerLoss(), 1.0 - np.eye(3), np.ones(3))
     table = TensorTable(DeviceMatrix(tensor(X)), 1.0)
-    from dataclasses import replace
-
-    from maxmargin.problems.base import PLAIN_TERM
-
     problem = replace(posed_on_device(posing, table, y, np.ones(60), PLAIN_TERM), double=double)
     wide = np.longdouble
     S = X.astype(wide) @ W[:, :-1].T.astype(wide) + W[:, -1]
@@ -177,10 +182,35 @@ def test_a_model_pickles_and_goes_on_from_its_duals():
     assert again.certificate_.converged
 
 
-def test_a_path_over_C_is_certified_at_each_step():
+def test_a_path_is_certified_at_each_step():
     model, X, y, weight = drawn_case("classes")
     for fitted in model.set_params(tol=1e-3).regularization_path(tensor(X), tensor(y), [0.01, 0.1, 1.0], weight):
         certificates.check(fitted, reference(fitted, X, y, weight))
+
+
+def test_a_run_goes_on_from_its_snapshot_in_the_same_way():
+    posing = SeveralClasses(CrammerSingerLoss(), COST, np.ones(4))
+    _, X, y, weight = drawn_case("classes")
+    problem = posed_on_device(posing, TensorTable(DeviceMatrix(tensor(X)), 1.0), y, weight, PLAIN_TERM).at(0.3)
+    first, second = (DualCoordinate().begin(problem, NOWHERE, Setting(1e-6, seed)) for seed in (0, 1))
+    for _ in range(12):
+        first.advance(never)
+        first.accelerate()
+    state = first.snapshot()
+    second.resume(state)
+    for run in (first, second):
+        run.advance(never)
+        run.accelerate()
+        run.advance(never)
+    torch.testing.assert_close(first.A, second.A, rtol=1e-12, atol=1e-14)
+    assert first.passes == second.passes == 14 and first.synchronise() == pytest.approx(second.synchronise(), rel=1e-12)
+
+
+@pytest.mark.parametrize("solver", ["bundle", "newton", "online", "frank_wolfe"])
+def test_other_solvers_say_that_they_take_no_tensors(solver):
+    model, X, y, _ = drawn_case("classes")
+    with pytest.raises(TypeError, match=r"dual_coordinate|TensorProblem"):
+        model.set_params(solver=solver).fit(tensor(X), tensor(y))
 
 
 def test_time_and_callbacks_end_a_run_with_its_true_certificate():

@@ -61,6 +61,17 @@ def device_of(given: Any) -> Any:
     return device
 
 
+def brought(array: Any, device: Any, dtype: Any = None) -> Any:
+    """An array on a device; torch warns of memory that it must not write to, which is copied."""
+    writable = not isinstance(array, np.ndarray) or array.flags.writeable
+    return library().as_tensor(array if writable else array.copy(), device=device, dtype=dtype)
+
+
+def no_room(what: str, device: Any) -> MemoryError:
+    """What to say where a device has no room for something."""
+    return MemoryError(f"{device} has no room for {what}: fit on the processor (X.cpu().numpy()), or to fewer rows or classes.")
+
+
 def values_of(given: Any, device: Any = None, name: str = "y") -> Any:
     """Labels, targets or weights in host memory, whatever they were; a tensor among them may lie there or on the device of X."""
     if not is_tensor(given):

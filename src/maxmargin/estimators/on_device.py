@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..data.indicators import LabelColumns, class_bits
-from ..data.tensors import DeviceMatrix, TensorTable, checked_tensor, device_of, is_tensor, library, values_of
+from ..data.tensors import DeviceMatrix, TensorTable, brought, checked_tensor, device_of, is_tensor, library, no_room, values_of
 from ..jit import vectors
 from ..losses.base import Loss
 from ..losses.crammer_singer import CrammerSingerLoss
@@ -42,12 +42,10 @@ def moved_to(device: Any, X: np.ndarray) -> DeviceMatrix:
     if sp.issparse(X):
         raise ValueError(f"device={device!r} is for dense X; a sparse matrix is fitted on the processor: leave device out.")
     wanted, torch = device_of(device), library()
-    X = X if X.flags.writeable else X.copy()  # torch warns of memory that it must not write to
     try:
-        return DeviceMatrix(torch.from_numpy(X).to(wanted))
-    except torch.OutOfMemoryError:
-        size = f"{X.nbytes / 2**30:.1f} GiB"
-        raise MemoryError(f"X takes {size}, which {wanted} has no room for: leave device out, or give float32 or fewer rows.") from None
+        return DeviceMatrix(brought(X, wanted))
+    except torch.cuda.OutOfMemoryError:
+        raise no_room(f"X, which takes {X.nbytes / 2**30:.1f} GiB", wanted) from None
 
 
 def check_linear(model: Any) -> None:
@@ -55,7 +53,9 @@ def check_linear(model: Any) -> None:
     if model.kernel != "linear":
         raise ValueError(f"kernel={model.kernel!r} needs X in host memory: {IN_MEMORY}.")
     if model.standardize:
-        raise ValueError(f"standardize=True needs X in host memory: {IN_MEMORY}, or scale the tensor, (X - X.mean(0)) / X.std(0).")
+        raise ValueError(
+            f"standardize=True needs X in host memory: {IN_MEMORY}, or scale the tensor, (X - X.mean(0)) / X.std(0)."
+        )
     if getattr(model, "prior_covariance", None) is not None:
         raise ValueError(f"prior_covariance needs X in host memory: {IN_MEMORY}. prior_scale goes with tensors.")
     if model.probability is not None:
@@ -110,7 +110,7 @@ class ScoreOfClasses:
 
 def on(cap: Any, array: np.ndarray) -> Any:
     """An array beside the caps."""
-    return library().as_tensor(array, device=cap.device)
+    return brought(array, cap.device)
 
 
 def form_of(loss: Loss) -> EntryForm:
@@ -167,9 +167,7 @@ def _(posing: SeveralClasses, table, code, weight, term):
 def _(posing: EachAgainstRest, table, code, weight, term):
     ones = np.ones(posing.classes)
     margin = np.column_stack([ones, ones]) * float(posing.loss.margins)
-    made = ScoreOfLabels(
-        form_of(posing.loss), class_bits(code, posing.classes), np.column_stack([ones, posing.factors]), margin
-    )
+    made = ScoreOfLabels(form_of(posing.loss), class_bits(code, posing.classes), np.column_stack([ones, posing.factors]), margin)
     return TensorProblem(table, made.of, posing.classes, weight, term)
 
 

@@ -44,7 +44,7 @@ def crammer_singer_rows(
     t = tl.maximum(level(1.0, best, room), before)
     rises = best > 0.0
     while rises:
-        over = B > t
+        over = t < B
         new = level(tl.sum(tl.where(over, 1.0, 0.0), 0), tl.sum(tl.where(over, B, 0.0), 0), room)
         rises = new > t
         t = tl.maximum(new, t)

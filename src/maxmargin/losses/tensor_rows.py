@@ -1,7 +1,7 @@
 """Losses of blocks of rows on a device: the step of many rows at once, values and rewards, by operations on tensors.
 
-Tables are (rows of the block, scores): S of scores, A of duals b with V = sum_i b_i x_i. What a loss holds of all examples lies on
-their device; `rows` are the numbers of those of a block. As in `tensor_forms`, no library is imported here.
+Tables are (rows of the block, scores): S of scores, A of duals b with V = sum_i b_i x_i. What a loss holds of all examples lies
+on their device; `rows` are the numbers of those of a block. As in `tensor_forms`, no library is imported here.
 """
 
 from abc import ABC, abstractmethod
@@ -38,9 +38,17 @@ class Held(NamedTuple):
 class TensorLoss(ABC):
     """A loss with the targets and caps of all examples."""
 
-    apart = False  # whether scores are problems of their own, each with a line search of its own
-    precise = False  # whether duals need float64
     cap: Any  # (examples,) in float64: the largest that a dual may be, or what it is measured by
+
+    @property
+    def apart(self) -> bool:
+        """Whether scores are problems of their own, each with a line search of its own."""
+        return False
+
+    @property
+    def precise(self) -> bool:
+        """Whether duals need float64."""
+        return False
 
     @abstractmethod
     def value(self, rows: Any, S: Any, error: Any = None) -> Any:
@@ -113,7 +121,7 @@ class CrammerSingerRows(ClassRows):
         begin = level_of(support.sum(1, keepdim=True).to(S.dtype), (B * support).sum(1, keepdim=True), room)
         t = level_of(one, best, room).maximum(begin)
         for _ in range(S.shape[1]):
-            over = B > t
+            over = t < B
             new = level_of(over.sum(1, keepdim=True).to(S.dtype), (B * over).sum(1, keepdim=True), room).maximum(t)
             if not bool((new > t).any()):
                 break
@@ -214,9 +222,7 @@ class TopKRows(ClassRows):
 
 
 class EntryTargets(ABC):
-    """What is asked of each score of a row. `width`: how many scores there are."""
-
-    width: int
+    """What is asked of each score of a row."""
 
     @abstractmethod
     def of(self, rows: Any, dtype: Any) -> tuple[Any, Any, Any]:
@@ -229,7 +235,6 @@ class OneTarget(EntryTargets):
 
     sign: Any
     offset: Any
-    width = 1
 
     def of(self, rows, dtype):
         return self.sign[rows][:, None].to(dtype), self.offset[rows][:, None].to(dtype), 1.0
@@ -273,11 +278,11 @@ class EntryRows(TensorLoss):
     coupled: bool = False
 
     @property
-    def apart(self) -> bool:  # type: ignore[override]  # a property in the place of a constant
+    def apart(self) -> bool:
         return not self.coupled
 
     @property
-    def precise(self) -> bool:  # type: ignore[override]
+    def precise(self) -> bool:
         return self.form.precise
 
     def asked(self, rows: Any, like: Any) -> tuple[Any, Any, Any]:

@@ -6,7 +6,7 @@
 Weights are (scores, features + 1) arrays, (features + 1,) where an example has one score. Both values are made safe against
 rounding (Higham 2002, section 3): with m terms of a sum and gamma_m = m eps / (1 - m eps)
 
-    scores    float64: nothing is added. In float32, by `CHUNK` columns that are added up in float64 (X and W rounded besides), each is off by at most
+    scores    float64: nothing is added. In float32, by `CHUNK` columns that are added up in float64, each is off by at most
               gamma_m ||x_i|| max_k ||w_k||, and P is taken at the worst of them
     rewards   sums over n examples in float64: gamma_n times the sum of their absolute values is taken off D
     V         from the duals, in float64: off by e = gamma_n sum_i ||A_i|| ||x_i||, which takes ||W|| e + e^2 / 2 off D
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..data.tensors import TensorDuals, TensorTable, library
+from ..data.tensors import TensorDuals, TensorTable, brought, library
 from ..losses.tensor_rows import TensorLoss
 from ..regularizers.base import Regularizer
 from .base import PLAIN_TERM, Evaluated, Problem
@@ -79,7 +79,7 @@ class TensorProblem(Problem):
 
     def put(self, array: Any, dtype: Any = None) -> Any:
         """An array on the device of the samples."""
-        return library().as_tensor(array, device=self.table.device, dtype=dtype)
+        return brought(array, self.table.device, dtype)
 
     @cached_property
     def curvature(self) -> np.ndarray:
@@ -119,14 +119,16 @@ class TensorProblem(Problem):
         weights, total = self.put(W, torch.float64), 0.0
         turned = even_rows(weights[:, :-1].T)  # columns of scores side by side: GPUs are twice as fast then
         longest = float(np.sqrt(np.square(W).sum(axis=1).max()))
-        lengths = None if self.by_double else self.put(np.sqrt(self.table.norms()))
+        lengths = self.put(np.zeros(0) if self.by_double else np.sqrt(self.table.norms()))
         with full_float32():
             for rows, X in self.table.visits(None, self.block_rows, torch.float64 if self.by_double else torch.float32):
                 if self.by_double:
-                    S, error = torch.addmm(bias * weights[:, -1], X, turned), None
+                    S, error = X @ turned, None
                 else:
-                    S = by_chunks(X, weights[:, :-1]) + bias * weights[:, -1]
+                    S = by_chunks(X, weights[:, :-1])
                     error = (gamma(CHUNK + 2, EPS32) * longest) * lengths[rows]
+                if bias:  # by itself: with it a product takes twice as long
+                    S += bias * weights[:, -1]
                 total = total + self.loss.value(rows, S, error)
         return float(total)
 
@@ -148,8 +150,8 @@ class TensorProblem(Problem):
             sums += torch.stack([reward, terms, (A.norm(dim=1) * lengths[rows]).sum()])
         return (r, *sums.tolist())
 
-    def evaluate(self, duals: Any) -> tuple[Evaluated, Any]:
-        """The dual value of duals on the device, a lower bound whatever rounding does, and the weights; r besides."""
+    def evaluate(self, duals: Any) -> Evaluated:
+        """The dual value of duals on the device, a lower bound whatever rounding does, and the weights."""
         r, reward, terms, lengths = self.combined(duals)
         spread = gamma(self.n_examples, EPS64)
         array = r.cpu().numpy()
@@ -163,7 +165,7 @@ class TensorProblem(Problem):
             size = float(np.linalg.norm(self.term.weights(w)))
             steep = 1.0 if self.term.variance is None else float(np.max(self.term.variance))
         off = spread * lengths
-        return Evaluated(reward + value - spread * terms - (size * off + 0.5 * steep * off * off), w), r
+        return Evaluated(reward + value - spread * terms - (size * off + 0.5 * steep * off * off), w)
 
     def repaired_blocks(self, duals: Any) -> Iterator[Any]:
         for start in range(0, self.n_examples, self.block_rows):

@@ -15,20 +15,23 @@ line search says how far to go (Nesterov's idea, without its constants).
 Nothing waits for the device within a pass: t, sigma and the sums stay there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ...data.tensors import TensorDuals, library
+from ...data.tensors import TensorDuals, library, no_room
 from ...losses.tensor_rows import Held
 from ...problems.tensors import EVEN, TensorProblem, coarse_float32, full_float32
+from ...utils.state import RunState
 from ..base import Run
 from ..dual_coordinate import COARSE, SAFE, begin
 from ..tuning import VISITS
 from .fused import fused_line
 from .tuning import DEVICE, DeviceTuning
+
+STATE = ("A", "share", "due", "wait", "sigma", "value", "ahead")  # tensors that make up the state of a run
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,8 @@ class DeviceWeights:
 
     def scores(self, X: Any) -> Any:
         W, d = self.W, self.features
-        return library().addmm(self.bias * W[:, d], X, W[:, :d].T) if self.bias else X @ W[:, :d].T
+        found = X @ W[:, :d].T
+        return found.add_(self.bias * W[:, d]) if self.bias else found  # in one call it takes twice as long
 
     def combined(self, change: Any, X: Any) -> Any:
         """U, as W; the same memory each time."""
@@ -106,7 +110,8 @@ class DeviceWeights:
 class DeviceAscent(Run):
     """Passes over blocks of rows on a device."""
 
-    held = (*Run.held,)
+    problem: TensorProblem
+    exact_weights: np.ndarray
 
     def __init__(self, problem: TensorProblem, duals: TensorDuals | None, options: DeviceOptions):
         torch = self.torch = library()
@@ -116,9 +121,7 @@ class DeviceAscent(Run):
         self.dtype = torch.float64 if double else torch.float32
         n, device = problem.n_examples, problem.table.device
         self.coarse = device.type == "cuda" and not double  # whether products may be tf32
-        self.A = torch.zeros((n, problem.scores), dtype=self.dtype, device=device)
-        if duals is not None:
-            self.A.copy_(duals.tensor.reshape(self.A.shape))
+        self.A = self.started(duals)
         self.before: Any = None  # the duals after the last pass, for extrapolation
         self.weights = DeviceWeights(problem, self.dtype)
         widths = (problem.scores,) if self.loss.apart else ()
@@ -127,12 +130,26 @@ class DeviceAscent(Run):
         self.due, self.wait = (torch.zeros(n, dtype=torch.int32, device=device) for _ in range(2))
         self.random = torch.Generator(device=device).manual_seed(options.seed)
         self.new_rows()
-        self.value = torch.zeros((), dtype=torch.float64, device=device)
-        self.dual, self.passes, self.visits = 0.0, 0, 0
+        self.dual, self.passes, self.visits = at_zero(problem), 0, 0
+        self.value = torch.full((), self.dual, dtype=torch.float64, device=device)
         self.ahead = torch.full((), self.tuning.ahead, dtype=torch.float64, device=device)
         self.mean: Any = None
         if duals is not None:
             self.synchronise()
+
+    def started(self, duals: TensorDuals | None) -> Any:
+        """The duals of the start, made feasible; zero without any."""
+        problem, torch = self.problem, self.torch
+        try:
+            A = torch.zeros((problem.n_examples, problem.scores), dtype=self.dtype, device=problem.table.device)
+        except torch.cuda.OutOfMemoryError:
+            raise no_room(f"{problem.n_examples} x {problem.scores} duals", problem.table.device) from None
+        if duals is not None:
+            given, done = duals.tensor.to(A.device), 0
+            for part in problem.repaired_blocks(given.reshape(A.shape)):
+                A[done : done + len(part)] = part
+                done += len(part)
+        return A
 
     def new_rows(self) -> None:
         """What a step needs to know of all rows, in the dtype of the run."""
@@ -147,7 +164,9 @@ class DeviceAscent(Run):
     def size(self) -> int:
         """Rows of a block."""
         fits = max(self.tuning.entries // (self.problem.scores + self.problem.table.shape[1]), 1)
-        return int(np.clip(self.problem.n_examples // self.tuning.parts, min(self.tuning.least, fits), min(self.tuning.rows, fits)))
+        return int(
+            np.clip(self.problem.n_examples // self.tuning.parts, min(self.tuning.least, fits), min(self.tuning.rows, fits))
+        )
 
     def advance(self, stop: Callable[[], bool]) -> float:
         torch, now = self.torch, self.passes
@@ -239,7 +258,7 @@ class DeviceAscent(Run):
     # ---- between passes -------------------------------------------------------------------------------------
 
     def synchronise(self) -> float:
-        found, r = self.problem.evaluate(self.A)
+        found = self.problem.evaluate(self.A)
         self.exact_weights = found.v
         V = self.problem.coefficients(found.v)
         self.weights.set(self.problem.put(np.atleast_2d(V)))
@@ -257,19 +276,51 @@ class DeviceAscent(Run):
     def left(self) -> Any:
         return TensorDuals(self.A)
 
+    def snapshot(self) -> RunState:
+        found = super().snapshot() | {"coarse": self.coarse, "double": self.dtype == self.torch.float64}
+        for name in STATE:
+            found[name] = getattr(self, name).cpu().numpy().copy()
+        optional = {"before": self.before, "mean": self.mean}
+        found |= {name: each.cpu().numpy().copy() for name, each in optional.items() if each is not None}
+        return found | {"V": self.weights.V.cpu().numpy().copy(), "random": self.random.get_state().numpy().copy()}
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        super().resume(state)
+        self.coarse = bool(state["coarse"])
+        if state["double"] and self.dtype != self.torch.float64:
+            self.widen()
+        for name in STATE:
+            getattr(self, name).copy_(self.problem.put(state[name]))
+        put = {name: self.problem.put(state[name].copy()) for name in ("before", "mean") if name in state}
+        self.before, self.mean = put.get("before"), put.get("mean")
+        self.weights.V.copy_(self.problem.put(state["V"]))
+        self.weights.clip()
+        self.random.set_state(self.torch.from_numpy(state["random"].copy()))
+
     def refine(self) -> None:
         """float32 products in the place of tf32, then float64 for everything."""
         if self.coarse:
             self.coarse = False
         elif self.dtype != self.torch.float64:
-            self.dtype = self.torch.float64
-            self.A = self.A.double()
-            self.before = None if self.before is None else self.before.double()
-            V = self.weights.V
-            self.weights = DeviceWeights(self.problem, self.dtype)
-            self.weights.set(V)
-            self.new_rows()
+            self.widen()
         self.wake()
+
+    def widen(self) -> None:
+        self.dtype = self.torch.float64
+        self.A = self.A.double()
+        self.before = None if self.before is None else self.before.double()
+        V = self.weights.V
+        self.weights = DeviceWeights(self.problem, self.dtype)
+        self.weights.set(V)
+        self.new_rows()
+
+
+def at_zero(problem: TensorProblem) -> float:
+    """The dual value of no duals at all."""
+    if problem.R is not None:
+        return 0.0
+    r = np.zeros(problem.weight_shape)
+    return float(problem.term.dual(r, problem.term.unclipped(r)))
 
 
 def float32_fits(problem: TensorProblem, tol: float) -> bool:

@@ -19,7 +19,7 @@ class DeviceTuning(NamedTuple):
     most: float = 1e4
     follow: float = 0.3
     # Extrapolation: from which pass on, how far at first in units of the last change, and at the most. Digits, 2026-11-17.
-    later: int = 5
+    later: int = 10
     ahead: float = 1.0
     farthest: float = 30.0
     # Part of the sums below which a gain is rounding. By float64, 2026-11-17.
