@@ -9,7 +9,7 @@ import torch
 from helpers.devices import DEVICE, tensor
 
 import maxmargin as mm
-from maxmargin.data.tensors import TensorTable, checked_tensor, device_of, is_tensor, tensor_of, values_of
+from maxmargin.data.tensors import TensorTable, checked_tensor, device_of, host_values, is_tensor, tensor_of
 
 X = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
 Y = np.arange(12) % 3
@@ -95,7 +95,7 @@ def test_dlpack_is_taken_without_a_copy():
 
 def test_arrays_are_no_tensors():
     assert not is_tensor(X) and not is_tensor([[1.0]]) and not is_tensor(np.float32(1))
-    assert values_of(Y) is Y
+    assert host_values(Y) is Y
 
 
 def test_the_table_is_the_tensor_itself():

@@ -16,7 +16,7 @@ from maxmargin.losses.tensor_forms import (
     SquaredHingeForm,
 )
 from maxmargin.losses.tensor_levels import Levels
-from maxmargin.losses.tensor_rows import CrammerSingerRows, EntryRows, Held, OneTarget, TopKRows
+from maxmargin.losses.tensor_rows import CrammerSingerRows, EntryRows, HeldRows, OneTarget, TopKRows
 
 N, K = 30, 5
 FORMS = [HingeForm(), SquaredHingeForm(), SquaredErrorForm(), EpsilonForm(0.3), SquaredEpsilonForm(0.3), LogisticForm()]
@@ -105,7 +105,7 @@ def test_fused_rows_say_the_same():
         q = tensor(np.where(np.arange(N) < 4, 0.0, rng.uniform(0.1, 3.0, N)), torch.float32)
         found = []
         for each in (plain, fast):
-            held = Held(A, q, None, tensor(np.zeros(N)))
+            held = HeldRows(A, q, None, tensor(np.zeros(N)))
             step = each.step(rows, S, held, sigma)
             found.append(
                 (step.change, step.gain.sum(), held.share, each.value(rows, S.double()), *each.repaired(rows, step.change))

@@ -72,7 +72,7 @@ def no_room(what: str, device: Any) -> MemoryError:
     return MemoryError(f"{device} has no room for {what}: fit on the processor (X.cpu().numpy()), or to fewer rows or classes.")
 
 
-def values_of(given: Any, device: Any = None, name: str = "y") -> Any:
+def host_values(given: Any, device: Any = None, name: str = "y") -> Any:
     """Labels, targets or weights in host memory, whatever they were; a tensor among them may lie there or on the device of X."""
     if not is_tensor(given):
         return given

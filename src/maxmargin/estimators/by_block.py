@@ -16,7 +16,7 @@ from ..callbacks import with_callbacks
 from ..data.sources.base import check_same_names
 from ..data.sources.memory import Block, is_source
 from ..data.table import table_of
-from ..data.tensors import DeviceMatrix, is_tensor, place_of, values_of
+from ..data.tensors import DeviceMatrix, host_values, is_tensor, place_of
 from ..problems.base import PLAIN_TERM
 from ..problems.blocked import Examples, Reader, StreamProblem, joined, stacked
 from ..regularizers.base import Regularizer
@@ -214,8 +214,8 @@ class Scored:
     def score(self, X, y=None, sample_weight=None) -> float:
         """The accuracy of `predict` (regression: R squared), as in scikit-learn. A source brings its own labels and weights."""
         if is_tensor(X):
-            y, sample_weight = values_of(y, place_of(X)), values_of(sample_weight, place_of(X), "sample_weight")
-            return float(self._measure()(y, values_of(self.predict(X)), sample_weight=sample_weight))
+            y, sample_weight = host_values(y, place_of(X)), host_values(sample_weight, place_of(X), "sample_weight")
+            return float(self._measure()(y, host_values(self.predict(X)), sample_weight=sample_weight))
         if not is_source(X):
             return super().score(X, y, sample_weight)  # type: ignore[misc]  # scikit-learn's mixin, which comes next
         check_source(self, X, y, sample_weight, multilabel=getattr(X, "multilabel", False))

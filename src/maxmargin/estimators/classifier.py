@@ -100,6 +100,9 @@ class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, KernelSVM):
         1 shows a line of progress on stderr.
     dtype : {None, float32, float64}, default=None
         What X is converted to; None leaves float32 and float64 as they are.
+    device : {None, "cuda", "cuda:1", ...}, default=None
+        Where to fit an X in host memory: None is the processor. A tensor is fitted where it lies, and `predict` then answers with
+        tensors (linear kernel; needs PyTorch).
 
     Attributes
     ----------
@@ -200,10 +203,8 @@ class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, KernelSVM):
         self.warm_start = warm_start
         self.keep_duals = keep_duals
         self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.dtype = dtype
-        self.device = device
+        self.n_jobs, self.verbose = n_jobs, verbose
+        self.dtype, self.device = dtype, device
 
     @blockwise
     def decision_function(self, X) -> np.ndarray:

@@ -17,7 +17,7 @@ from ..data.mistakes import check_table, check_target
 from ..data.rows import SPARSE_BELOW
 from ..data.sources.memory import is_source
 from ..data.table import Table, of_own_kind, table_of, table_scores
-from ..data.tensors import DeviceMatrix, is_tensor, place_of, tensor_scores, values_of
+from ..data.tensors import DeviceMatrix, host_values, is_tensor, place_of, tensor_scores
 from ..problems.base import PLAIN_TERM, Problem
 from ..problems.risk import Risk, risk_of
 from ..regularizers.prior import Prior
@@ -90,8 +90,8 @@ class LinearModel(Certified):
 
         Parameters
         ----------
-        X : array, data frame or CSR matrix of shape (n_samples, n_features), or a source
-            float32 and float64 in C order and CSR are used as they are; other input is copied once. A source is read in blocks by
+        X : array, data frame, CSR matrix or tensor of shape (n_samples, n_features), or a source
+            float32 and float64 in C order, CSR and tensors are used as they are; other input is copied once. A source is read in blocks by
             `OnlineDual`, and brings its own labels and weights.
         y : array of shape (n_samples,)
             Classes, or real targets.
@@ -212,7 +212,7 @@ class LinearModel(Certified):
             raise ValueError(f"X has {features} features, but {type(self).__name__} is expecting {self.n_features_in_} features.")
         if not y:
             return X
-        target = column_or_1d(values_of(y[0], place_of(X)), warn=True)
+        target = column_or_1d(host_values(y[0], place_of(X)), warn=True)
         assert_all_finite(target, input_name="y")
         if len(target) != X.shape[0]:
             raise ValueError(f"X has {X.shape[0]} samples, y has {len(target)}.")
@@ -241,7 +241,7 @@ class LinearModel(Certified):
             setattr(self, name, value)
 
     def _checked_weight(self, sample_weight, X) -> np.ndarray:
-        sample_weight = values_of(sample_weight, place_of(X), "sample_weight")
+        sample_weight = host_values(sample_weight, place_of(X), "sample_weight")
         if not isinstance(sample_weight, Real):  # one number stands for all
             sample_weight = numbers("sample_weight", sample_weight)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -355,7 +355,7 @@ class LinearSVM(Streaming, LinearModel):
         return table_of(X, self._bias(), SPARSE_BELOW["scalar" if classes is None else "row"])
 
     def _checked_data(self, X, y, reset: bool = True):
-        y = values_of(y, place_of(X))
+        y = host_values(y, place_of(X))
         check_target(y, self._classifies)
         return self._read(X, y, reset=reset, dtype=self._dtypes(), order="C", **self._target_checks())
 

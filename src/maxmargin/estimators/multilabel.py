@@ -15,7 +15,7 @@ from ..data.matrices import numbers
 from ..data.rows import SPARSE_BELOW
 from ..data.sources.memory import is_source
 from ..data.table import table_of
-from ..data.tensors import DeviceMatrix, TensorTable, place_of, values_of
+from ..data.tensors import DeviceMatrix, TensorTable, host_values, place_of
 from ..losses import MULTILABEL
 from ..losses.base import MultilabelLoss
 from ..problems.kernel import KernelScalarProblem
@@ -75,7 +75,7 @@ class MultilabelSVMClassifier(EachLabel, Scored, ClassifierMixin, PartialFit):
         As for `SVMClassifier`, each label by itself. Folds are dealt so that every label is spread over them; a label that no
         sample has, or all, gets one probability for every sample.
     tol, max_iter, max_time, fit_intercept, intercept_scaling, standardize, warm_start, random_state, verbose, \
-dtype
+dtype, device
         As for `SVMClassifier`. The intercept is a feature like others, coupled by R; with a kernel it is the constant
         intercept_scaling^2 added to it, regularised, where SVC has a free one. `max_iter` counts for each group of labels.
     solver : {"auto", "dual_coordinate", "newton", "bundle", "online"} or solver object, default="auto"
@@ -182,7 +182,7 @@ dtype
 
         Parameters
         ----------
-        X : array, data frame or CSR matrix of shape (n_samples, n_features), or a multi-label source (linear models)
+        X : array, data frame, CSR matrix or tensor of shape (n_samples, n_features), or a multi-label source (linear models)
         y : array or sparse matrix of shape (n_samples, n_labels)
             Indicators 0 and 1. NaN in a dense one: the label is not known and takes no part. A sparse one is not made dense.
         sample_weight : array of shape (n_samples,), optional
@@ -236,7 +236,7 @@ dtype
             return cast_as(dtype, self.decision_function(X) > 0)
         X = self._read(X)
         if isinstance(X, DeviceMatrix):
-            return sp.csr_array(values_of(self._scored(X) > 0)).astype(dtype)
+            return sp.csr_array(host_values(self._scored(X) > 0)).astype(dtype)
         starts = range(0, X.shape[0], PREDICTION.labels)
         parts = [sp.csr_array(self._scored(X[k : k + PREDICTION.labels]) > 0) for k in starts]
         return sp.vstack(parts, format="csr").astype(dtype)
@@ -298,7 +298,7 @@ dtype
         X = self._read(X, reset=reset, dtype=self._dtypes(), order="C")
         if y is None:
             validate_data(self, X, y)  # says so in scikit-learn's own words
-        labels = checked_labels(values_of(y, place_of(X)), values_of(mask, place_of(X), "mask"))
+        labels = checked_labels(host_values(y, place_of(X)), host_values(mask, place_of(X), "mask"))
         check_consistent_length(X, labels.columns.present)
         return X, labels
 

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..data.indicators import LabelColumns, class_bits
-from ..data.tensors import DeviceMatrix, TensorTable, brought, checked_tensor, device_of, is_tensor, library, no_room, values_of
+from ..data.tensors import DeviceMatrix, TensorTable, brought, checked_tensor, device_of, host_values, is_tensor, library, no_room
 from ..jit import vectors
 from ..losses.base import Loss
 from ..losses.crammer_singer import CrammerSingerLoss
@@ -188,7 +188,7 @@ def taken_classes(classes: np.ndarray, chosen: Any) -> Any:
     if not is_tensor(chosen):
         return classes[chosen]
     if classes.dtype.kind not in "biuf":
-        return classes[values_of(chosen)]
+        return classes[host_values(chosen)]
     return library().as_tensor(classes, device=chosen.device)[chosen]
 
 

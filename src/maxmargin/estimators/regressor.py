@@ -30,7 +30,8 @@ class SVMRegressor(Scored, RegressorMixin, KernelSVM):
         "squared_error" is Ridge with alpha = 1 / (2 C), where no intercept is fitted (Ridge leaves its own free). An object
         is a `RegressionLoss` of your own (`maxmargin.extend`); `epsilon` is then its own affair.
     kernel, gamma, degree, coef0, positive, prior_mean, prior_scale, prior_covariance, cache_size, tol, max_iter, max_time, \
-fit_intercept, intercept_scaling, standardize, solver, warm_start, keep_duals, random_state, n_jobs, verbose, dtype
+fit_intercept, intercept_scaling, standardize, solver, warm_start, keep_duals, random_state, n_jobs, verbose, dtype, \
+device
         As in `SVMClassifier`; means and scales have shape (n_features,).
 
     Attributes

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, column_or_1d
 
-from ..data.tensors import values_of
+from ..data.tensors import host_values
 from ..losses.crammer_singer import CrammerSingerLoss
 from ..losses.topk_alpha import TopKAlphaLoss
 from ..losses.topk_beta import TopKBetaLoss
@@ -45,7 +45,8 @@ class TopKSVMClassifier(SVMClassifier):
         The loss is max_p <p, h> over a set of p; this subtracts smoothing/2 ||p||^2 there. The smoothed loss is below the plain
         one by at most smoothing / (2 k), has a Lipschitz continuous gradient, and is solved in fewer passes.
     class_weight, positive, prior_mean, prior_scale, prior_covariance, probability, tol, max_iter, max_time, fit_intercept,
-    intercept_scaling, standardize, warm_start, keep_duals, random_state, n_jobs, verbose, dtype
+    intercept_scaling, standardize, warm_start, keep_duals, random_state, n_jobs, verbose, dtype,
+    device
         As for `SVMClassifier`.
     solver : {"auto", "dual_coordinate", "newton", "bundle", "online"} or solver object, default="auto"
         How the optimum is found; "auto" is "dual_coordinate", then "newton" where that crawls, and "online" where X is a source.
@@ -158,8 +159,8 @@ class TopKSVMClassifier(SVMClassifier):
 
         For a grid search write `scoring=lambda model, X, y: model.score_topk(X, y)`.
         """
-        found = values_of(self.predict_topk(X, k))
-        y = column_or_1d(values_of(y))
+        found = host_values(self.predict_topk(X, k))
+        y = column_or_1d(host_values(y))
         if len(y) != len(found):
             raise ValueError(f"X has {len(found)} samples, y has {len(y)}.")
         hit = np.any(found == y[:, None], axis=1)

@@ -9,13 +9,13 @@ from typing import Any
 
 from .tensor_rows import BlockStep, CrammerSingerRows
 
-WIDEST = 1 << 15  # scores of a row that a program keeps in registers
+WIDEST_ROW = 1 << 15  # scores of a row that a program keeps in registers
 A_WARP = 256  # numbers of a row for each warp of a program. Nothing was measured, 2026-11-17.
 SHORT_IN_FLOAT32 = 1e4 * 2.0**-23  # as in `CrammerSingerRows.stepped`
 
 
 @cache
-def kernels() -> Any:
+def row_kernels() -> Any:
     """The kernels, imported when they are first asked for."""
     from . import tensor_kernels
 
@@ -24,7 +24,7 @@ def kernels() -> Any:
 
 def has_kernels(tensor: Any, scores: int) -> bool:
     """Whether rows of so many scores, on the device of this tensor, may be left to kernels."""
-    return tensor.device.type == "cuda" and scores <= WIDEST and find_spec("triton") is not None
+    return tensor.device.type == "cuda" and scores <= WIDEST_ROW and find_spec("triton") is not None
 
 
 def launch(scores: int) -> dict[str, int]:
@@ -45,7 +45,7 @@ class FusedCrammerSinger(CrammerSingerRows):
             return super().step(rows, S, held, sigma)
         change, gain = S.new_empty(S.shape), self.cap.new_empty(rows.numel())
         (cost, costly), classes = self.given(), S.shape[1]
-        kernels().crammer_singer_rows[(rows.numel(),)](
+        row_kernels().crammer_singer_rows[(rows.numel(),)](
             S.contiguous(), held.A, rows, self.label, self.cap, held.q, sigma, cost, change, gain, held.share,
             classes, SHORT_IN_FLOAT32, HAS_COST=costly, **launch(classes),
         )  # fmt: skip
@@ -56,14 +56,16 @@ class FusedCrammerSinger(CrammerSingerRows):
             return super().value(rows, S, error)
         losses, (cost, costly), classes = self.cap.new_empty(rows.numel()), self.given(), S.shape[1]
         shape = {"HAS_COST": costly, **launch(classes)}
-        kernels().crammer_singer_value[(rows.numel(),)](S, rows, self.label, self.cap, cost, losses, classes, **shape)
+        row_kernels().crammer_singer_value[(rows.numel(),)](S, rows, self.label, self.cap, cost, losses, classes, **shape)
         return losses.sum()
 
     def repaired(self, rows, A):
         found, rewards = self.cap.new_empty(A.shape), self.cap.new_empty(rows.numel())
         (cost, costly), classes = self.given(), A.shape[1]
         shape = {"HAS_COST": costly, **launch(classes)}
-        kernels().crammer_singer_repair[(rows.numel(),)](A, found, rows, self.label, self.cap, cost, rewards, classes, **shape)
+        row_kernels().crammer_singer_repair[(rows.numel(),)](
+            A, found, rows, self.label, self.cap, cost, rewards, classes, **shape
+        )
         total = rewards.sum()
         return found, total, total
 

@@ -8,7 +8,7 @@ import triton.language as tl
 
 
 @triton.jit
-def level(count, total, room):
+def level_of_set(count, total, room):
     """As `crammer_singer.level_of`; that of no class is far on the left."""
     free = total / (count + 1.0)
     tight = (total - room) / tl.maximum(count, 1.0)
@@ -40,12 +40,12 @@ def crammer_singer_rows(
     B = tl.where(own | (columns >= classes), -1e30, h - truth + curvature * (held - duals))
     best, room = tl.max(B, 0), curvature * bound
     support = (duals < 0.0) & (columns != y)
-    before = level(tl.sum(tl.where(support, 1.0, 0.0), 0), tl.sum(tl.where(support, B, 0.0), 0), room)
-    t = tl.maximum(level(1.0, best, room), before)
+    before = level_of_set(tl.sum(tl.where(support, 1.0, 0.0), 0), tl.sum(tl.where(support, B, 0.0), 0), room)
+    t = tl.maximum(level_of_set(1.0, best, room), before)
     rises = best > 0.0
     while rises:
         over = t < B
-        new = level(tl.sum(tl.where(over, 1.0, 0.0), 0), tl.sum(tl.where(over, B, 0.0), 0), room)
+        new = level_of_set(tl.sum(tl.where(over, 1.0, 0.0), 0), tl.sum(tl.where(over, B, 0.0), 0), room)
         rises = new > t
         t = tl.maximum(new, t)
     a = tl.maximum(B - t, 0.0) / tl.maximum(curvature, 1e-37)

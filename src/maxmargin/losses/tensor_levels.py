@@ -9,7 +9,7 @@ differ in how many they need; those that are there stay. `projections` does the 
 
 from typing import Any, NamedTuple
 
-ROUNDS = 200  # an end for rows that rounding keeps from settling; mostly five to ten do
+MOST_ROUNDS = 200  # an end for rows that rounding keeps from settling; mostly five to ten do
 NO_PART = -1e29  # entries below this take no part
 HALVED = 4  # every so many rounds the bracket is halved: Newton's steps alone may turn in circles
 
@@ -19,7 +19,7 @@ def root(falls: Any, low: Any, high: Any, size: Any) -> Any:
     `size`: of the terms of its values, beside which rounding is measured."""
     u = 0.5 * (low + high)
     close = 2.0 ** (-50 if u.dtype.itemsize == 8 else -21)
-    for k in range(ROUNDS):
+    for k in range(MOST_ROUNDS):
         value, slope = falls(u)
         low, high = u.where(value >= 0.0, low), u.where(value <= 0.0, high)
         middle = 0.5 * (low + high)
@@ -32,7 +32,7 @@ def root(falls: Any, low: Any, high: Any, size: Any) -> Any:
     return u
 
 
-def over(a: Any, t: Any) -> tuple[Any, Any]:
+def mass_over(a: Any, t: Any) -> tuple[Any, Any]:
     """sum (a - t)_+ and how many are above t, row by row."""
     rest = a - t
     return rest.clamp(min=0.0).sum(1, keepdim=True), (rest > 0.0).sum(1, keepdim=True).to(a.dtype)
@@ -58,8 +58,8 @@ class Levels(NamedTuple):
         low = (a.topk(self.k, dim=1).values[:, -1:] - cap).where(tight, high)
 
         def falls(t: Any) -> tuple[Any, Any]:
-            above, count = over(a, t)
-            beyond, full = over(a, t + cap)
+            above, count = mass_over(a, t)
+            beyond, full = mass_over(a, t + cap)
             return above - beyond - radius, full - count
 
         return (a - root(falls, low, high, high.abs() + radius)).clamp(min=0.0).minimum(cap)
@@ -68,8 +68,8 @@ class Levels(NamedTuple):
         """clip(a - bias s, 0, cap) with s its own sum, up to the radius."""
 
         def falls(s: Any) -> tuple[Any, Any]:
-            above, count = over(a, bias * s)
-            beyond, full = over(a, bias * s + cap)
+            above, count = mass_over(a, bias * s)
+            beyond, full = mass_over(a, bias * s + cap)
             return above - beyond - s, bias * (full - count) - 1.0
 
         value, _ = falls(radius)
@@ -84,16 +84,16 @@ class Levels(NamedTuple):
         worth = top[:, : self.k].sum(1, keepdim=True) > 0.0
         last, after = top[:, self.k - 1 : self.k], top[:, -1:]  # k entries at the most are cut off: u is not below the next one
         low = after.where(after > NO_PART, last).where(worth, 0.0 * bias)
-        whole, _ = over(a, 0.0 * low)
+        whole, _ = mass_over(a, 0.0 * low)
         high = top[:, :1].maximum(whole * (1.0 + bias * k) / k).where(worth, low)
 
         def level(u: Any) -> tuple[Any, Any, Any]:
-            above, count = over(a, u)
+            above, count = mass_over(a, u)
             return (bias * k * u - above / k) / (1.0 + bias * k), above, count
 
         def falls(u: Any) -> tuple[Any, Any]:
             t, above, many = level(u)
-            larger, count = over(a, t)
+            larger, count = mass_over(a, t)
             steep = (bias * k + many / k) / (1.0 + bias * k)
             return larger - above - k * (u - t), many - k - steep * (count - k)
 

@@ -25,7 +25,7 @@ class BlockStep(NamedTuple):
     share: Any
 
 
-class Held(NamedTuple):
+class HeldRows(NamedTuple):
     """What a run holds of all examples: duals A (examples, scores), curvatures q, how much that is for each score (None: one),
     and the shares of the gap that `step` finds."""
 
@@ -54,7 +54,7 @@ class TensorLoss(ABC):
     def value(self, rows: Any, S: Any, error: Any = None) -> Any:
         """The sum of the losses, in float64; at the worst of all scores within `error` of these, one for each row."""
 
-    def step(self, rows: Any, S: Any, held: Held, sigma: Any) -> BlockStep:
+    def step(self, rows: Any, S: Any, held: HeldRows, sigma: Any) -> BlockStep:
         """The best row of duals for each of these rows, alone, for curvatures times sigma; their shares are noted."""
         q = held.q[rows][:, None] * sigma.to(S.dtype)
         found = self.stepped(rows, S, held.A[rows], q if held.scale is None else q * held.scale)
@@ -118,11 +118,11 @@ class CrammerSingerRows(ClassRows):
         room, support = q * cap, (A < 0.0).scatter(1, y, False)
         short = room <= 1e4 * eps_of(S) * best  # moving such a row moves its scores by less than rounding does
         one = 0.0 * best + 1.0
-        begin = level_of(support.sum(1, keepdim=True).to(S.dtype), (B * support).sum(1, keepdim=True), room)
-        t = level_of(one, best, room).maximum(begin)
+        begin = levels_of_sets(support.sum(1, keepdim=True).to(S.dtype), (B * support).sum(1, keepdim=True), room)
+        t = levels_of_sets(one, best, room).maximum(begin)
         for _ in range(S.shape[1]):
             over = t < B
-            new = level_of(over.sum(1, keepdim=True).to(S.dtype), (B * over).sum(1, keepdim=True), room).maximum(t)
+            new = levels_of_sets(over.sum(1, keepdim=True).to(S.dtype), (B * over).sum(1, keepdim=True), room).maximum(t)
             if not bool((new > t).any()):
                 break
             t = new
@@ -140,7 +140,7 @@ class CrammerSingerRows(ClassRows):
         return self.closed(y, a), terms, terms
 
 
-def level_of(count: Any, total: Any, room: Any) -> Any:
+def levels_of_sets(count: Any, total: Any, room: Any) -> Any:
     """t for given sets of `count` classes whose B sum to `total`; that of none is far on the left."""
     free = total / (count + 1.0)
     tight = (total - room) / count.clamp(min=1.0)

@@ -6,8 +6,8 @@
 Weights are (scores, features + 1) arrays, (features + 1,) where an example has one score. Both values are made safe against
 rounding (Higham 2002, section 3): with m terms of a sum and gamma_m = m eps / (1 - m eps)
 
-    scores    float64: nothing is added. In float32, by `CHUNK` columns that are added up in float64, each is off by at most
-              gamma_m ||x_i|| max_k ||w_k||, and P is taken at the worst of them
+    scores    float64: nothing is added. In float32, by `COLUMNS_A_SUM` columns that are added up in float64, each is off by at
+              most gamma_m ||x_i|| max_k ||w_k||, and P is taken at the worst of them
     rewards   sums over n examples in float64: gamma_n times the sum of their absolute values is taken off D
     V         from the duals, in float64: off by e = gamma_n sum_i ||A_i|| ||x_i||, which takes ||W|| e + e^2 / 2 off D
 """
@@ -25,7 +25,7 @@ from ..losses.tensor_rows import TensorLoss
 from ..regularizers.base import Regularizer
 from .base import PLAIN_TERM, Evaluated, Problem
 
-CHUNK = 64  # columns of a float32 sum. By the bound, 4e-6 of ||x|| ||w||, 2026-11-17.
+COLUMNS_A_SUM = 64  # columns of a float32 sum. By the bound, 4e-6 of ||x|| ||w||, 2026-11-17.
 TOGETHER_BYTES = 1 << 29  # of the float64 tables of a block. Nothing was measured, 2026-11-17.
 WHOLE_DOUBLE = ((6, 0), (7, 0), (8, 0), (9, 0), (10, 0))  # GPUs whose float64 is half as fast as float32, or faster
 EVEN = 32  # numbers: 128 bytes in float32
@@ -126,7 +126,7 @@ class TensorProblem(Problem):
                     S, error = X @ turned, None
                 else:
                     S = by_chunks(X, weights[:, :-1])
-                    error = (gamma(CHUNK + 2, EPS32) * longest) * lengths[rows]
+                    error = (gamma(COLUMNS_A_SUM + 2, EPS32) * longest) * lengths[rows]
                 if bias:  # by itself: with it a product takes twice as long
                     S += bias * weights[:, -1]
                 total = total + self.loss.value(rows, S, error)
@@ -219,10 +219,10 @@ def even_rows(table: Any) -> Any:
 
 
 def by_chunks(X: Any, W: Any) -> Any:
-    """X W' in float64 from float32 products of `CHUNK` columns each. Rounding W to float32 is a rounding of each term."""
+    """X W' in float64 from float32 products of `COLUMNS_A_SUM` columns each. Rounding W to float32 is a rounding of each term."""
     total, narrow = 0.0, W.to(X.dtype)
-    for start in range(0, X.shape[1], CHUNK):
-        part = slice(start, start + CHUNK)
+    for start in range(0, X.shape[1], COLUMNS_A_SUM):
+        part = slice(start, start + COLUMNS_A_SUM)
         total = total + (X[:, part] @ narrow[:, part].T).double()
     return total
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ...data.tensors import TensorDuals, library, no_room
-from ...losses.tensor_rows import Held
+from ...losses.tensor_rows import HeldRows
 from ...problems.tensors import EVEN, TensorProblem, coarse_float32, full_float32
 from ...utils.state import RunState
 from ..base import Run
@@ -155,7 +155,7 @@ class DeviceAscent(Run):
         """What a step needs to know of all rows, in the dtype of the run."""
         problem = self.problem
         scale = None if problem.R is None else problem.put(np.diag(problem.R), self.dtype)
-        self.held_rows = Held(self.A, problem.put(problem.curvature, self.dtype), scale, self.share)
+        self.held_rows = HeldRows(self.A, problem.put(problem.curvature, self.dtype), scale, self.share)
         self.fused = fused_line(self.weights, self.A, self.tuning)
 
     # ---- a pass ---------------------------------------------------------------------------------------------

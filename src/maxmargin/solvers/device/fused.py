@@ -11,11 +11,11 @@ from ...data.tensors import library
 from ...losses.fused_rows import has_kernels, launch
 from .tuning import DeviceTuning
 
-WIDE = 1024  # numbers that a program moves, or adds up, at a time
+A_PROGRAM = 1024  # numbers that a program moves, or adds up, at a time
 
 
 @cache
-def kernels() -> Any:
+def line_kernels() -> Any:
     """The kernels, imported when they are first asked for."""
     from . import kernels as found
 
@@ -36,18 +36,18 @@ class FusedLine:
         V, tuning = weights.V, self.tuning
         weighed, variance = weights.variance is not None, V if weights.variance is None else weights.variance
         scores, width = V.shape
-        kernels().slopes_of_rows[(scores,)](V, U, variance, self.slope, self.square, width, WEIGHED=weighed, BLOCK=WIDE)
-        kernels().line_search[(1,)](
+        line_kernels().slopes_of_rows[(scores,)](V, U, variance, self.slope, self.square, width, WEIGHED=weighed, BLOCK=A_PROGRAM)
+        line_kernels().line_search[(1,)](
             gains, gains.numel(), self.slope, self.square, scores, sigma, value, self.t,
-            tuning.noise, tuning.follow, tuning.most, BLOCK=WIDE,
+            tuning.noise, tuning.follow, tuning.most, BLOCK=A_PROGRAM,
         )  # fmt: skip
-        programs = (-(-V.numel() // WIDE),)
-        kernels().move_weights[programs](V, U, variance, self.t, V.numel(), WEIGHED=weighed, BLOCK=WIDE)
+        programs = (-(-V.numel() // A_PROGRAM),)
+        line_kernels().move_by[programs](V, U, variance, self.t, V.numel(), WEIGHED=weighed, BLOCK=A_PROGRAM)
 
     def add(self, rows: Any, change: Any) -> None:
         """A[rows] += t change"""
         scores = self.A.shape[1]
-        kernels().add_rows[(rows.numel(),)](self.A, rows, change, self.t, scores, **launch(scores))
+        line_kernels().add_by[(rows.numel(),)](self.A, rows, change, self.t, scores, **launch(scores))
 
 
 def fused_line(weights: Any, A: Any, tuning: DeviceTuning) -> FusedLine | None:

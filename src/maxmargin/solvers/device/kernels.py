@@ -8,7 +8,7 @@ import triton.language as tl
 
 
 @triton.jit
-def add_rows(A, rows, change, t, classes, BLOCK: tl.constexpr):
+def add_by(A, rows, change, t, classes, BLOCK: tl.constexpr):
     """A[rows] += t change"""
     here = tl.program_id(0)
     i = tl.load(rows + here)
@@ -64,7 +64,7 @@ def line_search(gains, rows, slope, square, scores, sigma, value, t, noise, foll
 
 
 @triton.jit
-def move_weights(V, U, variance, t, many, WEIGHED: tl.constexpr, BLOCK: tl.constexpr):
+def move_by(V, U, variance, t, many, WEIGHED: tl.constexpr, BLOCK: tl.constexpr):
     """V += t variance U"""
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     u = tl.load(U + place, mask=place < many, other=0.0)
