@@ -21,6 +21,8 @@ LONG = re.compile(
         (
             r"test_bundle.py::test_weights_that_must_not_be_negative\[a (chain|star)",
             r"test_certificate.py::test_certificate_of_float32\[crammer_singer-csr",
+            r"test_device.py::test_(priors|each_class|a_certificate|an_integer|other_floats|a_path|a_run_goes)",
+            r"test_device.py::test_the_optimum\w+\[(two|classes w|top-3|top-2,|regression\])",
             r"test_docs.py::test_code_runs_as_printed\[segmentation_and_parts.md",
             rf"test_latent.py::test_\w+\[((pairwise|{SLOWER})-2|(plain|batch)-3)\]",
             r"test_latent.py::test_weights_of_zero_are_told\[bags",

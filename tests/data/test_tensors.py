@@ -127,3 +127,10 @@ def test_a_tensor_elsewhere_than_asked_for():
 def test_torch_is_not_imported_without_need():
     code = "import sys, numpy as np, maxmargin as mm; mm.SVMClassifier(max_iter=1); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_search_over_folds_works_on_the_processor():
+    with pytest.raises(ValueError, match="can be fitted by SVMClassifier at one C"):
+        mm.SVMClassifierCV().fit(tensor(X), Y)
+    with pytest.raises(ValueError, match="leave device out"):
+        mm.SVMClassifierCV(device="cpu").fit(X, Y)

@@ -84,7 +84,6 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         "n_jobs": [Integral, None],
         "verbose": ["verbose"],
         "dtype": "no_validation",
-        "device": "no_validation",
     }
     _silent = False  # whether somebody else tells of a target that was missed: a search does, once for all its fits
 

@@ -143,6 +143,7 @@ class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, KernelSVM):
         "cost": ["array-like", dict, None],
         "class_weight": [StrOptions({"balanced"}), dict, None],
         "probability": [StrOptions(CALIBRATIONS), None],
+        "device": "no_validation",  # checked by the library that has devices
     }
 
     def __init__(

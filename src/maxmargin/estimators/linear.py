@@ -91,8 +91,8 @@ class LinearModel(Certified):
         Parameters
         ----------
         X : array, data frame, CSR matrix or tensor of shape (n_samples, n_features), or a source
-            float32 and float64 in C order, CSR and tensors are used as they are; other input is copied once. A source is read in blocks by
-            `OnlineDual`, and brings its own labels and weights.
+            float32 and float64 in C order, CSR and tensors are used as they are; other input is copied once. A source is read in
+            blocks by `OnlineDual`, and brings its own labels and weights.
         y : array of shape (n_samples,)
             Classes, or real targets.
         sample_weight : array of shape (n_samples,), optional

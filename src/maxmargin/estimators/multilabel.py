@@ -114,6 +114,7 @@ dtype, device
 
     _parameter_constraints = {
         **Kernelised._parameter_constraints,
+        "device": "no_validation",
         "label_prior": ["array-like", None],
         "label_weight": [StrOptions({"balanced"}), "array-like", None],
         "cost": ["array-like", None],

@@ -58,6 +58,7 @@ device
         **KernelSVM._parameter_constraints,
         "epsilon": [Interval(Real, 0.0, None, closed="left")],
         "loss": [StrOptions(set(REGRESSION)), RegressionLoss],
+        "device": "no_validation",
     }
 
     def __init__(

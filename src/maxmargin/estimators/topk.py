@@ -82,6 +82,7 @@ class TopKSVMClassifier(SVMClassifier):
         "smoothing": [Interval(Real, 0.0, None, closed="left")],
         "class_weight": SVMClassifier._parameter_constraints["class_weight"],
         "probability": SVMClassifier._parameter_constraints["probability"],
+        "device": "no_validation",
     }
 
     def __init__(
