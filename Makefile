@@ -1,5 +1,5 @@
 # Every target sets up what it needs in .venv, once: the stamps say what has been installed there.
-#   make demo | test | test-long | fuzz | lint | coverage | coverage-kernels | package | oldest | bench | clean | distclean
+#   make demo | test | test-long | test-tensors | test-gpu | fuzz | lint | coverage | coverage-kernels | package | oldest | bench | clean | distclean
 #   PYTHON=python3.12 make ... chooses an interpreter
 
 PYTHON ?= python3
@@ -21,7 +21,7 @@ environment = if "$(1)" -c 'import ensurepip' 2>/dev/null; then "$(1)" -m venv -
 	else "$(1)" -m venv --clear --without-pip $(2) && "$(1)" -m pip -qq --python $(2)/bin/python install pip; fi
 
 unexport PYTHONPATH PYTHONHOME PIP_USER PIP_TARGET PIP_PREFIX
-.PHONY: demo test test-long fuzz lint coverage coverage-kernels package dist oldest bench clean distclean always
+.PHONY: demo test test-long test-tensors test-gpu fuzz lint coverage coverage-kernels package dist oldest bench clean distclean always
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -34,6 +34,14 @@ test: $(VENV)/.test
 # The few tests that would take `make test` beyond ten minutes on two cores.
 test-long: $(VENV)/.test
 	$(PY) -m pytest $(PYTEST_ARGS) -m long
+
+# Those that need torch: tensors in host memory, and the same on a GPU.
+TENSOR_TESTS := $(addprefix tests/,data/test_tensors.py solvers/test_device.py losses/test_tensor_losses.py)
+test-tensors: $(VENV)/.gpu
+	$(PY) -m pytest $(PYTEST_ARGS) $(TENSOR_TESTS) "tests/package/test_docs.py::test_code_runs_as_printed[gpu.md]"
+
+test-gpu: $(VENV)/.gpu
+	MAXMARGIN_TEST_DEVICE=cuda $(PY) -m pytest -q $(TENSOR_TESTS)
 
 # Random problems, any number: make fuzz FUZZ_ARGS="--count 10000 --seed 1 --jobs 8". What is done is kept in .fuzz.
 fuzz: $(VENV)/.test
@@ -81,7 +89,8 @@ bench: $(VENV)/.bench
 $(VENV)/.demo: EXTRA := plot
 $(VENV)/.test: EXTRA := dev
 $(VENV)/.bench: EXTRA := bench
-$(VENV)/.demo $(VENV)/.test $(VENV)/.bench: pyproject.toml | $(VENV)/.made
+$(VENV)/.gpu: EXTRA := dev,gpu
+$(VENV)/.demo $(VENV)/.test $(VENV)/.gpu $(VENV)/.bench: pyproject.toml | $(VENV)/.made
 	@echo "installing maxmargin[$(EXTRA)] into $(VENV)"
 	@$(VENV)/$(INSTALL) --editable ".[$(EXTRA)]"
 	@touch $@

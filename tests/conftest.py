@@ -2,6 +2,7 @@
 
 import re
 import signal
+from importlib.util import find_spec
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,6 +13,10 @@ settings.register_profile(
 )
 settings.load_profile("maxmargin")
 
+# Those of tensors need the extra `gpu`, some gigabytes: `make test-tensors` installs it. Where it is missing they are left out.
+TENSORS = ["data/test_tensors.py", "losses/test_tensor_losses.py", "solvers/test_device.py"]
+collect_ignore = [] if find_spec("torch") else TENSORS
+
 # Most of the time of a first run goes into compiling. These compile for types that their neighbours in the table come close to:
 # they run with `make test-long`.
 SLOWER = "away|plain|batch|partial linearization|cooled|batch linearization|exponentiated gradient"  # solvers
@@ -21,6 +26,8 @@ LONG = re.compile(
         (
             r"test_bundle.py::test_weights_that_must_not_be_negative\[a (chain|star)",
             r"test_certificate.py::test_certificate_of_float32\[crammer_singer-csr",
+            r"test_device.py::test_(priors|each_class|a_certificate|an_integer|other_floats|a_path|a_run_goes)",
+            r"test_device.py::test_the_optimum\w+\[(two|classes w|top-3|top-2,|regression\])",
             r"test_docs.py::test_code_runs_as_printed\[segmentation_and_parts.md",
             rf"test_latent.py::test_\w+\[((pairwise|{SLOWER})-2|(plain|batch)-3)\]",
             r"test_latent.py::test_weights_of_zero_are_told\[bags",

@@ -16,6 +16,7 @@ from ..callbacks import with_callbacks
 from ..data.sources.base import check_same_names
 from ..data.sources.memory import Block, is_source
 from ..data.table import table_of
+from ..data.tensors import DeviceMatrix, host_values, is_tensor, place_of
 from ..problems.base import PLAIN_TERM
 from ..problems.blocked import Examples, Reader, StreamProblem, joined, stacked
 from ..regularizers.base import Regularizer
@@ -212,12 +213,17 @@ class Scored:
 
     def score(self, X, y=None, sample_weight=None) -> float:
         """The accuracy of `predict` (regression: R squared), as in scikit-learn. A source brings its own labels and weights."""
+        if is_tensor(X):
+            y, sample_weight = host_values(y, place_of(X)), host_values(sample_weight, place_of(X), "sample_weight")
+            return float(self._measure()(y, host_values(self.predict(X)), sample_weight=sample_weight))
         if not is_source(X):
             return super().score(X, y, sample_weight)  # type: ignore[misc]  # scikit-learn's mixin, which comes next
         check_source(self, X, y, sample_weight, multilabel=getattr(X, "multilabel", False))
         y, sample_weight = labels_of(X)
-        measure = accuracy_score if isinstance(self, ClassifierMixin) else r2_score
-        return float(measure(y, self.predict(X), sample_weight=sample_weight))
+        return float(self._measure()(y, self.predict(X), sample_weight=sample_weight))
+
+    def _measure(self) -> Callable[..., float]:
+        return accuracy_score if isinstance(self, ClassifierMixin) else r2_score
 
 
 class Streaming(Certified):
@@ -339,6 +345,8 @@ class Streaming(Certified):
 
     def _new_samples(self, X, y, sample_weight, first: bool) -> Examples:
         X, y = self._checked_data(X, y, reset=first)
+        if isinstance(X, DeviceMatrix):
+            raise ValueError("partial_fit keeps samples in host memory: give X.cpu().numpy(), and device=None.")
         weight = np.ones(X.shape[0]) if sample_weight is None else self._checked_weight(sample_weight, X)
         rows = np.arange(X.shape[0])
         return Examples(rows, X, self._codes(y, rows), weight)

@@ -13,6 +13,7 @@ from ..losses import BINARY, MULTICLASS, MULTILABEL
 from ..losses.base import BinaryLoss, Loss, MulticlassLoss
 from .by_block import Scored, blockwise, class_codes
 from .kernel import KernelSVM
+from .on_device import cast_as, taken_classes
 from .posing import EachAgainstRest, SeveralClasses, TwoClasses
 from .probability import CALIBRATIONS, OneOfClasses
 
@@ -99,6 +100,9 @@ class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, KernelSVM):
         1 shows a line of progress on stderr.
     dtype : {None, float32, float64}, default=None
         What X is converted to; None leaves float32 and float64 as they are.
+    device : {None, "cuda", "cuda:1", ...}, default=None
+        Where to fit an X in host memory: None is the processor. A tensor is fitted where it lies, and `predict` then answers with
+        tensors (linear kernel; needs PyTorch).
 
     Attributes
     ----------
@@ -139,6 +143,7 @@ class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, KernelSVM):
         "cost": ["array-like", dict, None],
         "class_weight": [StrOptions({"balanced"}), dict, None],
         "probability": [StrOptions(CALIBRATIONS), None],
+        "device": "no_validation",  # checked by the library that has devices
     }
 
     def __init__(
@@ -172,6 +177,7 @@ class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, KernelSVM):
         n_jobs=None,
         verbose=0,
         dtype=None,
+        device=None,
     ):
         self.C = C
         self.loss = loss
@@ -198,9 +204,8 @@ class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, KernelSVM):
         self.warm_start = warm_start
         self.keep_duals = keep_duals
         self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.dtype = dtype
+        self.n_jobs, self.verbose = n_jobs, verbose
+        self.dtype, self.device = dtype, device
 
     @blockwise
     def decision_function(self, X) -> np.ndarray:
@@ -214,8 +219,8 @@ class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, KernelSVM):
 
     def _predicted(self, scores: np.ndarray) -> np.ndarray:
         """The classes of these scores."""
-        best = (scores[:, 0] > 0).astype(np.intp) if scores.shape[1] == 1 else scores.argmax(axis=1)
-        return self.classes_[best]
+        best = cast_as(np.dtype(np.int64), scores[:, 0] > 0) if scores.shape[1] == 1 else scores.argmax(1)
+        return taken_classes(self.classes_, best)
 
     def _target_checks(self):
         return {}
@@ -228,9 +233,11 @@ class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, KernelSVM):
 
     def _checked_labels(self, y, sample_weight) -> tuple[np.ndarray, np.ndarray]:
         """The number of each sample's class, and the factors of the classes."""
-        check_classification_targets(y)
         y = column_or_1d(y, warn=True)
-        self.classes_, label = np.unique(y, return_inverse=True)
+        if (found := counted(y)) is None:
+            check_classification_targets(y)
+            found = np.unique(y, return_inverse=True)
+        self.classes_, label = found
         if len(self.classes_) < 2:
             raise ValueError(
                 "This solver needs samples of at least 2 classes in the data, but the data contains only one class: "
@@ -260,6 +267,18 @@ class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, KernelSVM):
 
     def _shaped(self, coef, intercept):
         return np.atleast_2d(coef), np.atleast_1d(intercept)
+
+
+def counted(y: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """As `np.unique` with the inverse, without a sort: of integers that lie close together. None where they do not."""
+    if y.dtype.kind not in "iu" or y.size == 0:
+        return None
+    low, high = int(y.min()), int(y.max())
+    if high - low > 4 * y.size:
+        return None
+    place = np.subtract(y, low, dtype=np.int64)
+    present = np.bincount(place, minlength=high - low + 1) > 0
+    return (np.flatnonzero(present) + low).astype(y.dtype), (np.cumsum(present) - 1)[place]
 
 
 def class_factors(class_weight, classes: np.ndarray, y, label: np.ndarray, sample_weight) -> np.ndarray:

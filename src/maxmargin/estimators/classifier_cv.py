@@ -29,7 +29,7 @@ class SVMClassifierCV(LinearSearch, SVMClassifier):
         w = 0, it is relative to that gain. With `tol` or less every fit is that fine.
     loss, multi_class, kernel, gamma, degree, coef0, cost, class_weight, positive, prior_mean, prior_scale, prior_covariance, \
 cache_size, probability, tol, max_iter, max_time, fit_intercept, intercept_scaling, standardize, solver, warm_start, keep_duals, \
-random_state, n_jobs, verbose, dtype
+random_state, n_jobs, verbose, dtype, device
         As for `SVMClassifier`. `max_iter` and `max_time` are for each fit. `n_jobs` is how many folds are worked on at a time.
         Callbacks and `verbose` follow the last fit, that of the model. Folds are calibrated only where `scoring` asks for
         `predict_proba`, or is a function.

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from ..data.mistakes import check_table, check_target
 from ..data.rows import SPARSE_BELOW
 from ..data.sources.memory import is_source
 from ..data.table import Table, of_own_kind, table_of, table_scores
+from ..data.tensors import DeviceMatrix, host_values, is_tensor, place_of, tensor_scores
 from ..problems.base import PLAIN_TERM, Problem
 from ..problems.risk import Risk, risk_of
 from ..regularizers.prior import Prior
@@ -26,6 +28,7 @@ from ..utils.threads import thread_count
 from .base import Certified, Fitter, Step, along, settings_of
 from .by_block import Streaming, check_in_memory, check_source, reading_solver
 from .frames import validate_data
+from .on_device import check_linear, moved_to, posed_anywhere, read_tensor
 from .posing import Posing
 from .scaling import Scaling, scaling_of
 
@@ -79,6 +82,7 @@ class LinearModel(Certified):
 
     probability: str | None = None  # a parameter of classifiers
     kernel: str | Callable[..., Any] = "linear"  # a parameter of models that may have another one
+    device: Any = None  # a parameter of models that run on a GPU
 
     @with_callbacks
     def fit(self, X, y=None, sample_weight=None):
@@ -86,9 +90,9 @@ class LinearModel(Certified):
 
         Parameters
         ----------
-        X : array, data frame or CSR matrix of shape (n_samples, n_features), or a source
-            float32 and float64 in C order and CSR are used as they are; other input is copied once. A source is read in blocks by
-            `OnlineDual`, and brings its own labels and weights.
+        X : array, data frame, CSR matrix or tensor of shape (n_samples, n_features), or a source
+            float32 and float64 in C order, CSR and tensors are used as they are; other input is copied once. A source is read in
+            blocks by `OnlineDual`, and brings its own labels and weights.
         y : array of shape (n_samples,)
             Classes, or real targets.
         sample_weight : array of shape (n_samples,), optional
@@ -156,7 +160,8 @@ class LinearModel(Certified):
         problem = posed.problem.at(self.C)
 
         def keep(result: Result) -> None:
-            self._keep(result, posed.back(problem.coefficients(result.w)))
+            told = replace(result, duals=problem.told(result.duals)) if self.keep_duals else result
+            self._keep(told, posed.back(problem.coefficients(result.w)))
 
         start = NOWHERE if last is None else last.fits(problem, solver)
         result = self._drive(solver, problem, keep, start=start)
@@ -182,23 +187,32 @@ class LinearModel(Certified):
     def _read(self, X, *y, reset: bool = False, **checks):
         """X as kernels may read it, and y beside it where that is given. `fit` and all predictions read their data here, so that
         the same numbers in another form are the same samples to both."""
+        if is_tensor(X):
+            X = read_tensor(X, self.device, self.dtype)
         if of_own_kind(X):
             return self._taken(X, *y, reset=reset)
         check_table(X)
         options = {"accept_sparse": "csr", "accept_large_sparse": True, "dtype": FLOATS, **checks}
         found = validate_data(self, X, *y, reset=reset, **options)
-        return (checked_matrix(found[0]), found[1]) if y else checked_matrix(found)
+        checked = checked_matrix(found[0] if y else found)
+        if self.device is not None and reset:
+            check_linear(self)
+            checked = moved_to(self.device, checked)
+        return (checked, found[1]) if y else checked
 
     def _taken(self, X, *y, reset: bool):
         """An X of somebody's own kind as it is, and y checked beside it."""
         features = int(X.shape[1])
         if reset:
             self.n_features_in_ = features
+            self.__dict__.pop("feature_names_in_", None)
+            if isinstance(X, DeviceMatrix):
+                check_linear(self)
         elif features != self.n_features_in_:
             raise ValueError(f"X has {features} features, but {type(self).__name__} is expecting {self.n_features_in_} features.")
         if not y:
             return X
-        target = column_or_1d(y[0], warn=True)
+        target = column_or_1d(host_values(y[0], place_of(X)), warn=True)
         assert_all_finite(target, input_name="y")
         if len(target) != X.shape[0]:
             raise ValueError(f"X has {X.shape[0]} samples, y has {len(target)}.")
@@ -227,6 +241,7 @@ class LinearModel(Certified):
             setattr(self, name, value)
 
     def _checked_weight(self, sample_weight, X) -> np.ndarray:
+        sample_weight = host_values(sample_weight, place_of(X), "sample_weight")
         if not isinstance(sample_weight, Real):  # one number stands for all
             sample_weight = numbers("sample_weight", sample_weight)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -251,7 +266,8 @@ class LinearModel(Certified):
     def _scored(self, X) -> np.ndarray:
         """X coef' + intercept, in the dtype of X, which was read before: a float32 X is not copied to float64."""
         if of_own_kind(X):
-            found = table_scores(X, np.column_stack([np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)]))
+            scores_of = tensor_scores if isinstance(X, DeviceMatrix) else table_scores
+            found = scores_of(X, np.column_stack([np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)]))
             return found if self.coef_.ndim == 2 else found.ravel()
         scores = row_products(X, self.coef_.T.astype(X.dtype), thread_count(self.n_jobs))
         return scores + np.asarray(self.intercept_, X.dtype)
@@ -320,7 +336,7 @@ class LinearSVM(Streaming, LinearModel):
 
         def pose(model, share=1.0) -> Posed:
             own = posing if model is self else model._posing(factors)
-            return Posed(own.problem(table, code, weight * share, regularizer, half_spaces), prior, scaling)
+            return Posed(posed_anywhere(own, table, code, weight * share, regularizer, half_spaces), prior, scaling)
 
         return Prepared(pose, self._learned(), solver, samples, code, weight, self._folds(code))
 
@@ -339,6 +355,7 @@ class LinearSVM(Streaming, LinearModel):
         return table_of(X, self._bias(), SPARSE_BELOW["scalar" if classes is None else "row"])
 
     def _checked_data(self, X, y, reset: bool = True):
+        y = host_values(y, place_of(X))
         check_target(y, self._classifies)
         return self._read(X, y, reset=reset, dtype=self._dtypes(), order="C", **self._target_checks())
 

@@ -15,11 +15,13 @@ from ..data.matrices import numbers
 from ..data.rows import SPARSE_BELOW
 from ..data.sources.memory import is_source
 from ..data.table import table_of
+from ..data.tensors import DeviceMatrix, TensorTable, host_values, place_of
 from ..losses import MULTILABEL
 from ..losses.base import MultilabelLoss
 from ..problems.kernel import KernelScalarProblem
 from ..problems.multilabel import MultilabelProblem
 from ..problems.risk import Risk, risk_of
+from ..problems.tensors import TensorProblem
 from ..regularizers.label_prior import checked_prior
 from ..solvers import resolve
 from ..solvers.tuning import PREDICTION
@@ -31,6 +33,7 @@ from .kernel import Kernelised, labels_problem
 from .linear import Posed, Prepared
 from .multilabel_partial_fit import PartialFit
 from .multilabel_stream import LabelReader, masses, stream
+from .on_device import cast_as, labels_on_device
 from .posing import AllLabels
 from .probability import CALIBRATIONS, EachLabel
 from .scaling import scaling_of_source
@@ -72,7 +75,7 @@ class MultilabelSVMClassifier(EachLabel, Scored, ClassifierMixin, PartialFit):
         As for `SVMClassifier`, each label by itself. Folds are dealt so that every label is spread over them; a label that no
         sample has, or all, gets one probability for every sample.
     tol, max_iter, max_time, fit_intercept, intercept_scaling, standardize, warm_start, random_state, verbose, \
-dtype
+dtype, device
         As for `SVMClassifier`. The intercept is a feature like others, coupled by R; with a kernel it is the constant
         intercept_scaling^2 added to it, regularised, where SVC has a free one. `max_iter` counts for each group of labels.
     solver : {"auto", "dual_coordinate", "newton", "bundle", "online"} or solver object, default="auto"
@@ -111,6 +114,7 @@ dtype
 
     _parameter_constraints = {
         **Kernelised._parameter_constraints,
+        "device": "no_validation",
         "label_prior": ["array-like", None],
         "label_weight": [StrOptions({"balanced"}), "array-like", None],
         "cost": ["array-like", None],
@@ -145,6 +149,7 @@ dtype
         n_jobs=None,
         verbose=0,
         dtype=None,
+        device=None,
     ):
         self.C = C
         self.kernel = kernel
@@ -170,6 +175,7 @@ dtype
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.dtype = dtype
+        self.device = device
 
     @with_callbacks
     def fit(self, X, y=None, sample_weight=None, mask=None):
@@ -177,7 +183,7 @@ dtype
 
         Parameters
         ----------
-        X : array, data frame or CSR matrix of shape (n_samples, n_features), or a multi-label source (linear models)
+        X : array, data frame, CSR matrix or tensor of shape (n_samples, n_features), or a multi-label source (linear models)
         y : array or sparse matrix of shape (n_samples, n_labels)
             Indicators 0 and 1. NaN in a dense one: the label is not known and takes no part. A sparse one is not made dense.
         sample_weight : array of shape (n_samples,), optional
@@ -228,8 +234,10 @@ dtype
         check_is_fitted(self)
         dtype, sparse = self._form
         if not sparse:
-            return (self.decision_function(X) > 0).astype(dtype)
+            return cast_as(dtype, self.decision_function(X) > 0)
         X = self._read(X)
+        if isinstance(X, DeviceMatrix):
+            return sp.csr_array(host_values(self._scored(X) > 0)).astype(dtype)
         starts = range(0, X.shape[0], PREDICTION.labels)
         parts = [sp.csr_array(self._scored(X[k : k + PREDICTION.labels]) > 0) for k in starts]
         return sp.vstack(parts, format="csr").astype(dtype)
@@ -291,7 +299,7 @@ dtype
         X = self._read(X, reset=reset, dtype=self._dtypes(), order="C")
         if y is None:
             validate_data(self, X, y)  # says so in scikit-learn's own words
-        labels = checked_labels(y, mask)
+        labels = checked_labels(host_values(y, place_of(X)), host_values(mask, place_of(X), "mask"))
         check_consistent_length(X, labels.columns.present)
         return X, labels
 
@@ -301,12 +309,14 @@ dtype
             return self._kernel_data(X)
         return table_of(X, self._bias(), SPARSE_BELOW["row"])
 
-    def _problem(self, data, labels: Checked, weight: np.ndarray) -> MultilabelProblem | KernelScalarProblem:
+    def _problem(self, data, labels: Checked, weight: np.ndarray) -> MultilabelProblem | KernelScalarProblem | TensorProblem:
         """What is minimised, at C = 1."""
         columns = labels.columns
         posing = self._posing(columns.masses(weight))
         if self.kernel != "linear":
             return labels_problem(data, columns, weight, posing)
+        if isinstance(data, TensorTable):
+            return labels_on_device(data, columns, weight, posing)
         return MultilabelProblem(data, columns, weight, posing.label_weight, posing.margin, posing.loss, posing.R)
 
     def _most_passes(self, problem):

@@ -30,7 +30,8 @@ class SVMRegressor(Scored, RegressorMixin, KernelSVM):
         "squared_error" is Ridge with alpha = 1 / (2 C), where no intercept is fitted (Ridge leaves its own free). An object
         is a `RegressionLoss` of your own (`maxmargin.extend`); `epsilon` is then its own affair.
     kernel, gamma, degree, coef0, positive, prior_mean, prior_scale, prior_covariance, cache_size, tol, max_iter, max_time, \
-fit_intercept, intercept_scaling, standardize, solver, warm_start, keep_duals, random_state, n_jobs, verbose, dtype
+fit_intercept, intercept_scaling, standardize, solver, warm_start, keep_duals, random_state, n_jobs, verbose, dtype, \
+device
         As in `SVMClassifier`; means and scales have shape (n_features,).
 
     Attributes
@@ -57,6 +58,7 @@ fit_intercept, intercept_scaling, standardize, solver, warm_start, keep_duals, r
         **KernelSVM._parameter_constraints,
         "epsilon": [Interval(Real, 0.0, None, closed="left")],
         "loss": [StrOptions(set(REGRESSION)), RegressionLoss],
+        "device": "no_validation",
     }
 
     def __init__(
@@ -87,6 +89,7 @@ fit_intercept, intercept_scaling, standardize, solver, warm_start, keep_duals, r
         n_jobs=None,
         verbose=0,
         dtype=None,
+        device=None,
     ):
         self.C = C
         self.epsilon = epsilon
@@ -113,6 +116,7 @@ fit_intercept, intercept_scaling, standardize, solver, warm_start, keep_duals, r
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.dtype = dtype
+        self.device = device
 
     @blockwise
     def predict(self, X) -> np.ndarray:

@@ -25,6 +25,7 @@ from sklearn.utils.metaestimators import _safe_split
 from ..data.sources.base import Source
 from ..data.sources.memory import is_source
 from ..data.table import of_own_kind
+from ..data.tensors import is_tensor
 from ..utils.blas import blas_threads
 from ..utils.parameters import POSITIVE, at_least
 from ..utils.threads import thread_count
@@ -136,7 +137,7 @@ class Search(Certified):
         gaps = Gaps.of(self.search_tol, self.tol, self.max_iter)
         if is_source(X):
             folds = self._folds_of_source(X, y, sample_weight, np.sort(values), gaps)
-        elif of_own_kind(X):
+        elif of_own_kind(X) or is_tensor(X) or vars(self).get("device") is not None:
             raise ValueError(self._not_dealt(X))
         else:
             folds = self._folds_in_memory(self._checked(X, y, sample_weight), np.sort(values), gaps)
@@ -210,6 +211,8 @@ class Search(Certified):
         return folds_of_source(model, source, values, gaps, dealing, judged)
 
     def _not_dealt(self, X: Any) -> str:
+        if vars(self).get("device") is not None:
+            return f"{type(self).__name__} works on the processor: leave device out, or fit {self._estimator.__name__} at one C."
         return (
             f"{type(self).__name__} deals samples to folds, which have to be in memory or a source of rows; {type(X).__name__} "
             f"can be fitted by {self._estimator.__name__} at one C."

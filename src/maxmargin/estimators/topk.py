@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, column_or_1d
 
+from ..data.tensors import host_values
 from ..losses.crammer_singer import CrammerSingerLoss
 from ..losses.topk_alpha import TopKAlphaLoss
 from ..losses.topk_beta import TopKBetaLoss
@@ -15,6 +16,7 @@ from .base import along
 from .by_block import blockwise
 from .classifier import SVMClassifier
 from .linear import LinearSVM
+from .on_device import best_first, taken_classes
 from .posing import SeveralClasses
 
 LOSSES: dict[str, type[TopKLoss]] = {"topk_alpha": TopKAlphaLoss, "topk_beta": TopKBetaLoss}
@@ -43,7 +45,8 @@ class TopKSVMClassifier(SVMClassifier):
         The loss is max_p <p, h> over a set of p; this subtracts smoothing/2 ||p||^2 there. The smoothed loss is below the plain
         one by at most smoothing / (2 k), has a Lipschitz continuous gradient, and is solved in fewer passes.
     class_weight, positive, prior_mean, prior_scale, prior_covariance, probability, tol, max_iter, max_time, fit_intercept,
-    intercept_scaling, standardize, warm_start, keep_duals, random_state, n_jobs, verbose, dtype
+    intercept_scaling, standardize, warm_start, keep_duals, random_state, n_jobs, verbose, dtype,
+    device
         As for `SVMClassifier`.
     solver : {"auto", "dual_coordinate", "newton", "bundle", "online"} or solver object, default="auto"
         How the optimum is found; "auto" is "dual_coordinate", then "newton" where that crawls, and "online" where X is a source.
@@ -79,6 +82,7 @@ class TopKSVMClassifier(SVMClassifier):
         "smoothing": [Interval(Real, 0.0, None, closed="left")],
         "class_weight": SVMClassifier._parameter_constraints["class_weight"],
         "probability": SVMClassifier._parameter_constraints["probability"],
+        "device": "no_validation",
     }
 
     def __init__(
@@ -107,6 +111,7 @@ class TopKSVMClassifier(SVMClassifier):
         n_jobs=None,
         verbose=0,
         dtype=None,
+        device=None,
     ):
         self.C = C
         self.k = k
@@ -131,6 +136,7 @@ class TopKSVMClassifier(SVMClassifier):
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.dtype = dtype
+        self.device = device
 
     @blockwise
     def decision_function(self, X) -> np.ndarray:
@@ -147,16 +153,15 @@ class TopKSVMClassifier(SVMClassifier):
             raise ValueError(f"k must be an integer, got {k!r}.")
         if not 1 <= int(k) <= count:
             raise ValueError(f"k must be between 1 and the {count} classes of the model, got {k}.")
-        best = np.argsort(-scores, axis=1, kind="stable")[:, : int(k)]  # ties go to the first class, as in `predict`
-        return self.classes_[best]
+        return taken_classes(self.classes_, best_first(scores, int(k)))
 
     def score_topk(self, X, y, k=None, sample_weight=None) -> float:
         """The part of the samples whose class is among the k best; `score` is that of k = 1, as in scikit-learn.
 
         For a grid search write `scoring=lambda model, X, y: model.score_topk(X, y)`.
         """
-        found = self.predict_topk(X, k)
-        y = column_or_1d(y)
+        found = host_values(self.predict_topk(X, k))
+        y = column_or_1d(host_values(y))
         if len(y) != len(found):
             raise ValueError(f"X has {len(found)} samples, y has {len(y)}.")
         hit = np.any(found == y[:, None], axis=1)

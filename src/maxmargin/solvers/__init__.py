@@ -6,6 +6,7 @@ from .ascent import kernel_blocks  # noqa: F401 - lets DualCoordinate serve kern
 from .automatic import Automatic
 from .base import NOWHERE, Solver, Start
 from .bundle import Bundle
+from .device import ascent  # noqa: F401 - lets DualCoordinate serve tensors
 from .dual_coordinate import DualCoordinate
 from .exponentiated_gradient import ExponentiatedGradient
 from .frank_wolfe import FrankWolfe

@@ -1,0 +1,265 @@
+"""Tables on a device: tensors of PyTorch, and what other libraries hand over by DLPack. The only file that names torch.
+
+A tensor stays where it is: on a GPU or in host memory, in float64, float32, float16 or bfloat16. Its table has no rows for
+compiled kernels; blocks of it answer with matrix products of the device. Nothing of torch is imported before a tensor is met or
+a device asked for.
+"""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .matrices import check_norms
+from .table import RowBlock, Table, table_of
+
+HOST = 1  # the number of host memory in DLPack
+FOUND_BY = 1 << 26  # numbers that are looked at together: temporaries stay small beside X
+INSTALL = "pip install 'maxmargin[gpu]'"
+
+
+def library() -> Any:
+    """PyTorch, or a sentence that says how to get it."""
+    try:
+        import torch
+    except ImportError:
+        raise ImportError(f"Tensors and device= need PyTorch, which is not installed: {INSTALL}.") from None
+    return torch
+
+
+def is_tensor(X: Any) -> bool:
+    """Whether X is a tensor, or speaks DLPack and lies where NumPy cannot read it. Imports nothing."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(X, getattr(torch, "Tensor", ())):
+        return True
+    if isinstance(X, np.ndarray | np.generic) or not (hasattr(X, "__dlpack__") and hasattr(X, "__dlpack_device__")):
+        return False
+    return not hasattr(X, "__array__") or int(X.__dlpack_device__()[0]) != HOST
+
+
+def tensor_of(X: Any) -> Any:
+    """The tensor, which shares the memory of X."""
+    torch = library()
+    return X if isinstance(X, torch.Tensor) else torch.from_dlpack(X)
+
+
+def device_of(given: Any) -> Any:
+    """The device that a user names, which must be there."""
+    torch = library()
+    try:
+        device = torch.device(given)
+    except (RuntimeError, TypeError):
+        raise ValueError(f"device must be None or what torch.device takes, as 'cuda' or 'cuda:1'; got {given!r}.") from None
+    if device.type == "cuda":
+        if not torch.cuda.is_available():
+            why = "this PyTorch is built without CUDA" if torch.version.cuda is None else "PyTorch finds no GPU"
+            raise ValueError(f"device={given!r} asks for a GPU, but {why}. Leave device out to fit on the processor.")
+        if (device.index or 0) >= torch.cuda.device_count():
+            raise ValueError(f"device={given!r} does not exist: PyTorch finds {torch.cuda.device_count()} GPU(s).")
+    return device
+
+
+def brought(array: Any, device: Any, dtype: Any = None) -> Any:
+    """An array on a device; torch warns of memory that it must not write to, which is copied."""
+    writable = not isinstance(array, np.ndarray) or array.flags.writeable
+    return library().as_tensor(array if writable else array.copy(), device=device, dtype=dtype)
+
+
+def no_room(what: str, device: Any) -> MemoryError:
+    """What to say where a device has no room for something."""
+    return MemoryError(f"{device} has no room for {what}: fit on the processor (X.cpu().numpy()), or to fewer rows or classes.")
+
+
+def host_values(given: Any, device: Any = None, name: str = "y") -> Any:
+    """Labels, targets or weights in host memory, whatever they were; a tensor among them may lie there or on the device of X."""
+    if not is_tensor(given):
+        return given
+    tensor = tensor_of(given)
+    if device is not None and tensor.device.type != "cpu" and tensor.device != device:
+        raise ValueError(f"X lies on {device}, {name} on {tensor.device}: move one of them, {name}.to('{device}').")
+    if tensor.requires_grad:
+        raise ValueError(f"{name} requires grad, and a fit gives none: hand over {name}.detach().")
+    if not (tensor.dtype.is_floating_point and tensor.dtype.itemsize < 4):
+        return tensor.cpu().numpy()
+    return tensor.float().cpu().numpy()
+
+
+@dataclass(frozen=True)
+class DeviceMatrix:
+    """A checked tensor in the place of X."""
+
+    tensor: Any
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return int(self.tensor.shape[0]), int(self.tensor.shape[1])
+
+    @property
+    def device(self) -> Any:
+        return self.tensor.device
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+
+def place_of(X: Any) -> Any:
+    """The device of X, where it is one; else None."""
+    if isinstance(X, DeviceMatrix):
+        return X.device
+    return tensor_of(X).device if is_tensor(X) else None
+
+
+def checked_tensor(X: Any, device: Any = None) -> DeviceMatrix:
+    """X as a table may be made of it, or a sentence that says what is wrong. `device`: where the user wants it, or None."""
+    tensor = tensor_of(X)
+    torch = library()
+    if tensor.ndim != 2:
+        raise ValueError(f"X must be a matrix (n_samples, n_features); it is a tensor of shape {tuple(tensor.shape)}.")
+    if tensor.layout != torch.strided:
+        raise ValueError("X is a sparse tensor, which is not taken: give X.to_dense(), or a SciPy CSR matrix in host memory.")
+    if tensor.is_complex():
+        raise ValueError("X is a complex tensor: a linear model needs real numbers.")
+    if not tensor.is_floating_point():
+        raise ValueError(f"X is a tensor of {tensor.dtype}, which matrix products do not take: give X.float().")
+    if tensor.dtype.itemsize < 2:
+        raise ValueError(f"X is a tensor of {tensor.dtype}; float64, float32, float16 and bfloat16 are taken.")
+    if tensor.requires_grad:
+        raise ValueError("X requires grad, and a fit gives none: hand over X.detach().")
+    if tensor.device.type == "meta":
+        raise ValueError("X is on the device 'meta': it has a shape and no numbers.")
+    if device is not None and tensor.device != same_device(device, tensor.device):
+        raise ValueError(f"X lies on {tensor.device}, device={str(device)!r} is asked for: X.to('{device}') moves it.")
+    if 0 in tensor.shape:
+        raise ValueError(f"Found array with {tensor.shape[0]} sample(s) and {tensor.shape[1]} feature(s): X is empty.")
+    check_finite_tensor(tensor)
+    return DeviceMatrix(tensor)
+
+
+def same_device(wanted: Any, found: Any) -> Any:
+    """`wanted`, with the number of the device found where the user gave none."""
+    return found if wanted.type == found.type and wanted.index is None else wanted
+
+
+def check_finite_tensor(X: Any) -> None:
+    """Refuse NaN and infinity, naming the row. The sum of a part says for nearly all of them that there is none."""
+    torch = library()
+    wide = torch.float64 if X.dtype == torch.float64 else torch.float32
+    size = max(FOUND_BY // X.shape[1], 1)
+    starts = range(0, X.shape[0], size)
+    sums = torch.stack([X[start : start + size].sum(dtype=wide) for start in starts])
+    for k in torch.nonzero(~torch.isfinite(sums)).flatten().tolist():
+        bad = ~torch.isfinite(X[starts[k] : starts[k] + size]).all(dim=1)
+        if bool(bad.any()):
+            raise ValueError(f"Input X contains NaN or infinity, first in row {starts[k] + int(bad.int().argmax())}.")
+
+
+def squared_lengths_of(X: Any) -> Any:
+    """Of each row, in float64. The squares are float64 as well, so that none overflows."""
+    torch = library()
+    return torch.linalg.vector_norm(X, dim=1, dtype=torch.float64).square()
+
+
+class TensorBlock(RowBlock):
+    """Some rows of a tensor. Weights may be arrays: they are brought to where the rows are."""
+
+    def scores(self, W: Any) -> Any:
+        """(rows, classes) on the device of X, in its dtype; W is (classes, features + 1)."""
+        W = library().as_tensor(W, device=self.X.device)
+        wide = self.X.dtype if self.X.dtype.itemsize > 2 else library().float32
+        return (self.X.to(wide) @ W[:, :-1].to(wide).T + self.bias * W[:, -1].to(wide)).to(self.X.dtype)
+
+
+class TensorTable(Table):
+    """A checked tensor, not copied and not moved."""
+
+    def __init__(self, X: DeviceMatrix, bias: float = 0.0):
+        super().__init__()
+        self.X, self.bias = X, float(bias)
+
+    @property
+    def tensor(self) -> Any:
+        return self.X.tensor
+
+    @property
+    def device(self) -> Any:
+        """Where duals and weights are kept."""
+        return self.X.tensor.device
+
+    @property
+    def rows(self) -> Any:
+        raise TypeError("Compiled kernels read rows in host memory; X is a tensor, which is read by blocks: X.cpu().numpy().")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.X.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The narrowest of NumPy's that holds its numbers."""
+        return np.dtype(np.float64 if self.tensor.dtype == library().float64 else np.float32)
+
+    @property
+    def matrix(self) -> Any:
+        return self.X
+
+    def like(self, X: Any) -> "TensorTable":
+        return TensorTable(X, self.bias)
+
+    def blocks(self, size: int = 1 << 16) -> Iterator[TensorBlock]:
+        for start in range(0, self.shape[0], size):
+            stop = min(start + size, self.shape[0])
+            yield TensorBlock(self.tensor[start:stop], self.bias, start, stop)
+
+    def norms(self, variance: np.ndarray | None = None) -> np.ndarray:
+        for known, found in self._norms:
+            if known is variance or (known is not None and variance is not None and np.array_equal(known, variance)):
+                return found
+        torch, parts = library(), []
+        scale = None if variance is None else torch.as_tensor(np.sqrt(variance[:-1]), device=self.tensor.device)
+        for block in self.blocks(max(FOUND_BY // self.shape[1], 1)):
+            X = block.X if scale is None else block.X * scale
+            parts.append(squared_lengths_of(X))
+        constant = self.bias**2 * (1.0 if variance is None else float(variance[-1]))
+        result = check_norms(torch.cat(parts).cpu().numpy() + constant)
+        self._norms.append((variance, result))
+        return result
+
+    def visits(self, order: Any, size: int, dtype: Any) -> Iterator[tuple[Any, Any]]:
+        """The rows of `order`, `size` of them at a time: their numbers, and what they hold, in this dtype. `order` None: all."""
+        if order is None:
+            for block in self.blocks(size):
+                yield library().arange(block.start, block.stop, device=self.device), block.X.to(dtype)
+            return
+        for rows in order.split(size):
+            yield rows, self.tensor.index_select(0, rows).to(dtype)
+
+
+@table_of.register
+def _(X: DeviceMatrix, bias: float = 0.0, sparse_below: float = 0.0) -> TensorTable:
+    return TensorTable(X, bias)
+
+
+def tensor_scores(X: DeviceMatrix, W: np.ndarray) -> Any:
+    """X W' with the intercepts last in W, as a tensor on the device of X."""
+    return library().cat([block.scores(W) for block in TensorTable(X, 1.0).blocks()])
+
+
+class TensorDuals:
+    """Duals that stay on the device: a table of a million rows and a thousand classes is not copied without need. Pickles as an
+    array, so that any machine can read it."""
+
+    def __init__(self, tensor: Any):
+        self.tensor = tensor
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.tensor.shape)
+
+    def __reduce__(self):
+        return duals_from, (self.tensor.cpu().numpy(),)
+
+
+def duals_from(array: np.ndarray) -> TensorDuals:
+    return TensorDuals(library().from_numpy(array))

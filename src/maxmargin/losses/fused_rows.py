@@ -1,0 +1,75 @@
+"""Losses of blocks of rows on a GPU by one kernel each, which reads a row of scores once, where the plain form takes many passes.
+
+The kernels are Triton's, which comes with PyTorch for GPUs; where there are none, the plain forms do the same.
+"""
+
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+from .tensor_rows import BlockStep, CrammerSingerRows
+
+WIDEST_ROW = 1 << 15  # scores of a row that a program keeps in registers
+A_WARP = 256  # numbers of a row for each warp of a program. Nothing was measured, 2026-11-17.
+SHORT_IN_FLOAT32 = 1e4 * 2.0**-23  # as in `CrammerSingerRows.stepped`
+
+
+@cache
+def row_kernels() -> Any:
+    """The kernels, imported when they are first asked for."""
+    from . import tensor_kernels
+
+    return tensor_kernels
+
+
+def has_kernels(tensor: Any, scores: int) -> bool:
+    """Whether rows of so many scores, on the device of this tensor, may be left to kernels."""
+    return tensor.device.type == "cuda" and scores <= WIDEST_ROW and find_spec("triton") is not None
+
+
+def launch(scores: int) -> dict[str, int]:
+    """The shape of programs for such rows."""
+    block = 1 << (scores - 1).bit_length()
+    return {"BLOCK": block, "num_warps": min(max(block // A_WARP, 1), 32)}
+
+
+class FusedCrammerSinger(CrammerSingerRows):
+    """Crammer and Singer's loss. Newton's rounds run over registers, float64 duals by the plain form."""
+
+    def given(self) -> tuple[Any, bool]:
+        """The costs, and whether there are any."""
+        return (self.cap, False) if self.cost is None else (self.cost, True)
+
+    def step(self, rows, S, held, sigma):
+        if S.dtype.itemsize != 4:
+            return super().step(rows, S, held, sigma)
+        change, gain = S.new_empty(S.shape), self.cap.new_empty(rows.numel())
+        (cost, costly), classes = self.given(), S.shape[1]
+        row_kernels().crammer_singer_rows[(rows.numel(),)](
+            S.contiguous(), held.A, rows, self.label, self.cap, held.q, sigma, cost, change, gain, held.share,
+            classes, SHORT_IN_FLOAT32, HAS_COST=costly, **launch(classes),
+        )  # fmt: skip
+        return BlockStep(change, gain, None, None)
+
+    def value(self, rows, S, error=None):
+        if error is not None:
+            return super().value(rows, S, error)
+        losses, (cost, costly), classes = self.cap.new_empty(rows.numel()), self.given(), S.shape[1]
+        shape = {"HAS_COST": costly, **launch(classes)}
+        row_kernels().crammer_singer_value[(rows.numel(),)](S, rows, self.label, self.cap, cost, losses, classes, **shape)
+        return losses.sum()
+
+    def repaired(self, rows, A):
+        found, rewards = self.cap.new_empty(A.shape), self.cap.new_empty(rows.numel())
+        (cost, costly), classes = self.given(), A.shape[1]
+        shape = {"HAS_COST": costly, **launch(classes)}
+        row_kernels().crammer_singer_repair[(rows.numel(),)](
+            A, found, rows, self.label, self.cap, cost, rewards, classes, **shape
+        )
+        total = rewards.sum()
+        return found, total, total
+
+
+def fused(loss: CrammerSingerRows, scores: int) -> CrammerSingerRows:
+    """The same loss by kernels, where there are some for it."""
+    return FusedCrammerSinger(loss.label, loss.cap, loss.cost) if has_kernels(loss.cap, scores) else loss

@@ -1,0 +1,1 @@
+"""Dual ascent on a device: what `DualCoordinate` does where X is a tensor."""
