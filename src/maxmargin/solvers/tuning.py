@@ -5,8 +5,7 @@ A group of them is a tuple, and a run is given its group with its options. To va
     options = AscentOptions(tol, seed, dtype, tuning=ASCENT._replace(farthest=0.9))
 
 Kernels get these numbers as arguments or within one (the order of visits, a loss), never by name: a number that is compiled in
-cannot be varied. Dates are those of the log, which names no set for most of them: "set not recorded" says so, and such a number
-may as well have been a guess.
+cannot be varied. Dates are those of the log; where it names no set, "set not recorded" says so: such a number may be a guess.
 
 Rooms below this one cannot import it, so that these stand where they are used, with set and date beside them:
 
@@ -164,14 +163,14 @@ class PartTuning(NamedTuple):
     far: float = 9e-10
     cached: int = 1 << 19
     visit: float = 5e-8
-    # Of an order to threads; of a meeting, and of each thread in it; of a weight that each thread compares, and with that of
-    # another. Barriers, and 400,000 CSR rows of 20,000 columns, 2 to 16 threads on 16 cores of x86, 2026-11-17.
+    # Of an order to threads; a meeting, and each thread in it; a weight that each thread compares, and with that of another.
+    # Barriers, and 400,000 CSR rows of 20,000 columns, 2 to 16 threads on 16 cores of x86, 2026-11-17.
     order: float = 1e-4
     meeting: float = 1e-6
     thread: float = 1.6e-6
     weight: float = 5e-9
     pair: float = 6e-10
-    # Part of the visits' time that meetings may take; of a pass, how many at the most, and the fewest that are worth it.
+    # Part of the visits' time that meetings may take; how many in a pass at the most, and at least.
     part: float = 0.1
     most: int = 128
     fewest: int = 3
