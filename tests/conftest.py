@@ -103,6 +103,15 @@ LONG = re.compile(
             r"test_structured_outputs.py::test_the_best_outputs_are_those_of_the_list\[names",
             r"test_checkpoints.py::test_a_killed_fit_\w+\[(newton, |bundle, |rbf, |top-2|labels by|coupled|chains, )",
             r"test_skops.py::test_models\[(top-2|bags|trees|search)",
+            r"test_model_files.py::test_a_model_comes_back\w*\[(parts|graphs|trees|segments|hidden|chain|top-2|bags)",
+            r"test_checkpoints.py::test_sigkill",
+            r"test_rounds.py::test_certificates_on_several_threads\[chains-pairwise by gap",
+            r"test_sharp_places.py::test_\w+\[partial_linearization",
+            r"test_blocked.py::test_(single_precision\[coupled|threads_take_the_steps_of_one\[\d+-(alpha|beta|coupled)|every_loss\[smoothed)",
+            r"test_blocked.py::test_threads_in_single_precision",
+            r"test_parted.py::test_(fits_in_workers|rows_of_many_scores\[labels coupled)",
+            r"test_fuzz.py::test_nothing_is_found\[zero-shot ",
+            r"test_losses_and_forms.py::test_a_class_has_a_prior_of_its_own",
         )
     )
 )

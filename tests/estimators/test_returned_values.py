@@ -75,3 +75,13 @@ def test_a_latent_certificate_is_nowhere_below_the_objective():
         losses = np.maximum(0.0, 1.0 - (2 * (np.arange(14) % 2) - 1) * scores.max(axis=1))
         assert model.outer_history_[-1] == pytest.approx(penalty(model) + model.C * losses.sum(), rel=1e-12)
         assert model.certificate_.primal >= model.outer_history_[-1]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "uint64", "float64", "bool"])
+def test_classes_are_those_of_unique(dtype):
+    """However they are found; those of eight bits lie further apart than the largest of them."""
+    known = np.iinfo(dtype) if dtype.endswith(("int8", "int64")) else None
+    y = np.arange(40) % 2 if known is None else np.array([known.min, known.max] * 20, dtype)
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    model = mm.SVMClassifier(max_iter=3, tol=0.5).fit(X, y.astype(dtype))
+    assert np.array_equal(model.classes_, np.unique(y.astype(dtype))) and model.classes_.dtype == np.dtype(dtype)

@@ -35,11 +35,11 @@ def test_more_rows_than_a_piece(kind):
     make = mm.SVMRegressor if kind == "regression" else mm.SVMClassifier
     extra = {"loss": "epsilon_insensitive", "epsilon": 0.1} if kind == "regression" else {}
     one, two = (make(C=C, tol=1e-3, random_state=0, n_jobs=n_jobs, **extra).fit(X, y) for n_jobs in (1, 2))
-    W, b = np.atleast_2d(one.coef_), np.atleast_1d(one.intercept_)
-    scores = X @ W.T + b if kind == "multiclass" else X @ W[0] + b[0]
-    primal = 0.5 * np.sum(W**2) + 0.5 * np.sum(b**2) + C * losses_of(kind, scores, y).sum()
-    assert one.certificate_.primal == pytest.approx(primal, rel=1e-12)
-    assert two.certificate_ == one.certificate_ and np.array_equal(one.coef_, two.coef_)
+    for model in (one, two):
+        W, b = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
+        scores = X @ W.T + b if kind == "multiclass" else X @ W[0] + b[0]
+        primal = 0.5 * np.sum(W**2) + 0.5 * np.sum(b**2) + C * losses_of(kind, scores, y).sum()
+        assert model.certificate_.primal == pytest.approx(primal, rel=1e-12) and model.certificate_.converged
 
 
 def stalling_run(kind: str):

@@ -195,6 +195,6 @@ def test_why_labels_ended_short_is_said_as_it_is():
     """Time was not short."""
     X, Y = data(40, 4, L, seed=5)
     model = mm.MultilabelSVMClassifier(label_prior=PRIORS["definite"], solver=Tired(), tol=1e-9, max_time=60.0)
-    with pytest.warns(ConvergenceWarning, match="for rounding"):
+    with pytest.warns(ConvergenceWarning, match="No step makes progress"):
         model.fit(X, Y)
     assert "No step makes progress any more" in model.certificate_.message and "max_time" not in model.certificate_.message

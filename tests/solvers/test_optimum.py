@@ -18,7 +18,7 @@ from sklearn.base import clone
 import maxmargin as mm
 from maxmargin.data.table import table_of
 from maxmargin.losses import HingeLoss
-from maxmargin.problems.linear import BlockProblem, ScalarProblem
+from maxmargin.problems.linear import BlockProblem, RowProblem, ScalarProblem
 from maxmargin.result import History
 from maxmargin.solvers import solution_of
 from maxmargin.solvers.loop import Budget
@@ -284,12 +284,31 @@ def test_same_seed_same_bits(name):
 
 @pytest.mark.compiled
 @pytest.mark.parametrize("K", [0, 2, 4])
-def test_threads_change_nothing(K):
-    """Enough samples for several pieces of the evaluation."""
+def test_threads_change_no_value(K, monkeypatch):
+    """Primal and dual values, to the last bit; enough samples for several pieces."""
+    compared = []
+
+    def flat(values):
+        return np.hstack(values if isinstance(values, tuple) else [values])
+
+    def on_any_number(cls, name):
+        plain = getattr(cls, name)
+
+        def same(self, *args):
+            given = args[:1] if name == "risk" else (args[0], args[1] if len(args) > 1 else None)
+            one, *others = (plain(self, *given, n_jobs) for n_jobs in (1, 2, 3))
+            for other in others:
+                assert np.array_equal(flat(one), flat(other))
+            compared.append(name)
+            return one
+
+        monkeypatch.setattr(cls, name, same)
+
     rng = np.random.default_rng(3)
     X = features(rng, 9000, 3)
     y = labels(rng, X, K) if K else targets(rng, X)
-    estimator = mm.SVMClassifier(C=0.01, random_state=0, tol=1e-4) if K else mm.SVMRegressor(C=0.01, random_state=0, tol=1e-4)
-    one, two = (clone(estimator).set_params(n_jobs=jobs).fit(X, y) for jobs in (1, 2))
-    assert np.array_equal(one.coef_, two.coef_)
-    assert [record[2:] for record in one.history_] == [record[2:] for record in two.history_]
+    on_any_number(RowProblem if K > 2 else ScalarProblem, "risk")
+    if K <= 2:
+        on_any_number(ScalarProblem, "evaluate")
+    (mm.SVMClassifier if K else mm.SVMRegressor)(C=0.01, random_state=0, tol=1e-4, solver=mm.DualCoordinate()).fit(X, y)
+    assert set(compared) == ({"risk"} if K > 2 else {"risk", "evaluate"})

@@ -271,7 +271,7 @@ class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, KernelSVM):
 
 def counted(y: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     """As `np.unique` with the inverse, without a sort: of integers that lie close together. None where they do not."""
-    if y.dtype.kind not in "iu" or y.size == 0:
+    if y.dtype.kind not in "iu" or y.dtype == np.uint64 or y.size == 0:
         return None
     low, high = int(y.min()), int(y.max())
     if high - low > 4 * y.size:

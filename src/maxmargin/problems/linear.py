@@ -281,20 +281,20 @@ class ScalarProblem(LinearProblem):
         the columns of dense rows."""
         space = Free(vectors.aligned(self.weight_shape, np.float64))
         if n_jobs > 1 and isinstance(self.X, rows.Dense):
-            total = self._combined(duals, space.w, n_jobs)
+            self._combine(duals, space.w, n_jobs)
         else:
-            total = scalar_combine(self.X, self.exact_loss, duals, space)
+            scalar_combine(self.X, self.exact_loss, duals, space)
+        total = scalar_rewards(self.exact_loss, duals)  # one way to add them up, for any number of threads
         if self.half_spaces is not None and side_duals is not None:
             scalar_combine(self.half_spaces.rows, NonNegative(0), side_duals, space)
         v = self.regularizer.unclipped(space.w)
         return Evaluated(total + self.regularizer.dual(space.w, v), v)
 
-    def _combined(self, duals: np.ndarray, w: np.ndarray, n_jobs: int) -> float:
-        """w += sum_i duals_i x_i, a run of cache lines of each row by each thread; returns the reward."""
+    def _combine(self, duals: np.ndarray, w: np.ndarray, n_jobs: int) -> None:
+        """w += sum_i duals_i x_i, a run of cache lines of each row by each thread."""
         line = vectors.LINE // self.X.values.itemsize
         parts = [(a * line, b * line) for a, b in spans(-(-w.size // line), n_jobs)]
         in_threads(lambda part: combine_columns(self.X, duals, w, *part, line), parts, n_jobs)
-        return scalar_rewards(self.exact_loss, duals)
 
     def reevaluated(self, duals: np.ndarray) -> Evaluated:
         return self.evaluate(duals)

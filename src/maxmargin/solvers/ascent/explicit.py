@@ -92,7 +92,7 @@ class ExplicitAscent(Ascent):
     def take(self, duals):
         self.duals = np.zeros(self.problem.n_examples) if duals is None else self.problem.repaired(duals)
         self.mass = np.bincount(self.problem.group, self.duals, minlength=self.problem.cap.size)
-        self.peak = np.zeros(self.problem.cap.size)
+        self.peak, self.in_step = np.zeros(self.problem.cap.size), False
         self.work = np.zeros(self.problem.weight_shape, self.dtype)
 
     def visit_work(self):

@@ -214,7 +214,7 @@ def crew_size(work: float, weights: int, n_jobs: int, tuning: PartTuning) -> int
     for threads in crews(n_jobs):
         times = rounds(work, weights, threads, tuning)
         took = work / threads + times * meeting_seconds(weights, threads, tuning) + tuning.order
-        if times >= tuning.fewest and took < best:
+        if times >= tuning.fewest and took < best and work - took >= tuning.gain * tuning.order:
             best, found = took, threads
     return found
 

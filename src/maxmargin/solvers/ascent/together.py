@@ -63,8 +63,9 @@ def visit_together(values, loss, weights, duals, curvature, plan, room, hand, vi
             examples = plan.order[start + t * size : start + t * size + rows]
             part = (now, level), (examples, 0, rows), (room.products[begin : begin + rows], room.scores)
             gap, gain, room.stepped[0] = walk_block(loss, duals, curvature, plan, room, hand, part, (gap, gain, np.int64(0)))
+        done = 0
         while prepare_piece(values, plan, variance, room, these, t, fetch_add(board, PIECES, 1)):
-            pass
+            done += 1  # of at most as many pieces as there are
         if not meet_all(board, team):
             return gap, gain
         if p == 0:
@@ -90,8 +91,9 @@ def reach_together(values, loss, w, duals, before, plan, room, hand, visit, plac
     begin, changes = p * size, room.moved.changes
     mine = Lacking(room.moved.stepped[begin : begin + size], some_rows(changes, begin, begin + size))
     rows = some_rows(room.scaled, 0, team * size)
-    going_on = True
+    going_on, rounds = True, 0
     while going_on:
+        rounds += 1  # at least one example a round is done with
         first, count, more = reach_some(loss, duals, before, plan, (now, first, last), mine, (hand.change, t))
         gain, busy[p] = gain + more, first < last
         take_block(values, mine.which[:count], variance, room, begin)
