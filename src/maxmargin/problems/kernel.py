@@ -21,10 +21,10 @@ import numpy as np
 
 from ..data.gram import BLOCK, Gram
 from ..jit import kernel, vectors
-from ..losses.base import BinaryLoss, MulticlassLoss, RegressionLoss, clip, reward, value
+from ..losses.base import BinaryLoss, MulticlassLoss, RegressionLoss, value
 from ..losses.blocks import row_block_value
 from .base import Problem
-from .linear import row_repairs
+from .linear import row_repairs, scalar_clip, scalar_rewards
 
 
 @kernel
@@ -33,21 +33,6 @@ def total_value(loss, scores):
     for k in range(scores.size):
         total += value(loss, k, scores[k])
     return total
-
-
-@kernel
-def total_reward(loss, duals):
-    total = 0.0
-    for k in range(duals.size):
-        if duals[k] != 0.0:
-            total += reward(loss, k, duals[k])
-    return total
-
-
-@kernel
-def clip_all(loss, duals):
-    for k in range(duals.size):
-        duals[k] = clip(loss, k, duals[k])
 
 
 class Point(NamedTuple):
@@ -158,14 +143,14 @@ class KernelScalarProblem(KernelProblem):
 
     def clipped(self, duals: np.ndarray) -> np.ndarray:
         result = np.array(duals.T, dtype=np.float64, order="C")
-        clip_all(self.exact_loss, result.reshape(-1))
+        scalar_clip(self.exact_loss, result.reshape(-1))
         return result.T
 
     def losses(self, scores):
         return total_value(self.exact_loss, scores.reshape(-1))
 
     def rewards(self, duals):
-        return total_reward(self.exact_loss, duals.reshape(-1))
+        return scalar_rewards(self.exact_loss, duals.reshape(-1))
 
 
 @dataclass(frozen=True)
