@@ -82,6 +82,7 @@ EXTRAS = {
     "plot": ("matplotlib", lambda: plot_certificate(mm.SVMClassifier(random_state=0).fit(X, LABELS).history_)),
     "graph": ("networkx", needing_graph),
     "parquet": ("pyarrow", needing_parquet),
+    "gpu": ("torch", lambda: mm.SVMClassifier(device="cpu").fit(X, LABELS)),
     "onnx": ("skl2onnx", lambda: mm.to_onnx(mm.SVMClassifier(random_state=0).fit(X, LABELS))),
 }
 FOR_DEVELOPERS = {"all", "bench", "dev", "test"}

@@ -25,7 +25,7 @@ def library() -> Any:
     try:
         import torch
     except ImportError:
-        raise ImportError(f"Tensors and device= need PyTorch, which is not installed: {INSTALL}.") from None
+        raise ImportError(f"Tensors and device= need torch (PyTorch), which is not installed: {INSTALL}.") from None
     return torch
 
 

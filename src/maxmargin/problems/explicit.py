@@ -17,7 +17,6 @@ from ..data.mistakes import check_table
 from ..data.rows import column_sizes, dot
 from ..data.table import Table, table_of
 from ..jit import kernel
-from ..losses.nonnegative import NonNegative
 from ..regularizers.base import Regularizer
 from ..regularizers.half_spaces import HalfSpaces
 from ..regularizers.prior import Prior
@@ -183,6 +182,6 @@ class GroupedProblem(Problem):
         space = Free(np.zeros(self.weight_shape))
         total = grouped_combine(self.X, self.margin, self.repaired(duals), space)
         if self.half_spaces is not None and side_duals is not None:
-            scalar_combine(self.half_spaces.rows, NonNegative(0), side_duals, space)
+            scalar_combine(self.half_spaces.rows, side_duals, space)
         v = self.regularizer.unclipped(space.w)
         return Evaluated(total + self.regularizer.dual(space.w, v), v)

@@ -23,7 +23,6 @@ from ..jit import kernel, vectors
 from ..losses.base import BinaryLoss, Loss, MulticlassLoss, RegressionLoss, clip, reward, row_repair, row_value, value
 from ..losses.blocks import row_block_value
 from ..losses.crammer_singer import CrammerSingerLoss
-from ..losses.nonnegative import NonNegative
 from ..regularizers.base import Regularizer
 from ..regularizers.half_spaces import HalfSpaces
 from ..regularizers.spaces import Free, move, move_row
@@ -74,20 +73,18 @@ def scalar_risk(X, loss, w, start, stop, sums):
 
 
 @kernel
-def scalar_combine(X, loss, duals, space):
-    """v += sum_i duals_i x_i; returns the reward"""
-    total = 0.0
+def scalar_combine(X, duals, space):
+    """v += sum_i duals_i x_i"""
     for i in range(duals.size):
         if i + AHEAD < duals.size and duals[i + AHEAD] != 0.0:
             rows.prefetch(X, i + AHEAD)
         if duals[i] != 0.0:
             move(space, X, i, duals[i])
-            total += reward(loss, i, duals[i])
-    return total
 
 
 @kernel
 def scalar_rewards(loss, duals):
+    """Their sum. Not formed beside `scalar_combine`: threads share that out, and the sum is the same for any number of them."""
     total = 0.0
     for i in range(duals.size):
         if duals[i] != 0.0:
@@ -283,12 +280,11 @@ class ScalarProblem(LinearProblem):
         if n_jobs > 1 and isinstance(self.X, rows.Dense):
             self._combine(duals, space.w, n_jobs)
         else:
-            scalar_combine(self.X, self.exact_loss, duals, space)
-        total = scalar_rewards(self.exact_loss, duals)  # one way to add them up, for any number of threads
+            scalar_combine(self.X, duals, space)
         if self.half_spaces is not None and side_duals is not None:
-            scalar_combine(self.half_spaces.rows, NonNegative(0), side_duals, space)
+            scalar_combine(self.half_spaces.rows, side_duals, space)
         v = self.regularizer.unclipped(space.w)
-        return Evaluated(total + self.regularizer.dual(space.w, v), v)
+        return Evaluated(scalar_rewards(self.exact_loss, duals) + self.regularizer.dual(space.w, v), v)
 
     def _combine(self, duals: np.ndarray, w: np.ndarray, n_jobs: int) -> None:
         """w += sum_i duals_i x_i, a run of cache lines of each row by each thread."""

@@ -83,12 +83,11 @@ def visit_ahead(values, loss, weights, duals, curvature, plan, room, hand, visit
             mine = room.products[begin : begin + rows], some_rows(room.scores, half, half + rows)
             part = (now, level), (examples, 0, rows), mine
             gap, gain, room.stepped[0] = walk_block(loss, duals, curvature, plan, room, hand, part, (gap, gain, np.int64(0)))
-        going_on, done = True, 0
-        while going_on:
+        for _ in range(runs.size + 2 * size):  # pieces at the most
             piece = fetch_add(board, PIECES, 1)
             count = ahead_piece(room, hand, weights, runs, these, t, piece)
-            going_on = piece < count or prepare_piece(values, plan, variance, room, these, t, piece - count)
-            done += 1  # of at most as many pieces as there are
+            if piece >= count and not prepare_piece(values, plan, variance, room, these, t, piece - count):
+                break
         if not meet_all(board, team):
             return gap, gain
         if p == 0:

@@ -63,9 +63,9 @@ def visit_together(values, loss, weights, duals, curvature, plan, room, hand, vi
             examples = plan.order[start + t * size : start + t * size + rows]
             part = (now, level), (examples, 0, rows), (room.products[begin : begin + rows], room.scores)
             gap, gain, room.stepped[0] = walk_block(loss, duals, curvature, plan, room, hand, part, (gap, gain, np.int64(0)))
-        done = 0
-        while prepare_piece(values, plan, variance, room, these, t, fetch_add(board, PIECES, 1)):
-            done += 1  # of at most as many pieces as there are
+        for _ in range(2 * size):  # pieces at the most
+            if not prepare_piece(values, plan, variance, room, these, t, fetch_add(board, PIECES, 1)):
+                break
         if not meet_all(board, team):
             return gap, gain
         if p == 0:
@@ -91,9 +91,7 @@ def reach_together(values, loss, w, duals, before, plan, room, hand, visit, plac
     begin, changes = p * size, room.moved.changes
     mine = Lacking(room.moved.stepped[begin : begin + size], some_rows(changes, begin, begin + size))
     rows = some_rows(room.scaled, 0, team * size)
-    going_on, rounds = True, 0
-    while going_on:
-        rounds += 1  # at least one example a round is done with
+    for _ in range(plan.due.size + 1):  # a round is done with an example of each busy thread, or more
         first, count, more = reach_some(loss, duals, before, plan, (now, first, last), mine, (hand.change, t))
         gain, busy[p] = gain + more, first < last
         take_block(values, mine.which[:count], variance, room, begin)
@@ -106,6 +104,6 @@ def reach_together(values, loss, w, duals, before, plan, room, hand, visit, plac
         for q in range(team):
             going_on |= busy[q]
         add_changes(rows, changes, room.moved.stepped[: team * size], room.wide, hand.entries, w, span)
-        if not meet_all(board, team):
+        if not meet_all(board, team) or not going_on:
             return gain
     return gain

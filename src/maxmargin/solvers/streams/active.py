@@ -9,7 +9,7 @@ import numpy as np
 from ...data.rows import mean_length
 from ...jit import vectors
 from ...problems.blocked import Examples, StreamProblem, joined
-from ...problems.linear import row_combine, scalar_combine
+from ...problems.linear import row_combine, scalar_combine, scalar_rewards
 from ...regularizers.spaces import Free
 from ..ascent.linear import ALONE, row_pass, scalar_pass
 from ..ascent.schedule import Schedule, gather, schedule
@@ -98,7 +98,8 @@ class ScalarExamples(ActiveExamples):
 
     def combine(self, space, which=None):
         duals = self.held if which is None else np.where(which, self.held, 0.0)
-        return scalar_combine(self.problem.X, self.problem.exact_loss, duals, space)
+        scalar_combine(self.problem.X, duals, space)
+        return scalar_rewards(self.problem.exact_loss, duals)
 
 
 class RowExamples(ActiveExamples):
