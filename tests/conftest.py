@@ -25,6 +25,15 @@ MODELS = r"(OfClasses|MultilabelSVMClassifier\[linear)"
 LONG = re.compile(
     "|".join(
         (
+            r"test_blocked.py::test_(single_precision_goes_on|snapshots\[coupled|values_by_products\[multinomial)",
+            r"test_parts.py::test_(landmarks|the_dual_is_never|optimum_is_that_of_a_convex_solver\[.*pairwise)",
+            r"test_parted.py::test_\w+\[labels coupled",
+            r"test_newton_topk.py::test_\w+\[topk_beta",
+            r"test_newton_coupled.py::test_every_pass",
+            r"test_interior_point.py::test_labels_one_by_one\[log_loss",
+            r"test_latent.py::test_convex_step_is_that_of_a_convex_solver\[exponentiated gradient-3",
+            r"test_onnx.py::test_chains\[.*float32",
+            r"test_structures.py::test_kinds_of_features\[csr_matrix",
             r"test_topk.py::test_\w+\[topk_beta",
             r"test_model_files.py::test_every_estimator_has_a_case",
             r"test_topk.py::test_row_step_is_the_best_row",
