@@ -7,7 +7,6 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from ..problems.base import Problem
 from ..solvers.base import Solver
 from ..solvers.keeping import Keeper
 from ..utils.state import RunState
-from .container import ModelFileError, damage_told, read_stored, write_stored
+from .container import ModelFileError, damage_told, read_stored, versions, write_stored
 from .described import Describer
 from .fingerprint import fingerprint
 from .restored import Restorer
@@ -27,7 +26,7 @@ SELDOM = 100.0  # times what they take, that a fit lasts: a hundredth of the tim
 # What a fit that goes on may have otherwise: when it ends, and what it shows.
 FREE = {"max_iter", "max_time", "verbose", "n_jobs", "warm_start"}
 WHOLE_FIT = "fit"
-BITS_OF = ("maxmargin", "numpy", "scipy", "scikit-learn", "numba")
+BITS_OF = ("numpy", "scipy", "scikit-learn", "numba")
 
 
 class Checkpoint(Keeping):
@@ -46,8 +45,8 @@ class Checkpoint(Keeping):
     path : str or path
         Where to keep the state; one file for one fit.
     every : float, default=60.0
-        Seconds between two of them, and not before a hundred times what the last one took, nor before all of them with the next one
-        are a hundredth of the fit. A fit that takes less costs nothing.
+        Seconds between two of them, and not before a hundred times what the last one took, nor before all of them, with the next
+        one, are a hundredth of the fit. A fit that takes less costs nothing.
     """
 
     def __init__(self, path: str | os.PathLike[str], every: float = 60.0):
@@ -201,8 +200,7 @@ class PartKeeper(Keeper):
 
 def origin() -> dict[str, str]:
     """What has to be the same for the same bits; versions of a package under development may have other code."""
-    told = {"code": STAMP[:12], "python": platform.python_version(), "machine": platform.machine()}
-    return {name: version(name) for name in BITS_OF} | told
+    return versions(*BITS_OF) | {"code": STAMP[:12], "machine": platform.machine()}
 
 
 def told_apart(before: dict[str, str], now: dict[str, str], jobs_before: int, jobs: int) -> str:

@@ -1,22 +1,20 @@
 """`save` and `load`: a model as one file."""
 
 import os
-import platform
-from importlib.metadata import version
 from typing import Any
 
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from .container import ModelFileError, damage_told, read_stored, write_stored
+from .container import ModelFileError, damage_told, read_stored, versions, write_stored
 from .described import Describer
 from .fingerprint import fingerprint
 from .names import MODELS
 from .restored import Restorer
 
 MODEL_FILE = "model"
-NOTED = ("maxmargin", "numpy", "scipy", "scikit-learn")
+NOTED = ("numpy", "scipy", "scikit-learn")
 
 
 def save_model(model: Any, path: str | os.PathLike[str], *, overwrite: bool = True, data: tuple[Any, ...] | None = None) -> None:
@@ -36,9 +34,9 @@ def save_model(model: Any, path: str | os.PathLike[str], *, overwrite: bool = Tr
     overwrite : bool, default=True
         Whether to replace a file that is there.
     data : tuple, optional
-        What the model was fitted to, as it was given to `fit`: (X, y), or (X, y, sample_weight). A fingerprint of it goes into the
-        file, for `load(path, data=...)` to compare: a hash of all its bytes, dtypes and shapes, of files on disk their names, sizes
-        and times. It takes one read of the data, which is why no fit does it unasked.
+        What the model was fitted to, as it was given to `fit`: (X, y), or (X, y, sample_weight). A fingerprint of it goes into
+        the file, for `load(path, data=...)` to compare: a hash of all its bytes, dtypes and shapes; of files on disk their names,
+        sizes and times. It takes one read of the data, which is why no fit does it unasked.
 
     Raises
     ------
@@ -55,7 +53,7 @@ def save_model(model: Any, path: str | os.PathLike[str], *, overwrite: bool = Tr
         raise ModelFileError(f"This {type(model).__name__} is not fitted: there is no model to save.") from None
     describer = Describer()
     node = describer.node(model, "")
-    manifest = {"model": node, "versions": {name: version(name) for name in NOTED} | {"python": platform.python_version()}}
+    manifest = {"model": node, "versions": versions(*NOTED)}
     if data is not None:
         manifest["data"] = data_fingerprint(data)
     write_stored(path, MODEL_FILE, manifest, describer.finished(), overwrite=overwrite)

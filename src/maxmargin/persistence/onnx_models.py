@@ -40,7 +40,7 @@ def to_onnx(model: Any, *, dtype: Any = np.float32, target_opset: int | None = N
     """A fitted linear model as an ONNX model, for runtimes without Python.
 
     Its input `X` is (n_samples, n_features). Its outputs are `label` and `scores`: what `predict` and `decision_function` say, in
-    the type of the input; then `probabilities`, where the model has `predict_proba`. Of a regression there is `variable`, a column.
+    the type of the input; then `probabilities`, where the model has `predict_proba`. A regression has `variable`, a column.
 
     Of a `StructuredSVM` over chains the input is one sequence, (length, n_features); its outputs are `label`, the best labels,
     and `score`, what they are worth.
@@ -209,5 +209,6 @@ class Graphed:
     def classes(self, found: np.ndarray) -> str:
         kind = {"i": self.proto.INT64, "u": self.proto.INT64, "b": self.proto.BOOL, "f": self.proto.DOUBLE}.get(found.dtype.kind)
         if kind is None:
-            return self.constant(self.proto.STRING, np.array([str(name) for name in found.tolist()], object))
+            texts = [str(name).encode() for name in found.tolist()]  # old versions of onnx encode letters of English only
+            return self.constant(self.proto.STRING, np.array(texts, object))
         return self.constant(kind, found)
