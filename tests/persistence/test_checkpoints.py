@@ -273,6 +273,6 @@ def test_sigkill(tmp_path):
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", FITS)
-def test_two_kills_of_every_family(name, tmp_path, record_property):
-    """More than 50 in all."""
-    record_property("kept", kill(name, tmp_path, np.random.default_rng(sum(map(ord, name))), 2))
+def test_two_kills_of_every_family(name, tmp_path):
+    """52 in all; `-rP` shows how many of them found a file."""
+    print(f"{kill(name, tmp_path, np.random.default_rng(sum(map(ord, name))), 2)} of 2 kills found a checkpoint")
