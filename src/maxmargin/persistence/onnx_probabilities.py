@@ -18,18 +18,19 @@ def add_probabilities(graph: Any, calibration: Any, scores: str, out: str) -> No
 
 
 def of_two(graph: Any, found: TwoOutcomes, scores: str, out: str) -> None:
-    second = curve(graph, found.curve, graph.node("Reshape", [scores, graph.whole([-1, 1])]))
+    second = curve_nodes(graph, found.curve, graph.node("Reshape", [scores, graph.whole([-1, 1])]))
     first = graph.node("Sub", [graph.numbers(np.ones(1)), second])
     graph.node("Concat", [first, second], out=out, axis=1)
 
 
 def of_columns(graph: Any, found: Columns, scores: str, out: str) -> None:
-    if all(isinstance(each, LogisticCurve) for each in found.curves):
-        pairs: Any = [(each.slope, each.offset) for each in found.curves]
-        said = logistic(graph, *np.array(pairs).T, scores)
+    pairs = [(each.slope, each.offset) for each in found.curves if isinstance(each, LogisticCurve)]
+    if len(pairs) == len(found.curves):
+        slopes, offsets = np.array(pairs).T
+        said = sigmoid_nodes(graph, slopes, offsets, scores)
     else:
         parts = [graph.node("Gather", [scores, graph.whole([k])], axis=1) for k in range(len(found.curves))]
-        said = graph.node("Concat", [curve(graph, *pair) for pair in zip(found.curves, parts, strict=True)], axis=1)
+        said = graph.node("Concat", [curve_nodes(graph, *pair) for pair in zip(found.curves, parts, strict=True)], axis=1)
     if not found.shared:
         graph.node("Identity", [said], out=out)
         return
@@ -44,18 +45,18 @@ def of_all(graph: Any, found: Softmax, scores: str, out: str) -> None:
     graph.node("Softmax", [graph.node("Mul", [scores, graph.numbers(np.full(1, found.factor))])], out=out, axis=1)
 
 
-def curve(graph: Any, found: Any, scores: str) -> str:
+def curve_nodes(graph: Any, found: Any, scores: str) -> str:
     """Of one column, (n, 1)."""
     if isinstance(found, LogisticCurve):
-        return logistic(graph, np.array([found.slope]), np.array([found.offset]), scores)
-    return interpolated(graph, found, scores)
+        return sigmoid_nodes(graph, np.array([found.slope]), np.array([found.offset]), scores)
+    return line_nodes(graph, found, scores)
 
 
-def logistic(graph: Any, slope: np.ndarray, offset: np.ndarray, scores: str) -> str:
+def sigmoid_nodes(graph: Any, slope: np.ndarray, offset: np.ndarray, scores: str) -> str:
     return graph.node("Sigmoid", [graph.node("Sub", [graph.node("Mul", [scores, graph.numbers(-slope)]), graph.numbers(offset)])])
 
 
-def interpolated(graph: Any, found: Interpolated, scores: str) -> str:
+def line_nodes(graph: Any, found: Interpolated, scores: str) -> str:
     """The line of the last place at or below the score; before the first and from the last place on it is flat."""
     places, values = (np.asarray(part, np.float64) for part in (found.scores, found.values))
     with np.errstate(divide="ignore", invalid="ignore"):
