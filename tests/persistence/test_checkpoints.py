@@ -1,14 +1,16 @@
 """Checkpoints: a fit that was killed and is called again ends with the same model, bit for bit."""
 
+import os
 import signal
 import time
 import tracemalloc
+from contextlib import suppress
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from helpers.damage import mutated
-from helpers.killed import FITS, begun, child, comparable, fit, without_room
+from helpers.killed import FITS, begun, child, comparable, fit, nursery, without_room
 from helpers.models import CASES, LABELS, TWO, X, identical
 from hypothesis import given
 from hypothesis import strategies as st
@@ -164,7 +166,7 @@ def test_a_folder_that_is_missing_does_not_end_the_fit(tmp_path, always):
 def test_a_full_disk_and_then_a_kill(tmp_path, always):
     """Files that find no room: a warning each, the one before them stays whole, and a later process goes on from it."""
     name = "dual coordinate"
-    process = begun(without_room, name, tmp_path)
+    process = begun(without_room, name, str(tmp_path))
     told = process.communicate(timeout=300)[0].splitlines()
     assert process.returncode == -signal.SIGKILL and len(told) == 5
     assert all("No checkpoint was written" in line and "cannot be written: File too large" in line for line in told)
@@ -244,35 +246,60 @@ def test_many_damaged_checkpoints(tmp_path, always):
     check_damage(["dual coordinate", "bundle", "labels", "chains", "newton"], 2000, tmp_path, 4)
 
 
-def kill(name, folder, rng, most):
+@pytest.fixture(scope="module")
+def nurse():
+    """The nursery of processes to be killed."""
+    with begun(nursery) as process:
+        yield process
+        process.stdin.close()
+
+
+def ended(nurse, name, folder, after=None):
+    """How a process ends that does the fit; killed when so much of the time has gone by that a whole fit takes."""
+    nurse.stdin.write(f"{name}\t{folder}\n")
+    seconds, number = nurse.stdout.readline().split()
+    if after is not None:
+        time.sleep(after * float(seconds))
+        with suppress(ProcessLookupError):  # it has ended
+            os.kill(int(number), signal.SIGKILL)
+    return int(nurse.stdout.readline())
+
+
+def kill(nurse, name, folder, rng, most):
     """Kill the fit `most` times at random moments, each time in another process, and let it end; its model is that of a fit never
     killed, and what a killed one leaves is whole. How many of the kills found a file there."""
     kills = kept = tries = 0
     while kills < most:
-        with begun(child, name, folder) as process:
-            seconds = float(process.stdout.readline())
-            time.sleep(float(rng.random()) * seconds * 0.5**tries)
-            process.kill()
-        tries += process.returncode == 0  # it was faster than that
-        kills += process.returncode < 0
-        assert tries < 10
+        code = ended(nurse, name, folder, rng.random() * 0.5**tries)
+        assert code in (0, -signal.SIGKILL) and tries < 10
+        tries += code == 0  # it was faster than that
+        kills += code != 0
         if (folder / "state").exists():
             read_stored(folder / "state", checkpoint.CHECKPOINT)
-            kept += process.returncode < 0
+            kept += code != 0
         (folder / "model").unlink(missing_ok=True)
-    with begun(child, name, folder) as process:
-        assert process.wait(300) == 0
+    assert ended(nurse, name, folder) == 0
     found = mm.load(folder / "model", **CASES[name].given if name in CASES else {})
     identical(comparable(found), comparable(fit(name)))
     return kept
 
 
-def test_sigkill(tmp_path):
-    kill("three classes", tmp_path, np.random.default_rng(0), 2)
+def test_sigkill(tmp_path, nurse):
+    kill(nurse, "three classes", tmp_path, np.random.default_rng(0), 2)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", FITS)
-def test_two_kills_of_every_family(name, tmp_path):
+def test_two_kills_of_every_family(name, tmp_path, nurse):
     """52 in all; `-rP` shows how many of them found a file."""
-    print(f"{kill(name, tmp_path, np.random.default_rng(sum(map(ord, name))), 2)} of 2 kills found a checkpoint")
+    rng = np.random.default_rng(sum(map(ord, name)))
+    print(f"{kill(nurse, name, tmp_path, rng, 2)} of 2 kills found a checkpoint")
+
+
+def test_another_process_goes_on(tmp_path, always):
+    """One that has done nothing before."""
+    with pytest.raises(Killed):
+        fit("three classes", mm.Checkpoint(tmp_path / "state", every=0.0), Killer(3))
+    with begun(child, "three classes", str(tmp_path)) as process:
+        assert process.wait(300) == 0
+    identical(comparable(mm.load(tmp_path / "model")), comparable(fit("three classes")))
