@@ -10,7 +10,7 @@ PYTHONS ?= 3.11 3.12 3.13
 # Where scikit-learn, SciPy, data frames, files, drawing and graphs meet the library: what another version of them may break.
 OLDEST_PYTHON ?= 3.11
 OLDEST_TESTS ?= $(addprefix tests/,data/ estimators/test_bad_input.py estimators/test_sklearn.py package/test_docs.py package/test_plots.py \
-	solvers/test_behaviour.py structures/test_structures_bad_input.py)
+	persistence/test_onnx.py persistence/test_skops.py persistence/test_model_files.py solvers/test_behaviour.py structures/test_structures_bad_input.py)
 VENV := .venv
 DIST := build/dist
 PY := $(VENV)/bin/python

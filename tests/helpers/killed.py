@@ -1,11 +1,15 @@
 """Fits of every family of solvers, that are killed and go on."""
 
 import os
+import resource
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +35,9 @@ def stream() -> tuple[Any, tuple]:
     """From a file, the same for all processes: a file that was written anew is another one to a checkpoint."""
     path = Path(tempfile.gettempdir()) / "maxmargin-killed.svm"
     if not path.exists():
-        dump_svmlight_file(X, TWO, str(path), zero_based=False)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder, suppress(FileExistsError):
+            dump_svmlight_file(X, TWO, f"{folder}/whole.svm", zero_based=False)
+            os.link(f"{folder}/whole.svm", path)  # the first of several processes
     return mm.SVMClassifier(solver="online", **FINE), (mm.open_source(path, n_features=5),)
 
 
@@ -83,18 +89,67 @@ def comparable(model: Any) -> dict[str, Any]:
     return found | {"records": records, "methods": model.history_.methods}
 
 
+def fit_and_save(name: str, folder: Path) -> None:
+    """A fit with a checkpoint after every pass, then its model as a file."""
+    mm.save(fit(name, mm.Checkpoint(folder / "state", every=0.0)), folder / "model")
+
+
 def child(name: str, folder: str) -> None:
-    """What runs in a process that is killed: a fit with a checkpoint after every pass, then its model as a file."""
+    """What a process does that is killed or goes on."""
     checkpoint.SELDOM = 0.0
-    print("ready", flush=True)
-    mm.save(fit(name, mm.Checkpoint(Path(folder) / "state", every=0.0)), Path(folder) / "model")
-    print("done", flush=True)
+    fit_and_save(name, Path(folder))
 
 
-def begun(name: str, folder: Path) -> subprocess.Popen:
-    """Such a process, which has come to its fit."""
-    tests = str(Path(__file__).parents[1])
-    code = f"import sys; sys.path.insert(0, {tests!r}); from helpers.killed import child; child({name!r}, {str(folder)!r})"
-    found = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=os.environ)
-    assert found.stdout is not None and found.stdout.readline() == "ready\n"
-    return found
+def nursery() -> None:
+    """For each line, a name and a folder, another process that does the fit there. This one has done it before, elsewhere: a kill
+    meets the fit, and no compiler. It tells how long that took, the number of the process, and how it ended."""
+    warm: dict[str, float] = {}
+    for line in sys.stdin:
+        name, folder = line.rstrip("\n").split("\t")
+        for _ in range(0 if name in warm else 2):
+            with tempfile.TemporaryDirectory() as elsewhere:
+                begin = time.perf_counter()
+                child(name, elsewhere)
+                warm[name] = time.perf_counter() - begin
+        if (number := os.fork()) == 0:
+            child(name, folder)
+            os._exit(0)
+        print(warm[name], number, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(number, 0)[1]), flush=True)
+
+
+class DiskFull:
+    """After so many passes files grow no more; after some more of them the process is killed."""
+
+    def __init__(self, after: int, killed: int):
+        self.after, self.killed, self.passes = after, killed, 0
+
+    def setup(self, estimator, context):
+        pass
+
+    teardown = on_fit_task_begin = setup
+
+    def on_fit_task_end(self, estimator, context):
+        self.passes += context.parent is not None
+        if self.passes == self.after:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+        if self.passes == self.killed:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def without_room(name: str, folder: str) -> None:
+    """A fit whose checkpoints find the disk full half-way, then is killed."""
+    checkpoint.SELDOM = 0.0
+    fit(name)  # no kernel is left to compile
+    warnings.simplefilter("always")
+    warnings.showwarning = lambda message, *_: print(message, flush=True)
+    fit(name, mm.Checkpoint(Path(folder) / "state", every=0.0), DiskFull(4, 9))
+
+
+def begun(what: Callable[..., None], *given: str) -> subprocess.Popen:
+    """A process of its own that does one of these."""
+    tests, call = str(Path(__file__).parents[1]), f"killed.{what.__name__}{given}"
+    code = f"import sys; sys.path.insert(0, {tests!r}); from helpers import killed; {call}"
+    return subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ, bufsize=1
+    )

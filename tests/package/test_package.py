@@ -257,6 +257,22 @@ def test_processes_that_compile_at_once(tmp_path):
 
 
 @pytest.mark.compiled
+def test_a_full_disk_for_the_cache(tmp_path):
+    """What cannot be kept serves one process, and nothing names it."""
+    file = IndexDataCacheFile(str(tmp_path), "kernel-1.py311", jit.STAMP)
+    file.save = partial(jit.save_apart, file)
+    file.save("first", "code of the first")
+
+    def without_room(name, data):
+        raise OSError(28, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(file, "_save_data", without_room)
+        file.save("second", "code of the second")
+    assert file.load("second") is None and file.load("first") == "code of the first"
+
+
+@pytest.mark.compiled
 def test_no_folder_for_the_cache(tmp_path):
     """Where nothing can be written kernels are compiled anew and everything else works."""
     nowhere = "from numba.core import caching\ncaching.CacheImpl._locator_classes = []\n"

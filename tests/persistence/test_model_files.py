@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import tracemalloc
@@ -11,6 +12,8 @@ import numpy as np
 import pytest
 import safetensors
 import safetensors.numpy
+import scipy.sparse as sp
+from helpers.damage import mutated, put, rewritten, taken
 from helpers.models import CASES, LABELS, TWO, X, fitted, identical
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import make_pipeline
@@ -18,6 +21,7 @@ from sklearn.preprocessing import StandardScaler
 
 import maxmargin as mm
 from maxmargin.persistence import container
+from maxmargin.persistence.fingerprint import fingerprint
 from maxmargin.persistence.names import MODELS
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.safetensors"))
@@ -122,6 +126,45 @@ def test_metadata_requests_are_kept(tmp_path):
         assert mm.load(tmp_path / "model").get_metadata_routing().fit.requests["sample_weight"] is True
 
 
+def test_what_it_was_fitted_to(tmp_path):
+    """In the file where it is given; then a model of other data is refused."""
+    model, path = fitted("two classes"), tmp_path / "model"
+    mm.save(model, path, data=(X, TWO))
+    np.save(tmp_path / "X.npy", X)
+    same = [X, np.asfortranarray(X), np.load(tmp_path / "X.npy", mmap_mode="r"), np.repeat(X, 2, axis=1)[:, ::2]]
+    for found in same:
+        identical(mm.load(path, data=(found, TWO)), model)
+    changed = X.copy()
+    changed[3, 1] = np.nextafter(changed[3, 1], 1.0)
+    other_X = changed, X.astype(np.float32), X.reshape(5, 40), X.T
+    for others in (*((found, TWO) for found in other_X), (X, 1 - TWO), (X,), (X, TWO, np.ones(40))):
+        with pytest.raises(mm.ModelFileError, match="was fitted to other data than these"):
+            mm.load(path, data=others)
+    identical(mm.load(path), model)
+    mm.save(model, path)
+    with pytest.raises(mm.ModelFileError, match=r"was saved without data=\(X, y\)"):
+        mm.load(path, data=(X, TWO))
+    with pytest.raises(TypeError, match=r"data must be a tuple of what fit was given, \(X, y\); got a ndarray"):
+        mm.save(model, tmp_path / "another", data=X)
+    assert not (tmp_path / "another").exists()
+
+
+def test_forms_of_data_are_told_apart():
+    """Frames by their columns, CSR by its numbers, lists of sequences by each; by no name that depends on versions."""
+    import pandas as pd
+    import polars as pl
+
+    for kind in (pd.DataFrame, pl.DataFrame):
+        one, same, named, other = (
+            fingerprint((kind({name: X[:, 0], "b": X[:, k]}),)) for name, k in (("a", 1), ("a", 1), ("c", 1), ("a", 2))
+        )
+        assert one == same and len({one, named, other}) == 3
+    rows = sp.csr_matrix(X)
+    assert fingerprint((rows,)) == fingerprint((sp.csr_array(X),)) != fingerprint((sp.csr_array(2.0 * X),))
+    assert fingerprint(([X, X[:3]],)) == fingerprint(([X.copy(), X[:3]],)) != fingerprint(([X[:3], X],))
+    assert fingerprint(np.float64(0.5)) != fingerprint(np.float32(0.5)) != fingerprint(0.5)
+
+
 # ---- what is refused ---------------------------------------------------------------------------------------------------
 
 
@@ -205,8 +248,24 @@ def test_paths_that_do_not_go(tmp_path):
     assert sorted(found.name for found in tmp_path.iterdir()) == ["another", "model"]
 
 
-def test_a_full_disk(tmp_path, monkeypatch):
-    """Nothing half-written, and the file that was there stays."""
+def test_room_for_half_a_file(tmp_path):
+    """Files that grow no more, as on a full disk: nothing half-written, and the file that was there stays."""
+    path, limits = tmp_path / "model", resource.getrlimit(resource.RLIMIT_FSIZE)
+    mm.save(fitted("two classes"), path)
+    before = path.read_bytes()
+    for room in (0, 100, len(before) - 1):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
+        try:
+            for place in (path, tmp_path / "another"):
+                with pytest.raises(mm.ModelFileError, match=r"cannot be written: File too large\. Nothing was changed there"):
+                    mm.save(fitted("two classes"), place)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert path.read_bytes() == before and len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_disk_that_is_full_at_the_last_moment(tmp_path, monkeypatch):
+    """As a network drive tells it."""
     model, path = fitted("two classes"), tmp_path / "model"
     mm.save(model, path)
     before = path.read_bytes()
@@ -239,68 +298,11 @@ def test_files_of_others(tmp_path):
 # ---- damage ------------------------------------------------------------------------------------------------------------
 
 
-def taken(raw):
-    length = int.from_bytes(raw[:8], "little")
-    return json.loads(raw[8 : 8 + length]), raw[8 + length :]
-
-
-def put(head, data):
-    text = json.dumps(head).encode()
-    return len(text).to_bytes(8, "little") + text + data
-
-
-def mutated(raw, rng):
-    """A file with something changed: bits, bytes, pieces cut out, doubled or moved, the end cut off."""
-    found, kind = bytearray(raw), rng.integers(6)
-    at, other = (int(place) for place in rng.integers(0, len(raw) if rng.random() < 0.5 else min(len(raw), 4000), 2))
-    size = int(rng.integers(1, 40))
-    if kind == 0:
-        found[at] ^= 1 << int(rng.integers(8))
-    elif kind == 1:
-        found[at : at + size] = rng.bytes(size)
-    elif kind == 2:
-        del found[at : at + size]
-    elif kind == 3:
-        found[at:at] = found[other : other + size]
-    elif kind == 4:
-        found = found[:at]
-    else:
-        found[:8] = int(rng.integers(0, 2**63)).to_bytes(8, "little")
-    return bytes(found)
-
-
-def rewritten(raw, rng):
-    """A manifest with something changed and a checksum that fits: what an attacker would do."""
-    head, data = taken(raw)
-    manifest = json.loads(head["__metadata__"]["maxmargin"])
-    places = list(nodes(manifest["model"]))
-    holder, key = places[int(rng.integers(len(places)))]
-    other, its = places[int(rng.integers(len(places)))]
-    values = [None, -1, 2**70, "", "os.system", [], {}, {"is": "object"}, 0.5, True, other[its]]
-    if isinstance(holder, dict) and rng.random() < 0.2:
-        holder[str(rng.choice(["__class__", "fit", "__reduce__", "x"]))] = holder.pop(key)
-    else:
-        holder[key] = values[int(rng.integers(len(values)))]
-    try:
-        text = json.dumps(manifest)
-    except ValueError:  # a node within itself
-        return raw
-    meta = head["__metadata__"]
-    meta["maxmargin"], meta["checksum"] = text, container.manifest_checksum("1", text)
-    return put(head, data)
-
-
-def nodes(node):
-    for key, value in node.items() if isinstance(node, dict) else enumerate(node):
-        yield node, key
-        if isinstance(value, dict | list):
-            yield from nodes(value)
-
-
 def check_mutations(count, change, tmp_path, seed):
     """Each loads, and if nobody forged the checksum to the same model, or raises a ModelFileError; nothing is imported, little is
     allocated."""
     rng, path, read = np.random.default_rng(seed), tmp_path / "mutated", 0
+    tried = 0
     tracemalloc.start()
     for name in MUTATED:
         model, case = fitted(name), CASES[name]
@@ -309,6 +311,7 @@ def check_mutations(count, change, tmp_path, seed):
         mm.load(path, **case.given)
         modules = set(sys.modules)
         for _ in range(-(-count // len(MUTATED))):
+            tried += 1
             path.write_bytes(change(raw, rng))
             tracemalloc.reset_peak()
             held = tracemalloc.get_traced_memory()[0]
@@ -323,7 +326,7 @@ def check_mutations(count, change, tmp_path, seed):
             assert tracemalloc.get_traced_memory()[1] - held < 200 * len(raw) + 2**20
         assert set(sys.modules) == modules
     tracemalloc.stop()
-    assert read < count
+    assert read < count <= tried
 
 
 @pytest.mark.parametrize("change", [mutated, rewritten])
@@ -334,7 +337,8 @@ def test_damaged_files(change, tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("change", [mutated, rewritten])
 def test_many_damaged_files(change, tmp_path):
-    check_mutations(4500, change, tmp_path, 2)
+    """With those of checkpoints 10,000."""
+    check_mutations(4000, change, tmp_path, 2)
 
 
 def test_a_header_that_claims_too_much(tmp_path):

@@ -1,4 +1,6 @@
-"""ONNX graphs, by onnxruntime, against `predict` and `decision_function`."""
+"""ONNX graphs, by onnxruntime, against `predict`, `decision_function` and `predict_proba`."""
+
+from copy import deepcopy
 
 import numpy as np
 import onnxruntime as ort
@@ -10,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import maxmargin as mm
+from maxmargin.estimators.probability import Columns, Interpolated
 from maxmargin.structures import Chain
 
 CONVERTED = [
@@ -22,9 +25,17 @@ CONVERTED = [
     "label prior",
     "search",
     "search, labels",
+    "search, top-2",
+    "one against the rest",
 ]
 REGRESSIONS = ["regression", "search, regression"]
 NEW = np.random.default_rng(5).normal(size=(50, 5))
+
+
+def linear(name):
+    if name != "one against the rest":
+        return fitted(name)
+    return mm.SVMClassifier(multi_class="ovr", tol=1e-2, random_state=0).fit(X, TWO + LABELS[:, 1])
 
 
 def answers(graph, samples):
@@ -40,11 +51,49 @@ def close(found, expected, dtype):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", CONVERTED)
 def test_classes_and_labels(name, dtype):
-    model, samples = fitted(name), NEW.astype(dtype)
+    model, samples = linear(name), NEW.astype(dtype)
     found = answers(mm.to_onnx(model, dtype=dtype), samples)
+    assert found.keys() == {"label", "scores"}
     assert found["scores"].dtype == dtype and found["scores"].shape == model.decision_function(samples).shape
     close(found["scores"], model.decision_function(samples), dtype)
     np.testing.assert_array_equal(found["label"], model.predict(samples))
+
+
+def likely(name, loss):
+    """With probabilities; those of a logistic model are its scores, whatever it was fitted with."""
+    model = deepcopy(linear(name))
+    return model.set_params(loss=loss) if loss else model
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("name", "loss"),
+    [
+        ("sigmoid", None),
+        ("isotonic", None),
+        ("temperature", None),
+        *((name, "log_loss") for name in ("two classes", "three classes", "one against the rest", "labels")),
+    ],
+)
+def test_probabilities(name, loss, dtype):
+    model, samples = likely(name, loss), NEW.astype(dtype)
+    found = answers(mm.to_onnx(model, dtype=dtype), samples)["probabilities"]
+    assert found.dtype == dtype
+    single = 1e-3 if name == "isotonic" else 1e-5  # lines between places next to each other are steep
+    atol = single if dtype == np.float32 else 1e-12
+    np.testing.assert_allclose(found, model.predict_proba(samples), rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_lines_between_places(dtype):
+    """At the places, between them and beyond; all columns without a chance share evenly."""
+    model = deepcopy(fitted("isotonic"))
+    curves = [Interpolated(np.array([-1.0, 0.0, 0.5]), np.array(values)) for values in ([0.0, 0.5, 1.0], [0.0, 0.0, 0.25])]
+    curves.append(Interpolated(np.array([0.25]), np.array([0.0])))
+    model._calibration, scores = Columns(curves, shared=True), [-2.0, -1.0, -0.25, 0.0, 0.3, 0.5, 7.0]
+    model.coef_, model.intercept_ = np.eye(3, 5), np.zeros(3)
+    samples = np.array([[a, b, c, 0.0, 0.0] for a in scores for b in scores for c in scores], dtype)
+    close(answers(mm.to_onnx(model, dtype=dtype), samples)["probabilities"], model.predict_proba(samples), dtype)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -95,5 +144,7 @@ def test_what_has_no_graph():
         mm.to_onnx(fitted("chains"))
     with pytest.raises(ValueError, match="is not fitted"):
         mm.to_onnx(mm.SVMClassifier())
+    with pytest.raises(ValueError, match="probability was set after the last fit of this model"):
+        mm.to_onnx(deepcopy(fitted("two classes")).set_params(probability="sigmoid"))
     with pytest.raises(ValueError, match="dtype must be float32 or float64"):
         mm.to_onnx(fitted("two classes"), dtype=np.int64)

@@ -257,18 +257,22 @@ class Probabilities(LinearModel):
         classes that were calibrated one by one need not agree.
         """
         scores = np.asarray(self.decision_function(X), np.float64)
-        if self.probability is None:
-            return self._uncalibrated().of(scores)
-        calibration = self.__dict__.get("_calibration")
-        if calibration is None:
-            raise NotFittedError("probability was set after the last fit of this model: fit it again, for probabilities.")
-        return calibration.of(scores)
+        return self._way_to_probabilities().of(scores)
 
     @available_if(says_probabilities)
     def predict_log_proba(self, X) -> np.ndarray:
         """The logarithms of `predict_proba`."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
+
+    def _way_to_probabilities(self) -> Any:
+        """What makes probabilities of scores."""
+        if self.probability is None:
+            return self._uncalibrated()
+        calibration = self.__dict__.get("_calibration")
+        if calibration is None:
+            raise NotFittedError("probability was set after the last fit of this model: fit it again, for probabilities.")
+        return calibration
 
     def _calibrate(self, prepared: Prepared, found: WarmStart) -> None:
         self.__dict__.pop("_calibration", None)

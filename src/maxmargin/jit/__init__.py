@@ -123,18 +123,20 @@ def forgiving(load: Callable) -> Callable:
 
 def save_apart(file: Any, key: Any, data: Any) -> None:
     """Keep a compiled kernel in a file named by what it is. Numba numbers these files: two processes that compile at once
-    may give one number to two kernels, and each then runs the other's code. What the index names is there before it is named."""
+    may give one number to two kernels, and each then runs the other's code. What the index names is there before it is named.
+    Where the disk is full, the kernel serves this process only."""
     stem = file._index_name.removesuffix(".nbi")
     name = f"{stem}.{sha256(STAMP.encode() + file._dump(key)).hexdigest()[:32]}.nbc"
-    file._save_data(name, data)
-    overloads = file._load_index()
-    if not overloads:  # those of another version of the package
-        for path in Path(file._cache_path).glob(f"{escape(stem)}.*.nbc"):
-            if path.name != name:
-                with suppress(OSError):
-                    path.unlink()
-    overloads[key] = name
-    file._save_index(overloads)
+    with suppress(OSError):
+        file._save_data(name, data)
+        overloads = file._load_index()
+        if not overloads:  # those of another version of the package
+            for path in Path(file._cache_path).glob(f"{escape(stem)}.*.nbc"):
+                if path.name != name:
+                    with suppress(OSError):
+                        path.unlink()
+        overloads[key] = name
+        file._save_index(overloads)
 
 
 @contextmanager

@@ -7,26 +7,26 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from ..callbacks import Keeping
+from ..jit import STAMP
 from ..problems.base import Problem
 from ..solvers.base import Solver
 from ..solvers.keeping import Keeper
 from ..utils.state import RunState
-from .container import ModelFileError, damage_told, read_stored, write_stored
+from .container import ModelFileError, damage_told, read_stored, versions, write_stored
 from .described import Describer
 from .fingerprint import fingerprint
 from .restored import Restorer
 
 CHECKPOINT = "checkpoint"
-SELDOM = 100.0  # times what the last one took, that have to go by before the next one: a hundredth of the time
+SELDOM = 100.0  # times what they take, that a fit lasts: a hundredth of the time
 # What a fit that goes on may have otherwise: when it ends, and what it shows.
 FREE = {"max_iter", "max_time", "verbose", "n_jobs", "warm_start"}
 WHOLE_FIT = "fit"
-BITS_OF = ("maxmargin", "numpy", "scipy", "scikit-learn", "numba")
+BITS_OF = ("numpy", "scipy", "scikit-learn", "numba")
 
 
 class Checkpoint(Keeping):
@@ -45,7 +45,8 @@ class Checkpoint(Keeping):
     path : str or path
         Where to keep the state; one file for one fit.
     every : float, default=60.0
-        Seconds between two of them, and not before a hundred times what the last one took. A fit that takes less costs nothing.
+        Seconds between two of them, and not before a hundred times what the last one took, nor before all of them, with the next
+        one, are a hundredth of the fit. A fit that takes less costs nothing.
     """
 
     def __init__(self, path: str | os.PathLike[str], every: float = 60.0):
@@ -80,7 +81,8 @@ class FitKeeper(Keeper):
         self.lock, self.rounds = threading.Lock(), 0
         if self.place.exists():
             self.read()
-        self.next = time.monotonic() + self.every
+        self.begin, self.spent = time.monotonic(), 0.0  # seconds: since when, and in files
+        self.next = self.begin + self.every
         self.whole = PartKeeper(self, WHOLE_FIT, False)
 
     # ---- what there was -------------------------------------------------------------------------------------
@@ -144,6 +146,13 @@ class FitKeeper(Keeper):
         }
         write_stored(self.place, CHECKPOINT, manifest, describer.finished(), scratch=f".{self.place.name}.part")
 
+    def wait(self, begin: float, end: float) -> None:
+        """After a file that took this long: the next one is due when all of them, it included, are a hundredth of the fit."""
+        took = end - begin
+        self.spent += took
+        self.rounds += 1
+        self.next = max(end + max(self.every, SELDOM * took), self.begin + SELDOM * (self.spent + took))
+
     def finish(self, converged: bool) -> None:
         """The fit is over; one that has reached its target is not gone on with."""
         if converged:
@@ -185,15 +194,13 @@ class PartKeeper(Keeper):
                 warnings.warn(f"No checkpoint was written: {error}", UserWarning, stacklevel=2)
             if self.name == WHOLE_FIT:
                 fit.states.clear()  # as large as the run itself
-            end = time.monotonic()
-            fit.rounds += 1
+            fit.wait(begin, time.monotonic())
             self.round = fit.rounds
-            fit.next = end + max(fit.every, SELDOM * (end - begin))
 
 
 def origin() -> dict[str, str]:
-    """What has to be the same for the same bits."""
-    return {name: version(name) for name in BITS_OF} | {"python": platform.python_version(), "machine": platform.machine()}
+    """What has to be the same for the same bits; versions of a package under development may have other code."""
+    return versions(*BITS_OF) | {"code": STAMP[:12], "machine": platform.machine()}
 
 
 def told_apart(before: dict[str, str], now: dict[str, str], jobs_before: int, jobs: int) -> str:

@@ -13,12 +13,15 @@ import json
 import math
 import mmap
 import os
+import platform
 import re
 import secrets
 import stat
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -279,6 +282,12 @@ def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def no_constant(text: str) -> float:
     raise ValueError(f"{text} is no number")
+
+
+def versions(*names: str) -> dict[str, str]:
+    """Of packages, Python's and our own: this one is also known where it runs from its source and was never installed."""
+    own = sys.modules[__name__.split(".")[0]].__version__
+    return {OWN: own, **{name: version(name) for name in names}, "python": platform.python_version()}
 
 
 def why(error: OSError) -> str:

@@ -1,4 +1,7 @@
-"""Whether two fits are the same: a hash of everything that a problem, or the parameters of an estimator, are made of."""
+"""Whether two fits are the same: a hash of everything that a problem, the parameters of an estimator, or data are made of.
+
+Of arrays this is shape, dtype and all bytes, wherever they lie: in memory, mapped from a file, in whatever order.
+"""
 
 import os
 import pickle
@@ -30,15 +33,30 @@ def fingerprint(value: Any) -> str:
 
 def put_in(value: Any, to: Callable[[Any], None]) -> None:
     """The name of its class, then what it is made of."""
-    to(f"{type(value).__module__}.{type(value).__qualname__}(".encode())
+    to(f"{class_of(value)}(".encode())
     feed(value, to)
     to(b")")
 
 
+def class_of(value: Any) -> str:
+    """By one name what other versions, or other ways to read a file, give another class."""
+    if isinstance(value, np.ndarray):
+        return "array"
+    if isinstance(value, np.generic | np.dtype):
+        return "number"
+    return "sparse" if sp.issparse(value) else f"{type(value).__module__}.{type(value).__qualname__}"
+
+
 @singledispatch
 def feed(value: Any, to: Callable[[Any], None]) -> None:
-    if value is None or isinstance(value, bool | int | float | complex | str | bytes | range | np.generic | np.dtype | type):
+    if isinstance(value, np.generic):
+        to(f"{value.dtype.str}:".encode() + value.tobytes())
+    elif value is None or isinstance(value, bool | int | float | complex | str | bytes | range | np.dtype | type):
         to(repr(value).encode("utf-8", "surrogatepass"))
+    elif hasattr(value, "columns") and hasattr(value, "to_numpy"):  # a data frame
+        put_in(([str(name) for name in value.columns], value.to_numpy()), to)
+    elif hasattr(value, "detach") and hasattr(value, "numpy"):  # a tensor, on whatever device
+        put_in(value.detach().cpu().numpy(), to)
     elif sp.issparse(value):
         held = value if value.format in ("csr", "csc") else value.tocsr()
         put_in((held.format, held.shape, held.data, held.indices, held.indptr), to)
@@ -52,7 +70,7 @@ def feed(value: Any, to: Callable[[Any], None]) -> None:
         try:
             to(pickle.dumps(value, protocol=5))  # hashed, never read
         except (pickle.PicklingError, TypeError, AttributeError) as error:
-            raise ModelFileError(f"A checkpoint cannot tell whether a {type(value).__name__} is the same: {error}.") from None
+            raise ModelFileError(f"A file cannot tell whether a {type(value).__name__} is the same: {error}.") from None
 
 
 @feed.register

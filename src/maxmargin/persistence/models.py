@@ -1,24 +1,23 @@
 """`save` and `load`: a model as one file."""
 
 import os
-import platform
-from importlib.metadata import version
 from typing import Any
 
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from .container import ModelFileError, damage_told, read_stored, write_stored
+from .container import ModelFileError, damage_told, read_stored, versions, write_stored
 from .described import Describer
+from .fingerprint import fingerprint
 from .names import MODELS
 from .restored import Restorer
 
 MODEL_FILE = "model"
-NOTED = ("maxmargin", "numpy", "scipy", "scikit-learn")
+NOTED = ("numpy", "scipy", "scikit-learn")
 
 
-def save_model(model: Any, path: str | os.PathLike[str], *, overwrite: bool = True) -> None:
+def save_model(model: Any, path: str | os.PathLike[str], *, overwrite: bool = True, data: tuple[Any, ...] | None = None) -> None:
     """Write a fitted model to one `.safetensors` file.
 
     The file holds arrays, numbers and texts, no code: nothing in it is executed when it is read, and any program that reads
@@ -34,6 +33,10 @@ def save_model(model: Any, path: str | os.PathLike[str], *, overwrite: bool = Tr
     path : str or path
     overwrite : bool, default=True
         Whether to replace a file that is there.
+    data : tuple, optional
+        What the model was fitted to, as it was given to `fit`: (X, y), or (X, y, sample_weight). A fingerprint of it goes into
+        the file, for `load(path, data=...)` to compare: a hash of all its bytes, dtypes and shapes; of files on disk their names,
+        sizes and times. It takes one read of the data, which is why no fit does it unasked.
 
     Raises
     ------
@@ -50,7 +53,9 @@ def save_model(model: Any, path: str | os.PathLike[str], *, overwrite: bool = Tr
         raise ModelFileError(f"This {type(model).__name__} is not fitted: there is no model to save.") from None
     describer = Describer()
     node = describer.node(model, "")
-    manifest = {"model": node, "versions": {name: version(name) for name in NOTED} | {"python": platform.python_version()}}
+    manifest = {"model": node, "versions": versions(*NOTED)}
+    if data is not None:
+        manifest["data"] = data_fingerprint(data)
     write_stored(path, MODEL_FILE, manifest, describer.finished(), overwrite=overwrite)
 
 
@@ -62,6 +67,7 @@ def load_model(
     kernel: Any = None,
     loss: Any = None,
     solver: Any = None,
+    data: tuple[Any, ...] | None = None,
 ) -> Any:
     """Read a model that `save` has written, to the last bit.
 
@@ -76,6 +82,8 @@ def load_model(
         share one copy. They are read-only, and their bytes are not compared with the checksum; load once without, to check.
     structure, kernel, loss, solver : optional
         Objects of your own that the model was fitted with, as they were given to it: files hold no code.
+    data : tuple, optional
+        (X, y), or (X, y, sample_weight): a model that was saved with other data, or with none, is refused.
 
     Returns
     -------
@@ -93,6 +101,8 @@ def load_model(
             raise ValueError("there is no model in it")
         assert isinstance(found, BaseEstimator)
         check_parameters(found)
+    if data is not None:
+        check_data(manifest.get("data"), data, path)
     return found
 
 
@@ -100,3 +110,18 @@ def check_parameters(model: Any) -> None:
     """Refuse parameters that no model is fitted with."""
     model._validate_params()
     check_is_fitted(model)
+
+
+def data_fingerprint(data: Any) -> str:
+    if not isinstance(data, tuple):
+        raise TypeError(f"data must be a tuple of what fit was given, (X, y); got a {type(data).__name__}.")
+    return fingerprint(data)
+
+
+def check_data(told: Any, data: Any, path: str | os.PathLike[str]) -> None:
+    """Refuse a model of other data."""
+    found = data_fingerprint(data)
+    if told is None:
+        raise ModelFileError(f"{path} does not say what its model was fitted to: it was saved without data=(X, y).")
+    if told != found:
+        raise ModelFileError(f"The model in {path} was fitted to other data than these.")

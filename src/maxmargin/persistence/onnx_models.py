@@ -21,6 +21,7 @@ from ..estimators.topk import TopKSVMClassifier
 from ..estimators.topk_cv import TopKSVMClassifierCV
 from ..structures.chain import Chain
 from .onnx_chains import chain_graph
+from .onnx_probabilities import add_probabilities, calibration_of
 
 CONVERTED: tuple[Any, ...] = (
     SVMClassifier,
@@ -39,7 +40,7 @@ def to_onnx(model: Any, *, dtype: Any = np.float32, target_opset: int | None = N
     """A fitted linear model as an ONNX model, for runtimes without Python.
 
     Its input `X` is (n_samples, n_features). Its outputs are `label` and `scores`: what `predict` and `decision_function` say, in
-    the type of the input; of a regression `variable`, a column of predictions.
+    the type of the input; then `probabilities`, where the model has `predict_proba`. A regression has `variable`, a column.
 
     Of a `StructuredSVM` over chains the input is one sequence, (length, n_features); its outputs are `label`, the best labels,
     and `score`, what they are worth.
@@ -104,8 +105,8 @@ def declare(scope: Any, model: Any, inputs: list[Any], custom_parsers: Any = Non
     """The operator and its outputs."""
     operator = scope.declare_local_operator(f"Maxmargin{type(model).__name__}", model)
     operator.inputs.append(inputs[0])
-    names = ("label", "scores") if is_classifier(model) else ("variable",)
-    for name, kind in zip(names, types_of(model, inputs[0]), strict=True):
+    names = ("label", "scores", "probabilities") if is_classifier(model) else ("variable",)
+    for name, kind in zip(names, types_of(model, inputs[0]), strict=False):  # not all have probabilities
         operator.outputs.append(scope.declare_local_variable(name, kind))
     return operator.outputs
 
@@ -126,8 +127,10 @@ def types_of(model: Any, given: Any) -> list[Any]:
         return [numbers([count, 1])]
     columns = len(np.atleast_2d(model.coef_))
     if isinstance(model, MultilabelSVMClassifier):
-        return [types.Int64TensorType([count, columns]), numbers([count, columns])]
-    return [label_kind(model, types)([count]), numbers([count, columns] if columns > 2 else [count])]
+        found = [types.Int64TensorType([count, columns]), numbers([count, columns])]
+    else:
+        found = [label_kind(model, types)([count]), numbers([count, columns] if columns > 2 else [count])]
+    return found if calibration_of(model) is None else [*found, numbers([count, max(columns, len(model.classes_))])]
 
 
 def label_kind(model: Any, types: Any) -> Any:
@@ -143,21 +146,21 @@ def convert_linear(scope: Any, operator: Any, container: Any) -> None:
     if not is_classifier(model):
         graph.node("Identity", [scores], out=operator.outputs[0].full_name)
         return
-    label, shown = (output.full_name for output in operator.outputs)
+    label, shown, *chances = (output.full_name for output in operator.outputs)
     columns = len(np.atleast_2d(model.coef_))
     if isinstance(model, MultilabelSVMClassifier):
         above = graph.node("Greater", [scores, graph.numbers(np.zeros(1))])
         graph.node("Cast", [above], out=label, to=graph.proto.INT64)
-        graph.node("Identity", [scores], out=shown)
-        return
-    if columns > 2:
-        best = graph.node("ArgMax", [scores], axis=1, keepdims=0)
-        graph.node("Identity", [scores], out=shown)
     else:
-        one = graph.single(scores, columns)
-        best = graph.node("Cast", [graph.node("Greater", [one, graph.numbers(np.zeros(1))])], to=graph.proto.INT64)
-        graph.node("Identity", [one], out=shown)
-    graph.node("Gather", [graph.classes(model.classes_), best], out=label, axis=0)
+        if columns > 2:
+            best = graph.node("ArgMax", [scores], axis=1, keepdims=0)
+        else:
+            scores = graph.single(scores, columns)
+            best = graph.node("Cast", [graph.node("Greater", [scores, graph.numbers(np.zeros(1))])], to=graph.proto.INT64)
+        graph.node("Gather", [graph.classes(model.classes_), best], out=label, axis=0)
+    graph.node("Identity", [scores], out=shown)
+    if chances:
+        add_probabilities(graph, calibration_of(model), scores, chances[0])
 
 
 class Graphed:
@@ -185,6 +188,10 @@ class Graphed:
         """A constant in the type of the input."""
         return self.constant(self.kind, np.asarray(values, self.dtype))
 
+    def whole(self, values: list[int]) -> str:
+        """A constant of integers: places and shapes."""
+        return self.constant(self.proto.INT64, np.array(values))
+
     def constant(self, kind: int, values: np.ndarray) -> str:
         name = self.scope.get_unique_variable_name("constant")
         self.container.add_initializer(name, kind, list(values.shape), values.ravel().tolist())
@@ -197,10 +204,11 @@ class Graphed:
         """The score of the second of two classes, as a vector; that of a loss of rows is a difference."""
         if columns == 2:
             scores = self.node("MatMul", [scores, self.numbers(np.array([[-1.0], [1.0]]))])
-        return self.node("Reshape", [scores, self.constant(self.proto.INT64, np.array([-1]))])
+        return self.node("Reshape", [scores, self.whole([-1])])
 
     def classes(self, found: np.ndarray) -> str:
         kind = {"i": self.proto.INT64, "u": self.proto.INT64, "b": self.proto.BOOL, "f": self.proto.DOUBLE}.get(found.dtype.kind)
         if kind is None:
-            return self.constant(self.proto.STRING, np.array([str(name) for name in found.tolist()], object))
+            texts = [str(name).encode() for name in found.tolist()]  # old versions of onnx encode letters of English only
+            return self.constant(self.proto.STRING, np.array(texts, object))
         return self.constant(kind, found)
