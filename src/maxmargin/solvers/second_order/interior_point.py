@@ -183,9 +183,9 @@ class InteriorPoint(SecondOrderRun):
         return True
 
     def mend(self) -> None:
-        """Where the weights have to be those of the duals, or a step was none: take out what rounding has left between them and W. That is the more,
-        the nearer mu is to zero, and losses may change with it by any factor. What a solution leaves is small; W stays in place
-        but for what the duals lack, and the products of all pairs as they are."""
+        """Where the weights have to be those of the duals, or a step was none: take out what rounding has left between them and
+        W. That is the more, the nearer mu is to zero, and losses may change with it by any factor. What a solution leaves is
+        small; W stays in place but for what the duals lack, and the products of all pairs as they are."""
         near = self.estimate <= NEARLY * self.tol * abs(self.lowest)
         if not near or not self.prepared():
             return
