@@ -32,7 +32,7 @@ LEAST_T = 1e-8  # of the size of costs
 # steps for 26,000 of letter's, 32 for 78,000 and 57 for all 390,000, of which this needs 12. C = 100, 2026-11-16.
 MOST_STEPS, MANY_PAIRS = 30, 50_000
 
-SHORT_STEPS = 3  # in a row that say that all will be short. Digits in 14 x 14 pixels and 6,000 x 130, normal, 2026-11-17
+SHORT_IN_A_ROW = 3  # in a row that say that all will be short. Digits in 14 x 14 pixels and 6,000 x 130, normal, 2026-11-17
 
 
 class SoftenedRows(SmoothRun):
@@ -128,7 +128,7 @@ class WideFirst(SoftFirst, WideInterior):
 
     def gives_up(self, went):
         self.short = 0 if self.newton.far >= WELL else self.short + 1
-        return super().gives_up(went) or self.short >= SHORT_STEPS
+        return super().gives_up(went) or self.short >= SHORT_IN_A_ROW
 
 
 def row_run(problem: BlockProblem, start: Start, setting: Setting) -> SecondOrderRun:
