@@ -29,3 +29,9 @@ def test_fine_targets_are_met(part):
         if outcome.findings:
             found[f"--quick --kind tight --only {SEED}:{number}"] = outcome.findings
     assert not found
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("number", [1466, 1645, 2392, 3425, 4400])
+def test_fine_targets_that_were_once_missed(number):
+    assert not solved(103, number, kind="tight").findings

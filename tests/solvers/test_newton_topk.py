@@ -207,3 +207,14 @@ def test_work_and_what_float64_can_do():
             run.synchronise()
         primal = min(problem.primal(w) for w in run.candidates())
         assert run.stuck and -1e-12 * primal <= primal - run.dual <= 1e-9 * primal
+
+
+def test_a_mean_far_beyond_the_signs():
+    """The walls push with what the prior asks for, which is any number of times what the losses weigh."""
+    rng = np.random.default_rng(31)
+    X, y = rng.normal(size=(6, 3)), np.arange(6) % 3
+    mean, scale = rng.normal(size=(3, 3)) - 1.0, 10.0 ** rng.uniform(-1, 1, (3, 3))
+    model = mm.TopKSVMClassifier(
+        k=2, loss="topk_beta", smoothing=0.1, C=2e-4, tol=1e-6, solver="newton", max_iter=100, positive=True, prior_mean=mean
+    )
+    assert model.set_params(prior_scale=scale).fit(X, y).certificate_.converged

@@ -21,6 +21,7 @@ from .second_order.run import ScalarShape
 from .second_order.scalar import scalar_run
 from .second_order.smooth import MultinomialNewton
 from .second_order.softened import row_run
+from .second_order.wide_rows import has_many_columns, work_of_pairs
 
 OF_ROWS: dict[type, Any] = {
     CrammerSingerLoss: row_run,
@@ -146,6 +147,8 @@ def _(problem: BlockProblem, start: Start, setting: Setting) -> Run:
 @work_served.register
 def _(problem: BlockProblem) -> float:
     classes, columns, size = problem.n_classes, problem.table.shape[1], problem.n_classes * problem.table.shape[1]
+    if type(problem.loss) is CrammerSingerLoss and has_many_columns(problem):
+        return work_of_pairs(problem)
     pairs = classes * (classes + 1) * columns * (columns + 1) / 4.0
     together = 1.0 * size**2 if type(problem.loss) is TopKAlphaLoss else 0.0
     return problem.n_examples * (pairs + together + 100.0 * size) + size**3 / 3.0

@@ -160,7 +160,10 @@ class InteriorPoint(SecondOrderRun):
         then = products(moved(inside, ahead, far), moved(against, back, far)) / max(count, 1)
         goal = max(min(then / mu, 1.0) ** 3 * mu, min(mu, self.enough() * self.tol * abs(self.lowest) / max(count, 1)))
 
-        targets = [goal - dx * ds for dx, ds in zip(ahead, back, strict=True)]
+        # What a step beyond the border would change products by says little: it is kept to the size of the products there are,
+        # and where the last step was none it counts as far as the prediction could be followed.
+        part = far * far if self.idle else 1.0
+        targets = [goal - np.clip(part * dx * ds, -SPREAD * mu, SPREAD * mu) for dx, ds in zip(ahead, back, strict=True)]
         dW, ahead, back, far = self.corrected(targets)
         for _ in range(CORRECTIONS[self.shape.classes > 1 or self.size > FEW_WEIGHTS]):
             if far >= LONG_PART:
@@ -175,14 +178,14 @@ class InteriorPoint(SecondOrderRun):
             return False
         self.go(dW, ahead, back, far)
         self.arrive()
-        if not self.average:
+        if not self.average or self.idle:
             self.mend()
         return True
 
     def mend(self) -> None:
-        """Where the weights have to be those of the duals: take out what rounding has left between them and W. That is the more,
-        the nearer mu is to zero, and losses may change with it by any factor. What a solution leaves is small; W stays in place
-        but for what the duals lack, and the products of all pairs as they are."""
+        """Where the weights have to be those of the duals, or a step was none: take out what rounding has left between them and
+        W. That is the more, the nearer mu is to zero, and losses may change with it by any factor. What a solution leaves is
+        small; W stays in place but for what the duals lack, and the products of all pairs as they are."""
         near = self.estimate <= NEARLY * self.tol * abs(self.lowest)
         if not near or not self.prepared():
             return

@@ -30,13 +30,16 @@ class RowInterior(InteriorPoint):
     kind_of_system: type[RowColumns] = RowColumns
 
     def __init__(self, problem: BlockProblem, start: Start, setting: Setting):
-        super().__init__(RowShape(problem), start, setting, self.kind_of_system(problem.table))
+        super().__init__(RowShape(problem), start, setting, self.system_for(problem))
         loss: CrammerSinger | TopKAlpha | TopKBeta = problem.exact_loss
         self.counted = np.flatnonzero(loss.cap > NO_CAP * loss.cap.max(initial=0.0))
         self.label, self.cap = loss.label[self.counted], loss.cap[self.counted, None]
         self.cost = self.margins()[self.label]
         self.own = np.arange(len(self.label)), self.label
         self.settle()
+
+    def system_for(self, problem: BlockProblem) -> RowColumns:
+        return self.kind_of_system(problem.table)
 
     def margins(self) -> np.ndarray:
         """(classes, classes)"""

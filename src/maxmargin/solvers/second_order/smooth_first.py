@@ -37,7 +37,7 @@ class SmoothFirst(InteriorPoint):
         self.W, self.wall_duals = newton.W, newton.wall_duals
         self.lowest, self.dual, self.estimate, self.idle = newton.lowest, newton.dual, newton.estimate, newton.idle
         if self.gives_up(went):
-            self.first, self.idle = False, 0
+            self.first, self.idle, self.system.rest = False, 0, 0.0  # its solutions need not have been exact
             self.settle()
         return True
 

@@ -22,6 +22,7 @@ from .run import RowShape, SecondOrderRun
 from .smooth import SmoothRun
 from .smooth_first import SmoothFirst
 from .systems import RowColumns
+from .wide_rows import WideInterior, has_many_columns
 
 # T at first, of the size of costs, and what is left of it where it falls; the least part of a step after which it does; the part
 # of the target that the losses may leave at the last T; and the finest target. Letter, raw, C = 0.01 to 1e4, 2026-11-16.
@@ -30,6 +31,8 @@ LEAST_T = 1e-8  # of the size of costs
 # Steps after which the interior point is tried, and pairs of rows and classes from which on it is not tried first: it needs 26
 # steps for 26,000 of letter's, 32 for 78,000 and 57 for all 390,000, of which this needs 12. C = 100, 2026-11-16.
 MOST_STEPS, MANY_PAIRS = 30, 50_000
+
+SHORT_IN_A_ROW = 3  # in a row that say that all will be short. Digits in 14 x 14 pixels and 6,000 x 130, normal, 2026-11-17
 
 
 class SoftenedRows(SmoothRun):
@@ -111,14 +114,27 @@ class SoftFirst(SmoothFirst, RowInterior):
 
     def settle(self):
         if not self.first:
-            RowInterior.settle(self)
+            super().settle()
 
     def gives_up(self, went):
         return not went or self.newton.steps >= MOST_STEPS or self.newton.tiny
+
+
+class WideFirst(SoftFirst, WideInterior):
+    """The same with many columns: the interior point is tried as soon as steps are short, as they stay so then."""
+
+    held = (*SoftFirst.held, "short")
+    short = 0  # steps in a row after which T could not fall
+
+    def gives_up(self, went):
+        self.short = 0 if self.newton.far >= WELL else self.short + 1
+        return super().gives_up(went) or self.short >= SHORT_IN_A_ROW
 
 
 def row_run(problem: BlockProblem, start: Start, setting: Setting) -> SecondOrderRun:
     """A run on the multiclass hinge loss."""
     free = problem.regularizer.lower is None and problem.half_spaces is None
     many = problem.n_examples * problem.n_classes >= MANY_PAIRS
-    return (SoftFirst if free and many and setting.tol >= FINEST_TARGET else RowInterior)(problem, start, setting)
+    if not (free and many and setting.tol >= FINEST_TARGET):
+        return RowInterior(problem, start, setting)
+    return (WideFirst if has_many_columns(problem) else SoftFirst)(problem, start, setting)

@@ -173,10 +173,13 @@ class ColumnSystem(System):
 
     def solve(self, g, h):
         wanted = g if h is None else g + combination(self.table, h)
-        limits = (self.rest, LONG_SEARCH) if self.rest > 0.0 else (EXACT_PART, REFINEMENTS)
-        dW, self.along = self.factor.refined(self.product, wanted.ravel(), *limits)
+        dW, self.along = self.factor.refined(self.product, wanted.ravel(), *self.limits())
         pushed = self.applied(self.along)
         return dW.reshape(g.shape), -pushed if h is None else h - pushed
+
+    def limits(self) -> tuple[float, int]:
+        """The part of a right side that a solution may leave, and the refinements of it at the most."""
+        return (self.rest, LONG_SEARCH) if self.rest > 0.0 else (EXACT_PART, REFINEMENTS)
 
     def product(self, flat: np.ndarray, wanted: bool) -> tuple[np.ndarray, np.ndarray]:
         """The matrix times weights, where it is wanted, and X W'."""

@@ -1,0 +1,124 @@
+"""The multiclass hinge loss with many columns, where the matrix of all weights takes longest; and an interior point for it.
+
+    N = sum over pairs of classes k < l of  theta_k theta_l / sum theta  (e_k - e_l)(e_k - e_l)'
+
+Near the solution an example has two or three classes that matter, most have one, and their pairs weigh next to nothing. So the
+heaviest pairs of examples and classes are added up as they are, each into four blocks of the matrix. The others are many and
+alike: their weights are added up for each label and pair of classes, and stand before the mean of x x' over the examples of that
+label. That is what is factored; conjugate gradients with products of X itself do the rest.
+
+Large columns make the gradient of all duals but a few enormous: from a small mu steps are short for long. So the beginning is a
+point of the central path for weights of zero, but for the gradient, and mu a multiple of what the losses there would give.
+"""
+
+import numpy as np
+
+from ...data.table import RowBlock, Table
+from ...problems.linear import BlockProblem
+from .interior_rows import RowInterior
+from .systems import FEW_PAIRS, LEAST_THETA, MANY_CLASSES, RowColumns
+
+# Pairs that are added up as they are, for each weight; the part of a right side that conjugate gradients may leave, and how many
+# of their steps. Digits in 14 x 14 pixels of 0..255, 2026-11-17.
+KEPT, LEFT_OVER, MOST_GRADIENTS = 50, 1e-4, 40
+# mu at first, times the mean over all pairs of what the losses are at the start; 1 to 1e7 were tried. The same.
+FIRST_MU = 30.0
+MOST_PAIRS = 1 << 25  # of examples and classes whose weights are kept in memory
+PATH_ROUNDS = 100  # of the search for the level of a row, which has few
+EXACT_LEVEL = 1e-14
+
+
+class PairColumns(RowColumns):
+    """The matrix of the pairs that count; `label` is that of each row of the table."""
+
+    def __init__(self, table: Table, label: np.ndarray, classes: int):
+        super().__init__(table)
+        self.bias = next(table.blocks(1)).bias
+        self.of_label = [np.flatnonzero(label == k) for k in range(classes)]
+        self.mean = [self.products(rows, np.ones(rows.size)) / max(rows.size, 1) for rows in self.of_label]
+
+    def products(self, rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """sum of weight x x' over these rows."""
+        return RowBlock(self.table.matrix[rows], self.bias, 0, rows.size).weighted_products(weight)
+
+    def prepare(self, theta, B, walls=None):
+        found = super().prepare(theta, B, walls)
+        self.factor.sound = False  # it is that of another matrix
+        return found
+
+    def limits(self):
+        return max(self.rest, LEFT_OVER), MOST_GRADIENTS
+
+    def matrix(self):
+        classes, d = self.theta.shape[1], self.table.shape[1] + 1
+        pairs = np.triu_indices(classes, 1)
+        weight = self.theta[:, pairs[0]] * self.theta[:, pairs[1]] / self.total
+        kept = weight > heaviest(weight, KEPT * classes * d)
+        H = np.zeros((classes, d, classes, d))
+        for rows, mean in zip(self.of_label, self.mean, strict=True):
+            L = np.zeros((classes, classes))
+            L[pairs] = -np.sum(weight[rows] * ~kept[rows], axis=0)
+            L += L.T
+            L[np.diag_indices(classes)] = -L.sum(axis=1)
+            H += L[:, None, :, None] * mean[:, None, :]
+        for j, (k, other) in enumerate(zip(*pairs, strict=True)):
+            rows = np.flatnonzero(kept[:, j])
+            if rows.size:
+                found = self.products(rows, weight[rows, j])
+                H[k, :, k] += found
+                H[other, :, other] += found
+                H[k, :, other] -= found
+                H[other, :, k] -= found
+        return H.reshape(classes * d, classes * d)
+
+
+def heaviest(weight: np.ndarray, count: int) -> float:
+    """What no more than so many weights are above; none of zero is."""
+    if count >= weight.size:
+        return 0.0
+    return float(np.partition(weight, weight.size - count - 1, axis=None)[weight.size - count - 1])
+
+
+def on_path(worth: np.ndarray, cap: np.ndarray, mu: float) -> np.ndarray:
+    """(examples, classes): multipliers s = level - worth with sum mu / s = cap. The inverse of that sum is concave in the level,
+    so that Newton's method from below rises to the root."""
+    below = worth.max(axis=1, keepdims=True) - worth
+    least = mu / cap
+    for _ in range(PATH_ROUNDS):
+        p = mu / (least + below)
+        total = p.sum(axis=1, keepdims=True)
+        step = (total / cap - 1.0) * total * mu / np.sum(p * p, axis=1, keepdims=True)
+        least = least + np.maximum(step, 0.0)
+        if np.all(step <= EXACT_LEVEL * least):
+            break
+    found: np.ndarray = least + below
+    return found
+
+
+class WideInterior(RowInterior):
+    """Begins on the path. What another run has left is kept as long as it is better, and not begun with."""
+
+    def system_for(self, problem):
+        return PairColumns(problem.table, problem.exact_loss.label, problem.n_classes)
+
+    def settle(self):
+        self.W = self.outset.copy()
+        worth = self.worth()
+        mu = FIRST_MU * self.risk(worth) / max(worth.size, 1)
+        s = on_path(worth, self.cap, max(mu, LEAST_THETA))
+        self.begin_at((mu / s,), mu, float(np.mean(self.cost.max(axis=1))) if self.cost.size else 1.0)
+        self.against = (s,)
+
+
+def has_many_columns(problem: BlockProblem) -> bool:
+    """Whether products of all pairs of columns are too many to be formed for each row; and those of classes are not."""
+    classes, d = problem.n_classes, problem.table.shape[1] + 1
+    pairs = problem.n_examples * classes * (classes - 1) // 2
+    return classes >= MANY_CLASSES and d * (d + 1) // 2 > FEW_PAIRS and pairs <= MOST_PAIRS
+
+
+def work_of_pairs(problem: BlockProblem) -> float:
+    """Floating point operations of one step, about: the pairs that are kept, the factor, and passes over X."""
+    classes, d, n = problem.n_classes, problem.table.shape[1], problem.n_examples
+    size = classes * d
+    return KEPT * size * d**2 / 2.0 + size**3 / 3.0 + n * (100.0 * size + 10.0 * classes**2)

@@ -1,0 +1,106 @@
+"""The interior point for classes and many columns: pairs of classes that count, conjugate gradients for the rest."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import maxmargin as mm
+from maxmargin.data.table import table_of
+from maxmargin.problems.linear import BlockProblem
+from maxmargin.solvers.base import NOWHERE, Setting
+from maxmargin.solvers.newton import Newton, work
+from maxmargin.solvers.second_order import softened, wide_rows
+from maxmargin.solvers.second_order.interior_rows import RowInterior
+from maxmargin.solvers.second_order.softened import WideFirst
+from maxmargin.solvers.second_order.systems import RowColumns
+from maxmargin.solvers.second_order.wide_rows import PairColumns, heaviest, on_path
+
+RNG = np.random.default_rng(4)
+X = np.maximum(RNG.normal(size=(150, 6)) + RNG.normal(size=(150, 1)), 0.0) * 200.0
+Y = (X @ RNG.normal(size=(6, 4)) + 100.0 * RNG.normal(size=(150, 4))).argmax(axis=1)
+COST = np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0)))
+
+
+@pytest.fixture
+def wide(monkeypatch):
+    """A small problem counts as one of many columns, and few of its pairs are kept."""
+    monkeypatch.setattr(softened, "MANY_PAIRS", 0)
+    monkeypatch.setattr(wide_rows, "FEW_PAIRS", 0)
+    monkeypatch.setattr(wide_rows, "KEPT", 2)
+
+
+def problem(C: float = 1.0) -> BlockProblem:
+    return BlockProblem(table_of(X, 1.0), Y, np.full(len(Y), C), 1.0 - np.eye(4))
+
+
+@pytest.mark.usefixtures("wide")
+@pytest.mark.parametrize("C", [1e-4, 1e-2, 1.0])
+@pytest.mark.parametrize("options", [{}, {"cost": COST}, {"keep_duals": True}])
+def test_the_optimum(C, options):
+    weight = RNG.uniform(0.1, 3.0, len(Y))
+    fine = mm.SVMClassifier(C=C, solver="newton", tol=1e-8, cost=options.get("cost")).fit(X, Y, sample_weight=weight)
+    model = mm.SVMClassifier(C=C, solver="newton", tol=1e-3, max_iter=100, **options).fit(X, Y, sample_weight=weight)
+    found, best = model.certificate_, fine.certificate_
+    assert found.converged and best.converged
+    assert found.dual <= best.primal * (1 + 1e-12) and best.dual <= found.primal * (1 + 1e-12)
+
+
+@pytest.mark.usefixtures("wide")
+@pytest.mark.parametrize("steps", [0, 1, 12])
+def test_the_interior_point_alone_and_from_a_snapshot(steps, monkeypatch):
+    monkeypatch.setattr(softened, "MOST_STEPS", 1)
+    runs = [Newton().begin(problem(), NOWHERE, Setting(tol=1e-4)) for _ in range(2)]
+    for _ in range(steps):
+        runs[0].advance(lambda: False)
+    assert runs[0].first == (steps == 0)
+    runs[1].resume(runs[0].snapshot())
+    for run in runs:
+        for _ in range(50):
+            run.advance(lambda: False)
+        run.synchronise()
+    primal = min(problem().primal(w) for w in runs[0].candidates())
+    assert runs[0].dual == runs[1].dual and primal - runs[0].dual <= 1e-4 * primal
+
+
+@pytest.mark.usefixtures("wide")
+def test_where_it_serves():
+    kinds = [type(Newton().begin(problem(), NOWHERE, Setting(tol=tol))) for tol in (1e-3, 1e-8)]
+    assert kinds == [WideFirst, RowInterior]
+
+
+@pytest.mark.parametrize("kept", [0, 1, 1000])
+def test_systems_are_solved_whatever_is_kept(kept, monkeypatch):
+    """The matrix of all pairs where all are kept; else only what conjugate gradients begin with."""
+    monkeypatch.setattr(wide_rows, "KEPT", kept)
+    monkeypatch.setattr(wide_rows, "LEFT_OVER", 1e-12)
+    theta, B = RNG.random((len(X), 4)) ** 4, RNG.random((4, 7)) + 0.1
+    g, h = RNG.normal(size=(4, 7)), RNG.normal(size=(len(X), 4))
+    for data in (X, sp.csr_array(X)):
+        table = table_of(data, 1.0)
+        pairs, whole = PairColumns(table, Y, 4), RowColumns(table)
+        assert pairs.prepare(theta, B) and whole.prepare(theta, B)
+        if kept == 1000:
+            np.testing.assert_allclose(pairs.matrix(), whole.matrix(), rtol=1e-9, atol=1e-6)
+        for found, wanted in zip(pairs.solve(g, h), whole.solve(g, h), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6 * np.abs(wanted).max())
+
+
+def test_what_is_kept():
+    weight = RNG.random((20, 3))
+    for count in (0, 1, 7, 59):
+        assert np.count_nonzero(weight > heaviest(weight, count)) == count
+    assert np.count_nonzero(weight > heaviest(weight, 60)) == 60
+
+
+@pytest.mark.parametrize("mu", [1e-12, 1.0, 1e9])
+def test_a_point_of_the_path(mu):
+    worth, cap = RNG.normal(size=(50, 5)) * 10.0 ** RNG.uniform(-3, 3, (50, 1)), 10.0 ** RNG.uniform(-4, 4, (50, 1))
+    s = on_path(worth, cap, mu)
+    np.testing.assert_allclose(np.sum(mu / s, axis=1), cap[:, 0], rtol=1e-9)
+    assert np.all(s > 0.0) and np.ptp(s + worth, axis=1).max() <= 1e-9 * np.abs(s + worth).max()
+
+
+def test_many_columns_cost_less(monkeypatch):
+    before = work(problem())
+    monkeypatch.setattr(wide_rows, "FEW_PAIRS", 0)
+    assert 0.0 < work(problem()) != before
