@@ -26,7 +26,7 @@ from .base import PLAIN_TERM, Problem
 
 MARGIN = 1.0  # by which scores of a pair should differ
 SHORT = 16  # so many neighbours are sorted by insertion before runs are merged. By habit, 2026-11-17.
-PARTS = 64  # of the groups: sums are formed part by part, so they do not depend on the number of threads
+PARTS = 16  # of the groups: sums are formed part by part, so they do not depend on the number of threads
 
 
 class Ranked(NamedTuple):
@@ -250,6 +250,15 @@ class RankingProblem(Problem):
         parts = spans(self.n_examples, PARTS)
         found = in_threads(with_scratch(lambda: rank_scratch(self.layout), part), parts, n_jobs)
         return self.regularizer.penalty(w) + float(sum(found))
+
+    @property
+    def dual_shape(self) -> tuple[int, ...]:
+        """The duals of its pairs, added up for each sample."""
+        return (self.table.shape[0],)
+
+    def resumed(self, duals, weights, data, kind):
+        """Sums over pairs do not tell how far pairs are from their bounds; weights are as good a start."""
+        return None, self.fitting(weights)
 
     def column_sizes(self):
         return column_sizes(self.X)

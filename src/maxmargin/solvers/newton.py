@@ -11,12 +11,14 @@ from ..losses.topk_beta import TopKBetaLoss
 from ..problems.base import Problem
 from ..problems.linear import BlockProblem, ScalarProblem
 from ..problems.multilabel import LabelGroup, MultilabelProblem
+from ..problems.ranking import RankingProblem
 from ..utils.parameters import at_least
 from .base import Run, Setting, Solver, Start
 from .second_order.coupled import CoupledShape
 from .second_order.interior_point import has_sides
 from .second_order.interior_topk import TogetherInterior, TopKInterior
 from .second_order.labels import LabelRuns
+from .second_order.ranking import RankingNewton
 from .second_order.run import ScalarShape
 from .second_order.scalar import scalar_run
 from .second_order.smooth import MultinomialNewton
@@ -197,3 +199,16 @@ def _(problem: LabelGroup) -> float:
 @work_served.register
 def _(problem: MultilabelProblem) -> float:
     return sum(work_of_labels(problem, len(columns), problem.couples(columns)) for columns in problem.groups)
+
+
+# ---- rankings --------------------------------------------------------------------------------------------
+
+
+@refusal.register
+def _(problem: RankingProblem, solver: Newton) -> str | None:
+    return None if problem.regularizer.plain else "Newton serves rankings without priors and signs; use solver='bundle'."
+
+
+@newton_run.register
+def _(problem: RankingProblem, start: Start, setting: Setting) -> Run:
+    return RankingNewton(problem, start, setting)
