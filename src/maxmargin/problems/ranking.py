@@ -220,6 +220,15 @@ def discordant_pairs(layout, scores, scratch, result):
         result[g] = count_pairs(layout, g, 0.0, scratch)[1]
 
 
+def group_scores(layout: Ranked, scores: np.ndarray) -> float:
+    """The part of the pairs of a group that these scores of samples put in order, a tie counted half, in the mean over groups."""
+    placed, scratch, pairs = scores[layout.rows], rank_scratch(layout), pair_weights(layout)[1]
+    wrong, right = np.empty(pairs.size), np.empty(pairs.size)
+    discordant_pairs(layout, placed, scratch, wrong)
+    discordant_pairs(layout, -placed, scratch, right)
+    return float(np.mean(0.5 * (1.0 + (right - wrong) / pairs)))
+
+
 @dataclass(frozen=True)
 class RankingProblem(Problem):
     """The examples are the groups; `weight` is t_g."""
