@@ -222,6 +222,8 @@ def all_checks():
     model = mm.MultilabelSVMClassifierCV([0.01, 1.0], cv=2, loss="hinge", max_iter=50, random_state=0)
     yield from checks(model, without=ONE_COLUMN | NOT_OF_INDICATORS)
     yield from checks(OfStructures(), without=WEIGHTS_AND_FOLDS)
+    yield from checks(mm.RankingSVM(max_iter=50, random_state=0))
+    yield from checks(mm.OrdinalSVM(max_iter=50, random_state=0))
 
 
 @pytest.mark.parametrize(("estimator", "check"), list(all_checks()))

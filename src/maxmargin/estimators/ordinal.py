@@ -1,6 +1,5 @@
 """`OrdinalSVM`: classes in an order, told apart by thresholds on one score."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,24 +19,16 @@ from .classifier import class_factors
 from .linear import LinearModel, Posed, Prepared
 from .scaling import Scaling
 
-IN_MEMORY = "OrdinalSVM needs its samples in memory; read the source first, or give arrays."
 
-
-@dataclass(frozen=True)
-class ThresholdScaling:
+class ThresholdScaling(Scaling):
     """How columns were scaled, where there are thresholds in the place of one intercept."""
 
-    scaling: Scaling
-
     def back(self, weights: np.ndarray) -> np.ndarray:
-        result, features = np.array(weights, dtype=np.float64), self.scaling.scaler.scale_.size
-        result[:features] /= self.scaling.scaler.scale_
-        if self.scaling.scaler.with_mean:
-            result[features:-1] -= result[:features] @ self.scaling.scaler.mean_ / self.scaling.bias
+        result, features = np.array(weights, dtype=np.float64), self.scaler.scale_.size
+        result[:features] /= self.scaler.scale_
+        if self.scaler.with_mean:
+            result[features:-1] -= result[:features] @ self.scaler.mean_ / self.bias
         return result
-
-    def applied(self, X: Any) -> Any:
-        return self.scaling.applied(X)
 
 
 class OrdinalSVM(ClassifierMixin, LinearModel):
@@ -126,15 +117,24 @@ class OrdinalSVM(ClassifierMixin, LinearModel):
         self.verbose = verbose
         self.dtype = dtype
 
+    def score_samples(self, X) -> np.ndarray:
+        """The score of each sample, (n_samples,): the larger, the higher the class. `thresholds_` are on it."""
+        return self._scores(X)
+
     def decision_function(self, X) -> np.ndarray:
-        """Scores, (n_samples,): the larger, the higher the class. With two classes less the threshold, as scikit-learn has it."""
-        scores = self._scores(X)
-        return scores - self.thresholds_[0].astype(scores.dtype) if len(self.thresholds_) == 1 else scores
+        """How well each class agrees with the score, as scikit-learn has it: with two classes the score less the threshold, else
+        (n_samples, n_classes), the distances to the thresholds added up, those on the wrong side negative."""
+        scores = self.score_samples(X)
+        beyond = scores[:, None] - self.thresholds_
+        if beyond.shape[1] == 1:
+            return beyond.ravel()
+        side = np.where(np.arange(len(self.classes_))[:, None] > np.arange(beyond.shape[1]), 1.0, -1.0)
+        return beyond @ side.T
 
     def predict(self, X) -> np.ndarray:
         """The class of each sample; it never falls while the score rises."""
-        found = self.decision_function(X)
-        return self.classes_[(found > 0).astype(int) if len(self.thresholds_) == 1 else np.searchsorted(self.thresholds_, found)]
+        scores = self.score_samples(X)
+        return self.classes_[np.searchsorted(self.thresholds_, scores)]
 
     def mean_absolute_error(self, X, y, sample_weight=None) -> float:
         """By how many classes predictions are off, in the mean."""
@@ -148,7 +148,9 @@ class OrdinalSVM(ClassifierMixin, LinearModel):
         place = np.argsort(self.classes_, kind="stable")
         found = place[np.minimum(np.searchsorted(self.classes_, y, sorter=place), len(place) - 1)]
         if not np.all(wrong := self.classes_[found] == y):
-            raise ValueError(f"y holds {y[np.argmin(wrong)]!r}, for sample {int(np.argmin(wrong))}, which is not one of the classes.")
+            raise ValueError(
+                f"y holds {y[np.argmin(wrong)]!r}, for sample {int(np.argmin(wrong))}, which is not one of the classes."
+            )
         return found
 
     def _ordered(self, y: np.ndarray) -> np.ndarray:
@@ -175,7 +177,7 @@ class OrdinalSVM(ClassifierMixin, LinearModel):
 
     def _prepared(self, X, y, sample_weight) -> Prepared:
         if is_source(X):
-            raise ValueError(IN_MEMORY)
+            raise ValueError("OrdinalSVM needs its samples in memory; read the source first, or give arrays.")
         solver = resolve(self.solver)
         check_target(y, True)
         X, y = self._read(X, y, reset=True, dtype=self._dtypes(), order="C")
@@ -193,7 +195,7 @@ class OrdinalSVM(ClassifierMixin, LinearModel):
             factors = class_factors(model.class_weight, model.classes_, y, code, given)
             each = np.repeat(weight * factors[code] * share, table.count)
             problem = ScalarProblem(table, HingeLoss(), (sign, np.ones(sign.size)), each)
-            return Posed(problem, None, None if scaling is None else ThresholdScaling(scaling))
+            return Posed(problem, None, None if scaling is None else ThresholdScaling(scaling.scaler, scaling.bias))
 
         return Prepared(pose, self._learned(), solver, X, code, weight)
 
@@ -209,3 +211,8 @@ class OrdinalSVM(ClassifierMixin, LinearModel):
 
     def _shaped(self, coef, intercept) -> tuple[np.ndarray, Any]:
         return coef, intercept
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # of classes that are in no order
+        return tags

@@ -16,8 +16,6 @@ from ..solvers import resolve
 from .base import settings_of
 from .linear import LinearModel, Posed, Prepared
 
-IN_MEMORY = "RankingSVM compares all samples of a group and needs them in memory; read the source first, or give arrays."
-
 
 def checked_groups(groups, samples: int) -> np.ndarray:
     """The number of the group of each sample; one group where none are given. Samples of a group may lie anywhere."""
@@ -27,7 +25,9 @@ def checked_groups(groups, samples: int) -> np.ndarray:
     if names.shape != (samples,):
         raise ValueError(f"groups has shape {names.shape}; {samples} entries are needed, the group of each sample.")
     if names.dtype.kind == "f" and not np.all(np.isfinite(names)):
-        raise ValueError(f"groups must name the group of each sample; sample {int(np.argmin(np.isfinite(names)))} has NaN or infinity.")
+        raise ValueError(
+            f"groups must name the group of each sample; sample {int(np.argmin(np.isfinite(names)))} has NaN or infinity."
+        )
     if names.dtype.kind == "O" and any(name is None or name != name for name in names):
         raise ValueError("groups must name the group of each sample; it holds None or NaN.")
     try:
@@ -165,7 +165,9 @@ class RankingSVM(LinearModel):
 
     def _prepared(self, X, y, sample_weight, groups=None) -> Prepared:
         if is_source(X):
-            raise ValueError(IN_MEMORY)
+            raise ValueError(
+                "RankingSVM compares all samples of a group and needs them in memory; read the source first, or give arrays."
+            )
         solver = resolve(self.solver)
         check_target(y, False)
         X, y = self._read(X, y, reset=True, dtype=self._dtypes(), order="C", y_numeric=True)

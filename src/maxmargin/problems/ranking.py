@@ -24,8 +24,8 @@ from ..regularizers.base import Regularizer
 from ..utils.threads import in_threads, spans, with_scratch
 from .base import PLAIN_TERM, Problem
 
-MARGIN = 1.0  # by which scores of a pair should differ
-SHORT = 16  # so many neighbours are sorted by insertion before runs are merged. By habit, 2026-11-17.
+PAIR_MARGIN = 1.0  # by which scores of a pair should differ
+INSERTED = 16  # so many neighbours are sorted by insertion before runs are merged. By habit, 2026-11-17.
 PARTS = 16  # of the groups: sums are formed part by part, so they do not depend on the number of threads
 
 
@@ -117,9 +117,9 @@ def merge(scratch, start, middle, stop):
 @jitable
 def sort_run(scratch, start, stop):
     """The keys start ... stop - 1 in rising order, with their places."""
-    for k in range(start, stop, SHORT):
-        insert_sorted(scratch.key, scratch.place, k, min(k + SHORT, stop))
-    size = SHORT
+    for k in range(start, stop, INSERTED):
+        insert_sorted(scratch.key, scratch.place, k, min(k + INSERTED, stop))
+    size = INSERTED
     while size < stop - start:
         for k in range(start, stop - size, 2 * size):
             merge(scratch, k, k + size, min(k + 2 * size, stop))
@@ -153,7 +153,7 @@ def count_between(scratch, weight, margin, begin, start, middle, stop):
 
 
 @jitable_call
-def count_pairs(layout, g, margin, scratch):
+def count_violated(layout, g, margin, scratch):
     """`net` of group g from its scores; returns the loss and the weight of the violated pairs"""
     starts, low, high = layout.starts, layout.first[g], layout.first[g + 1]
     begin = starts[low]
@@ -190,7 +190,7 @@ def ranking_risk(X, layout, cap, w, scratch, start, stop):
     total = 0.0
     for g in range(start, stop):
         score_group(X, layout, g, w, scratch)
-        total += cap[g] * count_pairs(layout, g, MARGIN, scratch)[0]
+        total += cap[g] * count_violated(layout, g, PAIR_MARGIN, scratch)[0]
     return total
 
 
@@ -201,7 +201,7 @@ def ranking_cut(X, layout, cap, w, out, scratch, span):
     total, offset = 0.0, 0.0
     for g in range(start, stop, step):
         begin, size = score_group(X, layout, g, w, scratch)
-        value, violated = count_pairs(layout, g, MARGIN, scratch)
+        value, violated = count_violated(layout, g, PAIR_MARGIN, scratch)
         total += cap[g] * value
         offset += cap[g] * violated
         for k in range(size):
@@ -217,7 +217,7 @@ def discordant_pairs(layout, scores, scratch, result):
         begin, end = layout.starts[layout.first[g]], layout.starts[layout.first[g + 1]]
         for k in range(begin, end):
             scratch.score[k - begin] = scores[k]
-        result[g] = count_pairs(layout, g, 0.0, scratch)[1]
+        result[g] = count_violated(layout, g, 0.0, scratch)[1]
 
 
 def group_scores(layout: Ranked, scores: np.ndarray) -> float:

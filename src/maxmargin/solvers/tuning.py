@@ -21,6 +21,7 @@ Rooms below this one cannot import it, so that these stand where they are used, 
     problems/tensors.py           COLUMNS_A_SUM, TOGETHER_BYTES: columns of a sum, rows of a block; more in device/tuning.py
     problems/structured.py        SPANS: of a sum over samples
     problems/risk.py              CUT_SPANS: of a sum of subgradients
+    problems/ranking.py           INSERTED: neighbours that are sorted by insertion
     problems/multilabel.py        TOGETHER, TOGETHER_DENSE, PARTS_DENSE: labels of a group
     structures/encoded/python.py  KEPT_BELOW: which joint features are kept without their zeros
 

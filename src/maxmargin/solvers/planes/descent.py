@@ -17,7 +17,7 @@ from ...jit import kernel, vectors
 from ...losses.base import row_slope, slope
 from ...problems.base import Problem
 from ...problems.linear import LinearProblem, RowProblem, ScalarProblem
-from ...problems.ranking import MARGIN, RankingProblem, count_pairs, rank_scratch, score_group
+from ...problems.ranking import PAIR_MARGIN, RankingProblem, count_violated, rank_scratch, score_group
 from ...problems.structured import StructuredProblem
 from ...structures.encoded.contract import clear, forget, new_scratch, prepare, push, tally, truth, worst
 from ..pace import Pace, examples_between, never
@@ -94,7 +94,7 @@ def ranking_descent(X, layout, weight, W, order, when, scratch):
         begin, size = score_group(X, layout, g, W, scratch)
         for j in range(size):
             scratch.score[j] *= factor
-        count_pairs(layout, g, MARGIN, scratch)
+        count_violated(layout, g, PAIR_MARGIN, scratch)
         factor *= 1.0 - 1.0 / t
         if factor == 0.0:
             W[:] = 0.0

@@ -18,12 +18,12 @@ import numpy as np
 
 from ...data.rows import add, dot
 from ...jit import jitable, jitable_call, kernel, vectors
-from ...problems.ranking import PARTS, RankingProblem, Ranked, RankScratch, merge, rank_scratch, sort_run
+from ...problems.ranking import PARTS, Ranked, RankingProblem, RankScratch, merge, rank_scratch, sort_run
 from ...utils.threads import in_threads, spans, with_scratch
 from ..base import Run, Setting, Start
 from ..tuning import RANKING, RankingTuning
 
-TRIES = 30  # points of a line at the most
+LINE_POINTS = 30  # points of a line at the most
 
 
 # ---- kernels ---------------------------------------------------------------------------------------------
@@ -191,6 +191,7 @@ class PairSums:
 class RankingNewton(Run):
     """L-BFGS on the softened problem."""
 
+    problem: RankingProblem
     held = (*Run.held, "w", "score", "width", "best_v", "best_net", "steps", "turns")
 
     def __init__(self, problem: RankingProblem, start: Start, setting: Setting, tuning: RankingTuning = RANKING):
@@ -242,7 +243,7 @@ class RankingNewton(Run):
         farthest = float(np.max(np.abs(along), initial=0.0))
         t = 1.0 if len(self.steps) else min(1.0, 1.0 / farthest if farthest > 0.0 else 1.0)
         low, high, slope_low, slope_high = 0.0, np.inf, first, np.inf
-        for _ in range(TRIES):
+        for _ in range(LINE_POINTS):
             found = self.sums.softened(self.score + t * along, self.width)
             slope = linear + t * squared - float(found.net @ along)
             if abs(slope) <= self.tuning.flat * abs(first):
