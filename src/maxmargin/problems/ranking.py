@@ -30,8 +30,9 @@ PARTS = 16  # of the groups: sums are formed part by part, so they do not depend
 
 
 class Ranked(NamedTuple):
-    """Samples by group, and by target within it. Run r, of samples with one target, has the places starts[r] ... starts[r + 1] - 1;
-    group g has the runs first[g] ... first[g + 1] - 1, two at least. `rows` and `weight` are those of the places."""
+    """Samples by group, and by target within it. Run r, of samples with one target, has the places from starts[r] to
+    starts[r + 1] - 1; group g has the runs first[g] ... first[g + 1] - 1, two at least. `rows` and `weight` are those of the
+    places."""
 
     rows: np.ndarray
     weight: np.ndarray

@@ -20,8 +20,7 @@ Rooms below this one cannot import it, so that these stand where they are used, 
     problems/linear.py            CHUNK, TAKEN, BY_PRODUCTS: examples of a part of a sum, and when it is a matrix product
     problems/tensors.py           COLUMNS_A_SUM, TOGETHER_BYTES: columns of a sum, rows of a block; more in device/tuning.py
     problems/structured.py        SPANS: of a sum over samples
-    problems/risk.py              CUT_SPANS: of a sum of subgradients
-    problems/ranking.py           INSERTED: neighbours that are sorted by insertion
+    problems/risk.py, ranking.py  CUT_SPANS: of a sum of subgradients; INSERTED: how runs are sorted
     problems/multilabel.py        TOGETHER, TOGETHER_DENSE, PARTS_DENSE: labels of a group
     structures/encoded/python.py  KEPT_BELOW: which joint features are kept without their zeros
 
@@ -442,17 +441,6 @@ class RelayTuning(NamedTuple):
     small: float = 1e9
 
 
-class RankingTuning(NamedTuple):
-    """Rankings by softened hinges. By reasoning, nothing was measured yet, 2026-11-17."""
-
-    widest: float = 1.0  # the width at first
-    share: float = 0.5  # part of the target that the width may take up
-    even: float = 1.0  # the width shrinks when the slope's part of the gap is no more than this many times its own, or the target
-    shrink: float = 0.1  # by this at the most
-    flat: float = 0.3  # part of the first slope that the end of a line may have
-    remembered: int = 10  # steps that tell of the second derivatives
-
-
 class PolishTuning(NamedTuple):
     """When coordinate ascent is finished by Newton steps on its free duals, and how far these go; costs in seconds of one core.
     Made problems of each family, 60 to 2,000 rows, 2026-11-16."""
@@ -510,4 +498,3 @@ KERNEL_PAIRS = KernelPairTuning()
 KERNEL_NEWTON = KernelNewtonTuning()
 BUNDLE, CONVEX_CONCAVE, PREDICTION, RELAY = BundleTuning(), ConvexConcaveTuning(), PredictionTuning(), RelayTuning()
 POLISH = PolishTuning()
-RANKING = RankingTuning()

@@ -21,7 +21,7 @@ from ...jit import jitable, jitable_call, kernel, vectors
 from ...problems.ranking import PARTS, Ranked, RankingProblem, RankScratch, merge, rank_scratch, sort_run
 from ...utils.threads import in_threads, spans, with_scratch
 from ..base import Run, Setting, Start
-from ..tuning import RANKING, RankingTuning
+from .tuning import RANKING, RankingTuning
 
 LINE_POINTS = 30  # points of a line at the most
 
@@ -204,9 +204,9 @@ class RankingNewton(Run):
         self.steps = self.turns = np.zeros((0, self.w.size))
         self.look()
 
-    def look(self) -> None:
-        """All about the point w: the softened loss and its gradient, the duals, both parts of the gap."""
-        self.here = self.sums.softened(self.score, self.width)
+    def look(self, found: Softened | None = None) -> None:
+        """All about the point w: the softened loss and its gradient, the duals, both parts of the gap. `found`: what is known."""
+        self.here = self.sums.softened(self.score, self.width) if found is None else found
         self.v = self.sums.combined(self.here.net)
         self.gradient = self.w - self.v
         earned = self.here.mass - 0.5 * float(self.v @ self.v)
@@ -225,19 +225,19 @@ class RankingNewton(Run):
         if not float(direction @ self.gradient) < 0.0:
             direction, self.steps, self.turns = -self.gradient, self.steps[:0], self.turns[:0]
         along = self.sums.scores(direction)
-        length = self.line(direction, along)
+        length, found = self.line(direction, along)
         before, moved = self.gradient, length * direction
         self.w = self.w + moved
         self.score = self.score + length * along
-        self.look()
+        self.look(found)
         self.remember(moved, self.gradient - before)
         self.passes += 1
         self.visits += self.problem.n_examples
         self.stuck = length == 0.0
         return max(self.value - self.dual, 0.0)
 
-    def line(self, direction: np.ndarray, along: np.ndarray) -> float:
-        """How far to go: to where the slope is a part of what it was, by secants within a bracket."""
+    def line(self, direction: np.ndarray, along: np.ndarray) -> tuple[float, Softened | None]:
+        """How far to go: to where the slope is a part of what it was, by secants within a bracket; and what was found there."""
         first = float(self.gradient @ direction)
         squared, linear = float(direction @ direction), float(self.w @ direction)
         farthest = float(np.max(np.abs(along), initial=0.0))
@@ -247,7 +247,7 @@ class RankingNewton(Run):
             found = self.sums.softened(self.score + t * along, self.width)
             slope = linear + t * squared - float(found.net @ along)
             if abs(slope) <= self.tuning.flat * abs(first):
-                return t
+                return t, found
             if slope < 0.0:
                 low, slope_low = t, slope
             else:
@@ -257,7 +257,7 @@ class RankingNewton(Run):
                 t = low + min(max(part, 0.1), 0.9) * (high - low)
             else:
                 t *= 4.0
-        return low
+        return low, None
 
     def turned(self, gradient: np.ndarray) -> np.ndarray:
         """The gradient times the inverse of the second derivatives, as the last steps tell them (Nocedal 1980)."""
