@@ -39,7 +39,8 @@ class Newton(Solver):
     labels: those that nothing couples (classes against the rest) one by one, those of a `label_prior` together; Gaussian priors
     and signs; dense and CSR data. Differentiable losses are minimised by Newton's method on the primal, the others by a
     primal-dual interior point. Each step forms and factors a matrix of features x features (of samples x samples where these are
-    fewer; of classes x features where an example has several scores, labels x features where they are coupled).
+    fewer; of classes x features where an example has several scores, labels x features where they are coupled). Rankings are
+    served by quasi-Newton steps on softened hinges, which form no matrix.
 
     Parameters
     ----------
