@@ -82,11 +82,8 @@ def compared(rows: int, groups: int, features: int, tol: float, repeat: int) -> 
             plain = mm.SVMClassifier(C, tol=tol, fit_intercept=False, n_jobs=1, random_state=0)
             others.append(seconds(lambda plain=plain: plain.fit(X, top)))
         (mine, model), (its, other) = ((median(took for took, _ in found), found[-1][1]) for found in (ours, others))
-        gaps = model.certificate_.relative_gap, other.certificate_.relative_gap
-        print(
-            f"| {C:g} | {mine:.2f} | {model.n_iter_} | {gaps[0]:.1e} | {its:.2f} | {other.n_iter_} | {gaps[1]:.1e} | {mine / its:.2f} |",
-            flush=True,
-        )
+        own, gap = f"{model.n_iter_} | {model.certificate_.relative_gap:.1e}", other.certificate_.relative_gap
+        print(f"| {C:g} | {mine:.2f} | {own} | {its:.2f} | {other.n_iter_} | {gap:.1e} | {mine / its:.2f} |", flush=True)
 
 
 def main() -> None:

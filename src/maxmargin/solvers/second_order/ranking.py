@@ -6,7 +6,8 @@ attained at a = clip(z / u, 0, 1). These a are feasible duals at every w, so tha
     P(w) - D(a) = sum of s_i s_j (max(0, z) - a z)  +  1/2 ||w - v||^2
 
 The second term falls with the gradient of the softened problem, the first with the square of the width. Of millions of pairs few
-are within the width, and many enough to make the sum smooth: L-BFGS (Nocedal 1980) needs some ten steps. The width shrinks as
+are within the width, and many enough to make the sum smooth: L-BFGS (Nocedal 1980), told how columns spread within groups,
+needs some ten steps. The width shrinks as
 soon as the first term is in the way. Sums over pairs are taken by sorting, as in `problems/ranking.py`; along a line no data are
 read, as scores are linear in w.
 """
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from ...data.rows import add, dot
 from ...jit import jitable, jitable_call, kernel, vectors
@@ -23,6 +25,7 @@ from ...utils.threads import in_threads, spans, with_scratch
 from ..base import Run, Setting, Start
 from .tuning import RANKING, RankingTuning
 
+LEAST_FACTOR = 1e-12
 LINE_POINTS = 30  # points of a line at the most
 
 
@@ -188,6 +191,54 @@ class PairSums:
         return Softened(mass, hinge, mass - float(net @ score) - 0.5 * width * square, net)
 
 
+class Spread(NamedTuple):
+    """How far samples of a group spread: along the columns of `axes`, or along the features where that is None."""
+
+    axes: np.ndarray | None
+    sizes: np.ndarray
+
+    def divided(self, vector: np.ndarray, factor: float) -> np.ndarray:
+        """(I + factor * spread)^-1 vector"""
+        if self.axes is None:
+            return vector / (1.0 + factor * self.sizes)
+        return self.axes @ ((self.axes.T @ vector) / (1.0 + factor * self.sizes))
+
+    def factor(self, step: np.ndarray, turn: np.ndarray) -> float:
+        """With which I + factor * spread turns like the last step: turn' divided(turn) = turn' step."""
+        parts = (turn if self.axes is None else self.axes.T @ turn) ** 2
+        wanted, low, high = float(step @ turn), LEAST_FACTOR, 1.0 / LEAST_FACTOR
+        while high > 1.1 * low:
+            middle = np.sqrt(low * high)
+            low, high = (middle, high) if float(np.sum(parts / (1.0 + middle * self.sizes))) > wanted else (low, middle)
+        return low
+
+
+def spread_within(problem: RankingProblem, tuning: RankingTuning) -> Spread:
+    """Of some groups, evenly spaced, and scaled up: it only says where steps may be long."""
+    layout, features = problem.layout, problem.table.shape[1]
+    ends = layout.starts[layout.first]
+    stride = -(-layout.rows.size // tuning.sampled)
+    some = np.arange(0, problem.n_examples, stride)
+    places = np.concatenate([np.arange(ends[g], ends[g + 1]) for g in some])[: 4 * tuning.sampled]
+    group = np.searchsorted(ends, places, side="right") - 1
+    X, weight = problem.table.matrix[layout.rows[places]], layout.weight[places]
+    starts = np.flatnonzero(np.r_[True, group[1:] != group[:-1]])
+    mass = np.add.reduceat(weight, starts)
+    factor = np.repeat(stride * problem.cap[group[starts]] * mass, np.diff(np.r_[starts, places.size])) * weight
+    sizes = np.zeros(features + 1)
+    if features > tuning.factored:  # about zero: the columns may be sparse
+        squares = X.multiply(X) if sp.issparse(X) else X * X
+        sizes[:features] = squares.T @ factor
+        return Spread(None, sizes)
+    X = np.asarray(X.toarray() if sp.issparse(X) else X, dtype=np.float64)
+    means = np.add.reduceat(X * weight[:, None], starts) / mass[:, None]
+    X = X - np.repeat(means, np.diff(np.r_[starts, places.size]), axis=0)
+    axes = np.eye(features + 1)
+    found = np.linalg.eigh((X * factor[:, None]).T @ X)
+    sizes[:features], axes[:features, :features] = np.maximum(found[0], 0.0), found[1]
+    return Spread(axes, sizes)
+
+
 class RankingNewton(Run):
     """L-BFGS on the softened problem."""
 
@@ -202,6 +253,7 @@ class RankingNewton(Run):
         self.score, self.width = self.sums.scores(self.w), tuning.widest
         self.dual, self.best_v, self.best_net = -np.inf, np.zeros_like(self.w), np.zeros_like(self.score)
         self.steps = self.turns = np.zeros((0, self.w.size))
+        self.spread = spread_within(problem, tuning)
         self.look()
 
     def look(self, found: Softened | None = None) -> None:
@@ -240,8 +292,8 @@ class RankingNewton(Run):
         """How far to go: to where the slope is a part of what it was, by secants within a bracket; and what was found there."""
         first = float(self.gradient @ direction)
         squared, linear = float(direction @ direction), float(self.w @ direction)
-        farthest = float(np.max(np.abs(along), initial=0.0))
-        t = 1.0 if len(self.steps) else min(1.0, 1.0 / farthest if farthest > 0.0 else 1.0)
+        moved = float(np.sqrt(np.mean(along * along)))
+        t = 1.0 if len(self.steps) or moved == 0.0 else 1.0 / moved
         low, high, slope_low, slope_high = 0.0, np.inf, first, np.inf
         for _ in range(LINE_POINTS):
             found = self.sums.softened(self.score + t * along, self.width)
@@ -266,9 +318,8 @@ class RankingNewton(Run):
             part = float(s @ result) / float(s @ y)
             result -= part * y
             parts.append(part)
-        if parts:
-            s, y = self.steps[-1], self.turns[-1]
-            result *= float(s @ y) / float(y @ y)
+        last = self.spread.factor(self.steps[-1], self.turns[-1]) if parts else 1.0
+        result = self.spread.divided(result, last)
         for s, y, part in zip(self.steps, self.turns, parts[::-1], strict=True):
             result += (part - float(y @ result) / float(s @ y)) * s
         return result

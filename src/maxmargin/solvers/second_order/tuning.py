@@ -15,6 +15,8 @@ class RankingTuning(NamedTuple):
     )
     shrink: float = 0.1  # by this at the most. By guess, 2026-11-17.
     flat: float = 0.8  # part of the first slope that the end of a line may have
+    sampled: int = 50_000  # samples that tell how far columns spread within groups. By guess, 2026-11-17.
+    factored: int = 500  # columns up to which it is told how they go together. By guess, 2026-11-17.
     remembered: int = 10  # steps that tell of the second derivatives. By habit, 2026-11-17.
 
 
