@@ -12,7 +12,10 @@ import maxmargin as mm
 from maxmargin.data.table import table_of
 from maxmargin.problems.ranking import RankingProblem, pair_weights, ranked
 from maxmargin.problems.risk import risk_of
-from maxmargin.solvers.second_order.ranking import PairSums
+from maxmargin.solvers.base import NOWHERE, Setting
+from maxmargin.solvers.pace import never
+from maxmargin.solvers.second_order.ranking import PairSums, RankingNewton
+from maxmargin.solvers.second_order.tuning import RANKING
 
 
 def drawn(seed: int, n: int = 60, targets: int = 4, groups: int = 6):
@@ -137,6 +140,32 @@ def test_duals_make_the_weights_and_threads_change_nothing():
     assert model.dual_coef_.shape == y.shape and np.all(model.dual_coef_[weight == 0] == 0.0)
     other = mm.RankingSVM(C=0.1, tol=1e-5, keep_duals=True, n_jobs=3).fit(X, y, weight, group)
     np.testing.assert_array_equal(model.coef_, other.coef_)
+
+
+def test_a_run_goes_on_from_its_state():
+    X, y, group, weight = drawn(13)
+    layout = ranked(y, group, weight)
+    problem = RankingProblem(table_of(X), layout, np.ones(len(layout.first) - 1)).at(0.1)
+    one, two = (RankingNewton(problem, NOWHERE, Setting(1e-6)) for _ in range(2))
+    for _ in range(3):
+        one.advance(never)
+    two.resume(one.snapshot())
+    for _ in range(3):
+        assert one.advance(never) == two.advance(never)
+    np.testing.assert_array_equal(one.w, two.w)
+    assert one.synchronise() == two.synchronise() and one.width == two.width
+
+
+@pytest.mark.parametrize("factored", [2, 500])
+def test_columns_of_any_size(factored):
+    X, y, group, _ = drawn(14)
+    layout = ranked(y, group, np.ones(len(y)))
+    for form in (np.asarray, sp.csr_matrix):
+        problem = RankingProblem(table_of(form(X * [1e-3, 1.0, 1e3])), layout, np.ones(len(layout.first) - 1)).at(0.1)
+        run = RankingNewton(problem, NOWHERE, Setting(1e-3), RANKING._replace(factored=factored))
+        gaps = [run.advance(never) for _ in range(60)]
+        best = mm.solve(problem, 0.1, "newton", 1e-5).certificate
+        assert run.dual <= best.primal and gaps[-1] <= 1e-2 * best.primal
 
 
 def test_scores_of_rankings():

@@ -10,7 +10,7 @@ from ..data.matrices import numbers
 from ..data.mistakes import check_target
 from ..data.rows import SPARSE_BELOW
 from ..data.sources.memory import is_source
-from ..data.table import table_of
+from ..data.table import of_own_kind, table_of
 from ..problems.ranking import RankingProblem, group_scores, pair_weights, ranked
 from ..solvers import resolve
 from .base import settings_of
@@ -171,6 +171,8 @@ class RankingSVM(LinearModel):
         solver = resolve(self.solver)
         check_target(y, False)
         X, y = self._read(X, y, reset=True, dtype=self._dtypes(), order="C", y_numeric=True)
+        if of_own_kind(X):
+            raise ValueError(f"RankingSVM takes arrays, data frames and CSR matrices, not {type(X).__name__}.")
         y = numbers("y", y)
         weight = np.ones(X.shape[0]) if sample_weight is None else self._checked_weight(sample_weight, X)
         layout = ranked(y, checked_groups(groups, X.shape[0]), weight)

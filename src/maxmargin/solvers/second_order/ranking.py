@@ -191,7 +191,7 @@ class PairSums:
         return Softened(mass, hinge, mass - float(net @ score) - 0.5 * width * square, net)
 
 
-class Spread(NamedTuple):
+class GroupSpread(NamedTuple):
     """How far samples of a group spread: along the columns of `axes`, or along the features where that is None."""
 
     axes: np.ndarray | None
@@ -213,7 +213,7 @@ class Spread(NamedTuple):
         return low
 
 
-def spread_within(problem: RankingProblem, tuning: RankingTuning) -> Spread:
+def spread_within(problem: RankingProblem, tuning: RankingTuning) -> GroupSpread:
     """Of some groups, evenly spaced, and scaled up: it only says where steps may be long."""
     layout, features = problem.layout, problem.table.shape[1]
     ends = layout.starts[layout.first]
@@ -229,14 +229,14 @@ def spread_within(problem: RankingProblem, tuning: RankingTuning) -> Spread:
     if features > tuning.factored:  # about zero: the columns may be sparse
         squares = X.multiply(X) if sp.issparse(X) else X * X
         sizes[:features] = squares.T @ factor
-        return Spread(None, sizes)
+        return GroupSpread(None, sizes)
     X = np.asarray(X.toarray() if sp.issparse(X) else X, dtype=np.float64)
     means = np.add.reduceat(X * weight[:, None], starts) / mass[:, None]
     X = X - np.repeat(means, np.diff(np.r_[starts, places.size]), axis=0)
     axes = np.eye(features + 1)
     found = np.linalg.eigh((X * factor[:, None]).T @ X)
     sizes[:features], axes[:features, :features] = np.maximum(found[0], 0.0), found[1]
-    return Spread(axes, sizes)
+    return GroupSpread(axes, sizes)
 
 
 class RankingNewton(Run):
