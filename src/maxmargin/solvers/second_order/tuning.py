@@ -6,7 +6,8 @@ from typing import NamedTuple
 class RankingTuning(NamedTuple):
     """Rankings by softened hinges. Evaluations of the softened loss until gaps of 1e-2 and 1e-4, C from 1e-3 to 1, on four made
     sets of normal columns: 50,000 x 50 in 500 groups with five targets, 3,000 x 20, 2,000 x 30 and 300 x 10 in groups of ten to
-    twenty with rounded ones; 566 with the first guess, 345 with these, 2026-11-17."""
+    twenty with rounded ones; 566 with the first guess, 345 with these, 2026-11-17. That was before steps were told how columns
+    spread within groups, and was not counted again."""
 
     widest: float = 0.3  # the width at first
     share: float = 0.5  # part of the target that the width may take up
