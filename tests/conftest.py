@@ -161,6 +161,7 @@ LONG = re.compile(
             r"test_fuzz.py::test_nothing_is_found\[zero-shot ",
             r"test_losses_and_forms.py::test_a_class_has_a_prior_of_its_own",
             r"test_fuzz.py::test_fine_targets_that_were_once_missed",
+            r"test_ordinal.py::test_(rows_that_are|the_optimum_of_a_convex_solver\[csr_matrix-(newton|bundle))",
         )
     )
 )

@@ -12,6 +12,8 @@ from .estimators.latent import LatentSVMClassifier
 from .estimators.latent_structured import LatentStructuredSVM
 from .estimators.multilabel import MultilabelSVMClassifier
 from .estimators.multilabel_cv import MultilabelSVMClassifierCV
+from .estimators.ordinal import OrdinalSVM
+from .estimators.ranking import RankingSVM
 from .estimators.regressor import SVMRegressor
 from .estimators.regressor_cv import SVMRegressorCV
 from .estimators.structured import StructuredSVM
@@ -52,8 +54,10 @@ __all__ = [
     "MultilabelSVMClassifierCV",
     "Newton",
     "OnlineDual",
+    "OrdinalSVM",
     "PartialLinearization",
     "Progress",
+    "RankingSVM",
     "Record",
     "Result",
     "SVMClassifier",

@@ -222,10 +222,14 @@ def all_checks():
     model = mm.MultilabelSVMClassifierCV([0.01, 1.0], cv=2, loss="hinge", max_iter=50, random_state=0)
     yield from checks(model, without=ONE_COLUMN | NOT_OF_INDICATORS)
     yield from checks(OfStructures(), without=WEIGHTS_AND_FOLDS)
+    yield from checks(mm.RankingSVM(max_iter=50, random_state=0))
+    yield from checks(mm.OrdinalSVM(max_iter=50, random_state=0))
 
 
 @pytest.mark.parametrize(("estimator", "check"), list(all_checks()))
 def test_scikit_learns_checks(estimator, check):
     if "check_sample_weight_equivalence" in check.func.__name__:  # compares scores, where there are any, to 1e-7, whatever tol is
         estimator.set_params(max_iter=10_000, tol=1e-13 if hasattr(estimator, "decision_function") else 1e-6)
+        if isinstance(estimator, mm.RankingSVM):  # softened hinges crawl below gaps of 1e-6, planes end at the optimum
+            estimator.set_params(solver="bundle")
     check(estimator)

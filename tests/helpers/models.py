@@ -101,6 +101,8 @@ CASES: dict[str, Case] = {
     "a function": Case(lambda: SVM(kernel=inner, **COMMON).fit(X, TWO), X, {"kernel": inner}),
     "pieces": Case(lambda: pieces(SVM(**COMMON), TWO), X, {}),
     "regression": Case(lambda: mm.SVMRegressor(**COMMON).fit(X, REAL), X, {}),
+    "rankings": Case(lambda: mm.RankingSVM(**COMMON).fit(X, REAL), X, {}),
+    "classes in an order": Case(lambda: mm.OrdinalSVM(**COMMON).fit(X, np.round(REAL)), X, {}),
     "regression with a kernel": Case(lambda: mm.SVMRegressor(kernel="poly", **COMMON).fit(X, REAL), X, {}),
     "top-2": Case(lambda: mm.TopKSVMClassifier(k=2, **COMMON).fit(X, THREE), X, {}),
     "labels": Case(lambda: LABELLED(keep_duals=True, **COMMON).fit(X, LABELS), X, {}),

@@ -16,7 +16,9 @@ from ..estimators.latent_structured import LatentStructuredSVM
 from ..estimators.multilabel import MultilabelSVMClassifier
 from ..estimators.multilabel_cv import MultilabelSVMClassifierCV
 from ..estimators.multilabel_partial_fit import LabelledSupport
+from ..estimators.ordinal import OrdinalSVM
 from ..estimators.probability import Columns, Interpolated, LogisticCurve, Softmax, TwoOutcomes
+from ..estimators.ranking import RankingSVM
 from ..estimators.regressor import SVMRegressor
 from ..estimators.regressor_cv import SVMRegressorCV
 from ..estimators.structured import StructuredSVM
@@ -32,6 +34,8 @@ MODELS: tuple[type, ...] = (
     SVMClassifier,
     SVMClassifierCV,
     SVMRegressor,
+    RankingSVM,
+    OrdinalSVM,
     SVMRegressorCV,
     TopKSVMClassifier,
     TopKSVMClassifierCV,

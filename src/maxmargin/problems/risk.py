@@ -24,6 +24,7 @@ from ..utils.threads import in_threads, with_scratch
 from .explicit import GroupedProblem
 from .linear import RowProblem, ScalarProblem
 from .multilabel import LabelGroup, MultilabelProblem
+from .ranking import RankingProblem, rank_scratch, ranking_cut
 from .structured import StructuredProblem
 
 # Groups are evaluated in spans, this many in all at least, so that sums do not depend on the number of threads. Set not
@@ -210,6 +211,15 @@ class StructuredRisk(ProblemRisk):
         return structured_cut(self.problem.data, self.problem.cap, W, out, scratch, span)
 
 
+class RankingRisk(ProblemRisk):
+    def scratch(self):
+        return rank_scratch(self.problem.layout)
+
+    def part(self, W, out, span, scratch):
+        p = self.problem
+        return ranking_cut(p.X, p.layout, p.cap, W, out, scratch, span)
+
+
 class MultilabelRisk(Risk):
     """The losses of all labels over one table of weights (labels, features + 1), flattened; R has no part in them."""
 
@@ -303,3 +313,8 @@ def _(problem: GroupedProblem, n_groups=1, n_jobs=1, layout=None):
 @risk_of.register
 def _(problem: StructuredProblem, n_groups=1, n_jobs=1, layout=None):
     return StructuredRisk(problem, problem.n_examples, n_groups, problem.jobs(n_jobs), layout or layout_of(problem))
+
+
+@risk_of.register
+def _(problem: RankingProblem, n_groups=1, n_jobs=1, layout=None):
+    return RankingRisk(problem, problem.n_examples, n_groups, n_jobs, layout or layout_of(problem))

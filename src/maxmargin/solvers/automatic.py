@@ -19,6 +19,7 @@ from ..data.rows import mean_length
 from ..problems.base import Problem
 from ..problems.linear import BlockProblem, ScalarProblem
 from ..problems.multilabel import LabelGroup
+from ..problems.ranking import RankingProblem
 from ..result import TINY
 from .base import Run, Setting, Solver, Start
 from .dual_coordinate import DualCoordinate
@@ -34,10 +35,14 @@ class Automatic(Solver):
     """`DualCoordinate`, then `Newton` where that is faster; from the start, where one step of it is the solution."""
 
     def serves(self, problem):
-        return DualCoordinate().serves(problem)
+        return None if second_order_only(problem) else DualCoordinate().serves(problem)
 
     def begin(self, problem, start, setting):
         newton = Newton()
+        if second_order_only(problem):
+            run = newton.begin(problem, start, setting)
+            run.solver_name = STAGES[1]
+            return run
         cost = work(problem) if newton.serves(problem) is None else None
         if cost is not None and one_step(problem) and cost <= RELAY.small:
             run = newton.begin(problem, start, setting)
@@ -48,6 +53,17 @@ class Automatic(Solver):
         run = DualCoordinate().begin(problem, start, setting)
         run.solver_name = STAGES[0]
         return run if cost is None else Relay(run, setting, Prices(problem, cost))
+
+
+@singledispatch
+def second_order_only(problem: Problem) -> bool:
+    """Whether there are no coordinates to step along."""
+    return False
+
+
+@second_order_only.register
+def _(problem: RankingProblem) -> bool:
+    return True
 
 
 @singledispatch

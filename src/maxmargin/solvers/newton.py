@@ -11,12 +11,14 @@ from ..losses.topk_beta import TopKBetaLoss
 from ..problems.base import Problem
 from ..problems.linear import BlockProblem, ScalarProblem
 from ..problems.multilabel import LabelGroup, MultilabelProblem
+from ..problems.ranking import RankingProblem
 from ..utils.parameters import at_least
 from .base import Run, Setting, Solver, Start
 from .second_order.coupled import CoupledShape
 from .second_order.interior_point import has_sides
 from .second_order.interior_topk import TogetherInterior, TopKInterior
 from .second_order.labels import LabelRuns
+from .second_order.ranking import RankingNewton
 from .second_order.run import ScalarShape
 from .second_order.scalar import scalar_run
 from .second_order.smooth import MultinomialNewton
@@ -38,7 +40,8 @@ class Newton(Solver):
     labels: those that nothing couples (classes against the rest) one by one, those of a `label_prior` together; Gaussian priors
     and signs; dense and CSR data. Differentiable losses are minimised by Newton's method on the primal, the others by a
     primal-dual interior point. Each step forms and factors a matrix of features x features (of samples x samples where these are
-    fewer; of classes x features where an example has several scores, labels x features where they are coupled).
+    fewer; of classes x features where an example has several scores, labels x features where they are coupled). Rankings are
+    served by quasi-Newton steps on softened hinges, which form no matrix.
 
     Parameters
     ----------
@@ -200,3 +203,16 @@ def _(problem: LabelGroup) -> float:
 @work_served.register
 def _(problem: MultilabelProblem) -> float:
     return sum(work_of_labels(problem, len(columns), problem.couples(columns)) for columns in problem.groups)
+
+
+# ---- rankings --------------------------------------------------------------------------------------------
+
+
+@refusal.register
+def _(problem: RankingProblem, solver: Newton) -> str | None:
+    return None if problem.regularizer.plain else "Newton serves rankings without priors and signs; use solver='bundle'."
+
+
+@newton_run.register
+def _(problem: RankingProblem, start: Start, setting: Setting) -> Run:
+    return RankingNewton(problem, start, setting)

@@ -20,7 +20,7 @@ Rooms below this one cannot import it, so that these stand where they are used, 
     problems/linear.py            CHUNK, TAKEN, BY_PRODUCTS: examples of a part of a sum, and when it is a matrix product
     problems/tensors.py           COLUMNS_A_SUM, TOGETHER_BYTES: columns of a sum, rows of a block; more in device/tuning.py
     problems/structured.py        SPANS: of a sum over samples
-    problems/risk.py              CUT_SPANS: of a sum of subgradients
+    problems/risk.py, ranking.py  CUT_SPANS: of a sum of subgradients; INSERTED: how runs are sorted
     problems/multilabel.py        TOGETHER, TOGETHER_DENSE, PARTS_DENSE: labels of a group
     structures/encoded/python.py  KEPT_BELOW: which joint features are kept without their zeros
 

@@ -17,6 +17,7 @@ from ...jit import kernel, vectors
 from ...losses.base import row_slope, slope
 from ...problems.base import Problem
 from ...problems.linear import LinearProblem, RowProblem, ScalarProblem
+from ...problems.ranking import PAIR_MARGIN, RankingProblem, count_violated, rank_scratch, score_group
 from ...problems.structured import StructuredProblem
 from ...structures.encoded.contract import clear, forget, new_scratch, prepare, push, tally, truth, worst
 from ..pace import Pace, examples_between, never
@@ -84,6 +85,29 @@ def structured_descent(data, weight, W, order, when, scratch, bound):
             flat[j] = max(flat[j], 0.0)
 
 
+@kernel
+def ranking_descent(X, layout, weight, W, order, when, scratch):
+    """As `scalar_descent`, a group at a time"""
+    factor, (first, n) = 1.0, when
+    for k in range(order.size):
+        g, t = order[k], first + k
+        begin, size = score_group(X, layout, g, W, scratch)
+        for j in range(size):
+            scratch.score[j] *= factor
+        count_violated(layout, g, PAIR_MARGIN, scratch)
+        factor *= 1.0 - 1.0 / t
+        if factor == 0.0:
+            W[:] = 0.0
+            factor = 1.0
+        for j in range(size):
+            if scratch.net[j] != 0.0:
+                add(X, layout.rows[begin + j], n * weight[g] * scratch.net[j] / (t * factor), W)
+        if factor < SMALL or k == order.size - 1:
+            for j in range(W.size):
+                W[j] *= factor
+            factor = 1.0
+
+
 @singledispatch
 def walk(problem, W: np.ndarray, order: np.ndarray, when: tuple[int, int]) -> None:
     """Visit these examples in this order; `when`: the number of the first step, and how many examples there are in all."""
@@ -104,6 +128,11 @@ def _(problem: RowProblem, W, order, when):
 @walk.register
 def _(problem: StructuredProblem, W, order, when):
     structured_descent(problem.data, problem.cap, W, order, when, new_scratch(problem.data), problem.bound)
+
+
+@walk.register
+def _(problem: RankingProblem, W, order, when):
+    ranking_descent(problem.X, problem.layout, problem.cap, W, order, when, rank_scratch(problem.layout))
 
 
 @singledispatch
@@ -132,6 +161,12 @@ def _(problem: ScalarProblem) -> Pace:
 @pace_of.register
 def _(problem: RowProblem) -> Pace:
     return Pace(examples_between(2.0 * rows.mean_length(problem.X) * problem.n_classes, problem.n_examples))
+
+
+@pace_of.register
+def _(problem: RankingProblem) -> Pace:
+    group = problem.layout.rows.size / max(problem.n_examples, 1)
+    return Pace(examples_between(2.0 * group * rows.mean_length(problem.X), problem.n_examples))
 
 
 def serves(problem: Problem) -> bool:
