@@ -6,13 +6,15 @@ import numpy as np
 
 from ..jit import vectors
 from .encoded.forest import Forest
-from .encoded.graphs import GraphLayout
+from .encoded.graphs import FORBIDDEN, RULED, GraphLayout
 from .encoded.rooted import chained, forest
 from .labelling import Labelling
+from .transitions import FIRST, LAST, PAIRS, any_length, broken, check_rules, check_ruled_features, has_output, rules_of
 
 
 class Chain(Labelling):
-    """A sequence of labels. A sample x is an array or CSR matrix (length, features), y a sequence of as many labels.
+    """A sequence of labels. A sample x is an array or CSR matrix (length, features), y a sequence of as many labels. Sequences may
+    be empty. Where the outputs that are learned from are lists, so are those that are predicted; else they are arrays.
 
     Weights: one for each label and feature, a bias for each label, one more at the first and at the last position, and one
     for each pair of neighbouring labels. K (features + 3 + K) in all.
@@ -29,46 +31,120 @@ class Chain(Labelling):
         cost[a][b]. 1 for every wrong one by default, and for every pair that a dict leaves out.
     normalize_loss : bool, default=False
         Divide the loss by the length of the sequence. By default it is the number of wrong positions.
+    forbidden : "iob", "bioes" or list of pairs, optional
+        Pairs (a, b): b never follows a. (None, b) says that no sequence begins with b, (a, None) that none ends with a. A name
+        stands for the pairs that a tagging scheme does not know: "iob" has B-X at the beginning of a chunk and I-X inside,
+        "bioes" E-X at its end and S-X for one of a single position besides; O is outside of all. Outputs with such pairs are
+        no outputs: neither learning nor `predict` meets them, and training labels that have one are refused.
+    required : dict, optional
+        required[a]: the labels that may follow a, and no others; None among them is the end, and the key None the beginning.
     """
 
-    def __init__(self, n_labels=None, first_last_bias=True, *, bias=True, cost=None, normalize_loss=False):
+    may_be_empty = True
+
+    def __init__(
+        self,
+        n_labels=None,
+        first_last_bias=True,
+        *,
+        bias=True,
+        cost=None,
+        normalize_loss=False,
+        forbidden=None,
+        required=None,
+    ):
         self.n_labels = n_labels
         self.first_last_bias = first_last_bias
         self.bias = bias
         self.cost = cost
         self.normalize_loss = normalize_loss
+        self.forbidden = forbidden
+        self.required = required
+
+    def _learn_labels(self, y):
+        super()._learn_labels(y)
+        self.rules_ = rules_of(self.forbidden, self.required, self.labels_.tolist())
 
     def _parts(self, x, which):
-        size = x.shape[0] if hasattr(x, "shape") and len(x.shape) else len(x) if hasattr(x, "__len__") else 0
+        shape = getattr(x, "shape", None)
+        size = shape[0] if shape else len(x) if hasattr(x, "__len__") else 0
+        if size == 0 and (shape is None or len(shape) == 1):
+            x = NOTHING  # an empty list does not say how many features it has not
         return x, *_path(size)
 
     def _count_kinds(self, kinds):
         return 1
 
     def _layout(self, size, edges, kinds, which):
-        layout = chained(size, kinds)
-        ends = np.zeros(size, np.uint8)
+        ruled = self.rules_ is not None
+        if ruled and not any_length(self.rules_) and not has_output(self.rules_, size):
+            raise ValueError(f"{which} has {size} positions; the structure's rules allow no sequence of labels of that length.")
+        return _laid_out(size, self.first_last_bias, ruled)
+
+    def _coded(self, y, start):
+        codes = super()._coded(y, start)
+        if y is not None and self.rules_ is not None:
+            check_rules(self.rules_, codes, start, self.labels_.tolist())
+        return codes
+
+    def _tabled(self, matrix, *rest):
+        if self.rules_ is not None:
+            check_ruled_features(matrix)
+        return super()._tabled(matrix, *rest)
+
+    def named_weights(self, w):
+        found = super().named_weights(w)
         if self.first_last_bias:
-            ends[0] |= 1
-            ends[-1] |= 2
-        return layout._replace(place=ends[layout.order])
+            K = len(self.labels_)
+            ends = w[-(K + 2) * K : -K * K].reshape(2, K)
+            found |= {"first_": ends[0], "last_": ends[1]}
+        return found | {"transitions_": found["transitions_"][0]}
+
+    def every_output(self, x, y, most):
+        found = super().every_output(x, y, most)
+        if found is None or self.rules_ is None:
+            return found
+        return [labels for labels in found if broken(self.rules_, self._numbers(labels)) is None]
 
     def n_best(self, W, X, count):
         K, d = len(self.labels_), self.n_features_
         table, found = vectors.unpack(W, K), []
+        pair = table[-K:] if self.rules_ is None else table[-K:] + self.rules_[PAIRS:]
         for i, x in enumerate(X):
             features, _, _ = self._checked_parts(x, i)
             self._check_width(features, i)
+            size = features.shape[0]
+            if size == 0:
+                found.append([(self._outputs(self.labels_[:0], np.zeros(2, np.int64))[0], 0.0)])
+                continue
             unary = np.asarray(features @ table[:d]) + table[d]
             if self.first_last_bias:
                 unary[0] += table[d + 1]
                 unary[-1] += table[d + 2]
-            codes, scores = best_paths(unary, table[-K:], count)
-            found.append([(self.labels_[code], float(score)) for code, score in zip(codes, scores, strict=True)])
+            if self.rules_ is not None:
+                unary[0] += self.rules_[FIRST]
+                unary[-1] += self.rules_[LAST]
+            codes, scores = best_paths(unary, pair, count)
+            outputs = self._outputs(self.labels_[codes.ravel()], size * np.arange(len(codes) + 1))
+            found.append([(o, float(score)) for o, score in zip(outputs, scores, strict=True) if score > 0.5 * FORBIDDEN])
         return found
 
     def _assemble(self, graphs, layouts: list[GraphLayout]) -> Forest:
         return forest(graphs, layouts)
+
+
+NOTHING = np.zeros((0, 0))
+
+
+@lru_cache(maxsize=1024)
+def _laid_out(size: int, weighted: bool, ruled: bool) -> GraphLayout:
+    """The layout of a sequence; its ends are marked where they have weights or rules of their own."""
+    layout = chained(size, _path(size)[1])
+    ends = np.zeros(size, np.uint8)
+    mark = int(weighted) | int(ruled) << RULED
+    ends[:1] |= mark
+    ends[-1:] |= mark << 1
+    return layout._replace(place=ends[layout.order])
 
 
 def best_paths(unary: np.ndarray, pair: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
