@@ -14,6 +14,7 @@ from .estimators.multilabel import MultilabelSVMClassifier
 from .estimators.multilabel_cv import MultilabelSVMClassifierCV
 from .estimators.regressor import SVMRegressor
 from .estimators.regressor_cv import SVMRegressorCV
+from .estimators.sequence_vectorizer import SequenceVectorizer
 from .estimators.structured import StructuredSVM
 from .estimators.structured_cv import StructuredSVMCV
 from .estimators.topk import TopKSVMClassifier
@@ -61,6 +62,7 @@ __all__ = [
     "SVMRegressor",
     "SVMRegressorCV",
     "Samples",
+    "SequenceVectorizer",
     "Source",
     "SourceChangedError",
     "Structure",

@@ -123,7 +123,9 @@ class Structure(Parameters):
 
     def weigh_labels(self, class_weight: Any, y, sample_weight: np.ndarray) -> None:
         """Multiply the losses of each true label by its factor; after `size`."""
-        raise ValueError(f"class_weight is there for Multiclass, Chain, Tree and Graph; {type(self).__name__} has no such labels.")
+        raise ValueError(
+            f"class_weight is there for Multiclass, Chain, Tree and Graph; {type(self).__name__} has no such labels."
+        )
 
     def as_predictions(self, found: list) -> Any:
         """Predictions as a user gets them."""

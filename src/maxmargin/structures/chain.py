@@ -1,15 +1,22 @@
 """Sequences: every node has a label, neighbours depend on each other."""
 
 from functools import lru_cache
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
+import scipy.sparse as sp
 
+from ..data.rows import CSR, SPARSE_BELOW, rows
 from ..jit import vectors
+from .encoded import contract
 from .encoded.forest import Forest
-from .encoded.graphs import FORBIDDEN, RULED, GraphLayout
+from .encoded.graphs import FORBIDDEN, RULED, GraphLayout, GraphScratch
 from .encoded.rooted import chained, forest
-from .labelling import Labelling
-from .transitions import FIRST, LAST, PAIRS, any_length, broken, check_rules, check_ruled_features, has_output, rules_of
+from .encoded.sweeps import worst_all
+from .labelling import SURELY_SMALL, Labelling
+from .reading import floating, gathered_rows
+from .transitions import FIRST, LAST, PAIRS, any_length, broken, check_ruled_features, check_rules, has_output, rules_of
 
 
 class Chain(Labelling):
@@ -76,10 +83,9 @@ class Chain(Labelling):
         return 1
 
     def _layout(self, size, edges, kinds, which):
-        ruled = self.rules_ is not None
-        if ruled and not any_length(self.rules_) and not has_output(self.rules_, size):
+        if self.rules_ is not None and not any_length(self.rules_) and not has_output(self.rules_, size):
             raise ValueError(f"{which} has {size} positions; the structure's rules allow no sequence of labels of that length.")
-        return _laid_out(size, self.first_last_bias, ruled)
+        return _laid_out(size, self.first_last_bias, self.rules_ is not None)
 
     def _coded(self, y, start):
         codes = super()._coded(y, start)
@@ -131,6 +137,65 @@ class Chain(Labelling):
 
     def _assemble(self, graphs, layouts: list[GraphLayout]) -> Forest:
         return forest(graphs, layouts)
+
+    # ---- one sequence at a time: all but its features is kept from call to call ------------------------------
+
+    def size(self, X, y):
+        KEPT.pop(self, None)
+        return super().size(X, y)
+
+    def _worst_all(self, W, X, y, n_jobs=1):
+        alone = y is None and isinstance(X, list | tuple) and len(X) == 1
+        return (self._decoded_alone(W, X[0]) if alone else None) or super()._worst_all(W, X, y, n_jobs)
+
+    def _decoded_alone(self, W, x) -> tuple[list, np.ndarray] | None:
+        """As `_worst_all` of one sequence; None where that must read it."""
+        features, _, _ = self._checked_parts(x, 0)
+        size = features.shape[0]
+        if not 0 < size <= LONGEST_KEPT or features.shape[1] != self.n_features_:
+            return None
+        kept = KEPT.setdefault(self, Kept({}, []))
+        if size not in kept.forests:
+            kept.forests[size] = self._decodable([sp.csr_array((size, self.n_features_))], None)
+        like = kept.forests[size]
+        table = self._read_alone(features, like.graphs.order)
+        if table is None:
+            return None
+        try:
+            scratch = kept.scratch.pop()
+        except IndexError:
+            scratch = contract.new_scratch(self._decodable([sp.csr_array((LONGEST_KEPT, self.n_features_))], None))
+        codes, value = np.empty(size, np.int32), np.empty(1)
+        worst_all(like._replace(graphs=like.graphs._replace(X=table)), W, scratch, codes, value, 0, 1)
+        kept.scratch.append(scratch)
+        return self._outputs(self.labels_[codes[::-1]], np.array([0, size])), value
+
+    def _read_alone(self, features, taken: np.ndarray):
+        """The rows of one sequence as kernels read them; None where something about them is to be told."""
+        dtype, sparse = floating(features.dtype), sp.issparse(features)
+        found = gathered_rows([features], taken, dtype) if sparse else (features[taken].astype(dtype, copy=False),)
+        if found is None or (
+            found[0].size and not -SURELY_SMALL < found[0].min() <= found[0].max() < SURELY_SMALL
+        ):  # NaN neither
+            return None
+        if self.rules_ is not None:
+            check_ruled_features(found[0])
+        values = found[0] if self.dtype_ is None else found[0].astype(self.dtype_, copy=False)
+        if not sparse:
+            return rows(values, float(self.bias), SPARSE_BELOW["row"])
+        indices, indptr = (part.view(f"u{part.itemsize}") for part in found[1:])
+        return CSR(values, indices, indptr, np.float64(self.bias), features.shape[1])
+
+
+class Kept(NamedTuple):
+    """What decoding one sequence after another keeps: an encoded sequence of each length, and scratch that nobody works with."""
+
+    forests: dict[int, Forest]
+    scratch: list[GraphScratch]
+
+
+KEPT: WeakKeyDictionary[Chain, Kept] = WeakKeyDictionary()  # not in the structures: neither copies nor files have it
+LONGEST_KEPT = 128  # positions; longer sequences take so long that nothing need be kept
 
 
 NOTHING = np.zeros((0, 0))

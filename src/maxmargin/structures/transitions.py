@@ -67,7 +67,9 @@ def _pairs(name: str, given: Any) -> list[tuple[Any, Any]]:
     fine = isinstance(given, Iterable) and not isinstance(given, Mapping)
     pairs = list(given) if fine else []
     if not fine or any(isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2 for pair in pairs):
-        raise ValueError(f"{name} must be {' or '.join(map(repr, SCHEMES))}, or a list of pairs (label, next label); got {given!r}.")
+        raise ValueError(
+            f"{name} must be {' or '.join(map(repr, SCHEMES))}, or a list of pairs (label, next label); got {given!r}."
+        )
     return [(a, b) for a, b in pairs]
 
 
@@ -95,7 +97,9 @@ SCHEMES = {"iob": (follows_iob, "BIO"), "bioes": (follows_bioes, "BIOES")}
 def scheme_rules(name: str, labels: list) -> np.ndarray:
     """Which pairs a scheme does not know."""
     if name.lower() not in SCHEMES:
-        raise ValueError(f"forbidden must be {' or '.join(map(repr, SCHEMES))}, or a list of pairs (label, next label); got {name!r}.")
+        raise ValueError(
+            f"forbidden must be {' or '.join(map(repr, SCHEMES))}, or a list of pairs (label, next label); got {name!r}."
+        )
     follows, letters = SCHEMES[name.lower()]
     tags = [_tag(label, letters, name) for label in labels]
     ends = [[not follows(EDGE, tag) for tag in tags], [not follows(tag, EDGE) for tag in tags]]
@@ -131,7 +135,9 @@ def check_rules(rules: np.ndarray, codes: np.ndarray, start: np.ndarray, labels:
     first, last = start[:-1][np.diff(start) > 0], start[1:][np.diff(start) > 0] - 1
     joined = np.ones(max(codes.size - 1, 0), bool)
     joined[last[:-1]] = False
-    if not (rules[FIRST, codes[first]].any() or rules[LAST, codes[last]].any() or rules[PAIRS + codes[:-1], codes[1:]][joined].any()):
+    if not (
+        rules[FIRST, codes[first]].any() or rules[LAST, codes[last]].any() or rules[PAIRS + codes[:-1], codes[1:]][joined].any()
+    ):
         return
     for i, (begin, end) in enumerate(zip(start[:-1].tolist(), start[1:].tolist(), strict=True)):
         found = broken(rules, codes[begin:end])
@@ -140,9 +146,7 @@ def check_rules(rules: np.ndarray, codes: np.ndarray, start: np.ndarray, labels:
             told = f"begins with {labels[b]!r}" if a < 0 else f"ends with {labels[a]!r}"
             if a >= 0 and b >= 0:
                 told = f"has {labels[b]!r} after {labels[a]!r}"
-            raise ValueError(
-                f"Sample {i} of y {told}, at position {position}, which the structure's rules forbid: mend the labels, or allow it."
-            )
+            raise ValueError(f"Sample {i} of y {told}, at position {position}, which is forbidden: mend the labels, or allow it.")
 
 
 def check_ruled_features(matrix) -> None:
