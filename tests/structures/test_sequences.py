@@ -1,6 +1,6 @@
 """Chains as users of taggers have them: lists, empty sequences, rules of transitions, weights by name, classes with weights."""
 
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -64,7 +64,9 @@ def test_an_empty_sequence_changes_nothing(solver, sparse):
     nothing = sp.csr_array((0, 3)) if sparse else []
     params = {"solver": solver, "tol": 1e-4, "random_state": 0, "max_iter": 3000}
     plain = mm.StructuredSVM(Chain(normalize_loss=True), **params).fit(X, y)
-    model = mm.StructuredSVM(Chain(normalize_loss=True), **params).fit([nothing, *X[:2], nothing, *X[2:]], [[], *y[:2], [], *y[2:]])
+    model = mm.StructuredSVM(Chain(normalize_loss=True), **params).fit(
+        [nothing, *X[:2], nothing, *X[2:]], [[], *y[:2], [], *y[2:]]
+    )
     consistent(model)
     assert model.certificate_.primal == pytest.approx(plain.certificate_.primal, rel=3e-4)
     assert model.predict([nothing, X[0]]) == [[], *plain.predict(X[:1])]
@@ -99,7 +101,11 @@ def test_one_sequence_is_decoded_as_many():
         shuffled.indices[first:last] = shuffled.indices[first:last][::-1]
         shuffled.data[first:last] = shuffled.data[first:last][::-1]
     assert model.predict([shuffled]) == [outputs[1]]
-    for bad, message in ((np.full((2, 3), np.nan), "NaN"), (np.zeros((2, 4)), "4 features; 3"), (np.full((2, 3), 1e200), "large")):
+    for bad, message in (
+        (np.full((2, 3), np.nan), "NaN"),
+        (np.zeros((2, 4)), "4 features; 3"),
+        (np.full((2, 3), 1e200), "large"),
+    ):
         with pytest.raises(ValueError, match=message):
             model.predict([bad])
 
@@ -118,7 +124,7 @@ def test_weights_by_name():
     for x, output, score in zip(X, outputs, scores, strict=True):
         at = [labels.index(label) for label in output]
         told = sum(model.coef_[k] @ row + model.intercept_[k] for k, row in zip(at, x, strict=True))
-        told += sum(model.transitions_[a, b] for a, b in zip(at, at[1:]))
+        told += sum(model.transitions_[a, b] for a, b in pairwise(at))
         assert score == pytest.approx(told + model.first_[at[0]] + model.last_[at[-1]])
     top = model.top_features(["x", "y", "z"], n=2)
     for label, row in zip(labels, model.coef_, strict=True):
@@ -190,7 +196,8 @@ def test_primal_is_above_dual_under_rules(seed, solver, tol):
 
 
 def test_decoding_and_marginals_under_rules():
-    X, y = drawn(6, IOB, [3, 4, 2, 1], follows_iob)
+    X, y = drawn(6, IOB, [3, 4, 2, 1, 4, 4], follows_iob)
+    assert {label for labels in y for label in labels} == set(IOB)
     model = mm.StructuredSVM(Chain(forbidden="iob"), random_state=0).fit(X, y)
     w = np.random.default_rng(0).normal(size=model.w_.size) * 3
     model.w_, structure = w, model.structure_

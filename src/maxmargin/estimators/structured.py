@@ -104,7 +104,7 @@ class StructuredSVM(Certified):
     structure_ : Structure
         The structure as fitted, with its labels.
     coef_, intercept_, transitions_, first_, last_ : arrays
-        Parts of `w_` by name, as views. For Multiclass, Chain, Tree and Graph, in the order of `structure_.labels_`: the weights of
+        Parts of `w_` by name, as views. For Multiclass, Chain, Tree and Graph, in the order of `structure_.labels_`: weights of
         features (K, features), the biases (K,), the tables of pairs of labels, [label, next label], (K, K) of a Chain and
         (types, K, K) of others, and for a Chain the biases of the ends (K,). Those that a structure does not have are not there.
     certificate_ : Certificate

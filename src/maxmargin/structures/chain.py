@@ -20,8 +20,8 @@ from .transitions import FIRST, LAST, PAIRS, any_length, broken, check_ruled_fea
 
 
 class Chain(Labelling):
-    """A sequence of labels. A sample x is an array or CSR matrix (length, features), y a sequence of as many labels. Sequences may
-    be empty. Where the outputs that are learned from are lists, so are those that are predicted; else they are arrays.
+    """A sequence of labels. A sample x is an array or CSR matrix (length, features), y a sequence of as many labels. They may be
+    empty. Where the outputs that are learned from are lists, so are those that are predicted; else they are arrays.
 
     Weights: one for each label and feature, a bias for each label, one more at the first and at the last position, and one
     for each pair of neighbouring labels. K (features + 3 + K) in all.
@@ -76,7 +76,7 @@ class Chain(Labelling):
         shape = getattr(x, "shape", None)
         size = shape[0] if shape else len(x) if hasattr(x, "__len__") else 0
         if size == 0 and (shape is None or len(shape) == 1):
-            x = NOTHING  # an empty list does not say how many features it has not
+            x = np.zeros((0, vars(self).get("n_features_", 0)))  # an empty list does not say how many features it has not
         return x, *_path(size)
 
     def _count_kinds(self, kinds):
@@ -142,6 +142,7 @@ class Chain(Labelling):
 
     def size(self, X, y):
         KEPT.pop(self, None)
+        vars(self).pop("n_features_", None)
         return super().size(X, y)
 
     def _worst_all(self, W, X, y, n_jobs=1):
@@ -174,13 +175,14 @@ class Chain(Labelling):
         """The rows of one sequence as kernels read them; None where something about them is to be told."""
         dtype, sparse = floating(features.dtype), sp.issparse(features)
         found = gathered_rows([features], taken, dtype) if sparse else (features[taken].astype(dtype, copy=False),)
-        if found is None or (
-            found[0].size and not -SURELY_SMALL < found[0].min() <= found[0].max() < SURELY_SMALL
-        ):  # NaN neither
+        if found is None:
+            return None
+        values = found[0]
+        if values.size and not -SURELY_SMALL < float(values.min()) <= float(values.max()) < SURELY_SMALL:  # NaN neither
             return None
         if self.rules_ is not None:
-            check_ruled_features(found[0])
-        values = found[0] if self.dtype_ is None else found[0].astype(self.dtype_, copy=False)
+            check_ruled_features(values)
+        values = values if self.dtype_ is None else values.astype(self.dtype_, copy=False)
         if not sparse:
             return rows(values, float(self.bias), SPARSE_BELOW["row"])
         indices, indptr = (part.view(f"u{part.itemsize}") for part in found[1:])
@@ -196,9 +198,6 @@ class Kept(NamedTuple):
 
 KEPT: WeakKeyDictionary[Chain, Kept] = WeakKeyDictionary()  # not in the structures: neither copies nor files have it
 LONGEST_KEPT = 128  # positions; longer sequences take so long that nothing need be kept
-
-
-NOTHING = np.zeros((0, 0))
 
 
 @lru_cache(maxsize=1024)

@@ -106,8 +106,8 @@ def stacked_nodes(features: list, taken: np.ndarray, start: np.ndarray):
 
 
 def gathered_rows(features: list, taken: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """The data, indices and indptr of the same, for CSR matrices that are in order, as nearly all are, in a few passes: a sentence
-    must not take longer to stack than to decode. None for others."""
+    """The data, indices and indptr of the same, for CSR matrices that are in order, as nearly all are, in a few passes: to stack
+    a sentence must not take longer than to decode it. None for others."""
     parts = [(part.indptr, part.indices, part.data) for part in features]
     for part, (indptr, indices, data) in zip(features, parts, strict=True):
         if indptr.size != part.shape[0] + 1 or indptr[0] != 0 or not indptr[-1] == indices.size == data.size:
