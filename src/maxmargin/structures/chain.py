@@ -16,7 +16,7 @@ from .encoded.rooted import chained, forest
 from .encoded.sweeps import worst_all
 from .labelling import SURELY_SMALL, Labelling
 from .reading import floating, gathered_rows
-from .transitions import FIRST, LAST, PAIRS, any_length, broken, check_ruled_features, check_rules, has_output, rules_of
+from .transitions import FIRST_LABEL, LAST_LABEL, PAIRS, any_length, breach, check_ruled_features, check_rules, has_output, rules_of
 
 
 class Chain(Labelling):
@@ -110,7 +110,7 @@ class Chain(Labelling):
         found = super().every_output(x, y, most)
         if found is None or self.rules_ is None:
             return found
-        return [labels for labels in found if broken(self.rules_, self._numbers(labels)) is None]
+        return [labels for labels in found if breach(self.rules_, self._numbers(labels)) is None]
 
     def n_best(self, W, X, count):
         K, d = len(self.labels_), self.n_features_
@@ -128,8 +128,8 @@ class Chain(Labelling):
                 unary[0] += table[d + 1]
                 unary[-1] += table[d + 2]
             if self.rules_ is not None:
-                unary[0] += self.rules_[FIRST]
-                unary[-1] += self.rules_[LAST]
+                unary[0] += self.rules_[FIRST_LABEL]
+                unary[-1] += self.rules_[LAST_LABEL]
             codes, scores = best_paths(unary, pair, count)
             outputs = self._outputs(self.labels_[codes.ravel()], size * np.arange(len(codes) + 1))
             found.append([(o, float(score)) for o, score in zip(outputs, scores, strict=True) if score > 0.5 * FORBIDDEN])
@@ -155,7 +155,7 @@ class Chain(Labelling):
         size = features.shape[0]
         if not 0 < size <= LONGEST_KEPT or features.shape[1] != self.n_features_:
             return None
-        kept = KEPT.setdefault(self, Kept({}, []))
+        kept = KEPT.setdefault(self, KeptAlone({}, []))
         if size not in kept.forests:
             kept.forests[size] = self._decodable([sp.csr_array((size, self.n_features_))], None)
         like = kept.forests[size]
@@ -189,14 +189,14 @@ class Chain(Labelling):
         return CSR(values, indices, indptr, np.float64(self.bias), features.shape[1])
 
 
-class Kept(NamedTuple):
+class KeptAlone(NamedTuple):
     """What decoding one sequence after another keeps: an encoded sequence of each length, and scratch that nobody works with."""
 
     forests: dict[int, Forest]
     scratch: list[GraphScratch]
 
 
-KEPT: WeakKeyDictionary[Chain, Kept] = WeakKeyDictionary()  # not in the structures: neither copies nor files have it
+KEPT: WeakKeyDictionary[Chain, KeptAlone] = WeakKeyDictionary()  # not in the structures: neither copies nor files have it
 LONGEST_KEPT = 128  # positions; longer sequences take so long that nothing need be kept
 
 

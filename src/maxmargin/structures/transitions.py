@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from ..data.mistakes import shown
 from .encoded.graphs import FORBIDDEN
 
-FIRST, LAST, PAIRS = range(3)  # the first row of each part of the rules
+FIRST_LABEL, LAST_LABEL, PAIRS = range(3)  # the first row of each part of the rules
 # The largest feature with which rules are taken: weights are then at most 2 C sum_i s_i times as large as the features of a
 # sample, and scores stay far below -FORBIDDEN while nodes x features x C sum_i s_i is below 1e45.
 LARGEST_FEATURE = 1e25
@@ -26,7 +26,7 @@ def rules_of(forbidden: Any, required: Any, labels: list) -> np.ndarray | None:
     if isinstance(forbidden, str):
         banned |= scheme_rules(forbidden, labels)
     elif forbidden is not None:
-        for a, b in _pairs("forbidden", forbidden):
+        for a, b in _listed_pairs("forbidden", forbidden):
             ban(banned, labels, a, b)
     if required is not None:
         require(banned, labels, required)
@@ -41,9 +41,9 @@ def ban(banned: np.ndarray, labels: list, a: Any, b: Any, name: str = "forbidden
         if label is not None and label not in labels:
             raise ValueError(f"{name} names {label!r}, which is not among the labels {shown(labels)}.")
     if a is None:
-        banned[FIRST, labels.index(b)] = True
+        banned[FIRST_LABEL, labels.index(b)] = True
     elif b is None:
-        banned[LAST, labels.index(a)] = True
+        banned[LAST_LABEL, labels.index(a)] = True
     else:
         banned[PAIRS + labels.index(a), labels.index(b)] = True
 
@@ -63,7 +63,7 @@ def require(banned: np.ndarray, labels: list, required: Any) -> None:
                 ban(banned, labels, a, b, "required")
 
 
-def _pairs(name: str, given: Any) -> list[tuple[Any, Any]]:
+def _listed_pairs(name: str, given: Any) -> list[tuple[Any, Any]]:
     fine = isinstance(given, Iterable) and not isinstance(given, Mapping)
     pairs = list(given) if fine else []
     if not fine or any(isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2 for pair in pairs):
@@ -117,17 +117,17 @@ def _tag(label: Any, letters: str, scheme: str) -> Tag:
 # ---- samples under rules -------------------------------------------------------------------------------------
 
 
-def broken(rules: np.ndarray, codes: np.ndarray) -> tuple[int, int, int] | None:
+def breach(rules: np.ndarray, codes: np.ndarray) -> tuple[int, int, int] | None:
     """The first place where the labels of a sample break the rules: the position, and the rows of the two labels that meet there,
     -1 beyond an end."""
     if codes.size == 0:
         return None
-    if rules[FIRST, codes[0]]:
+    if rules[FIRST_LABEL, codes[0]]:
         return 0, -1, int(codes[0])
     bad = np.flatnonzero(rules[PAIRS + codes[:-1], codes[1:]])
     if bad.size:
         return int(bad[0]) + 1, int(codes[bad[0]]), int(codes[bad[0] + 1])
-    return (codes.size - 1, int(codes[-1]), -1) if rules[LAST, codes[-1]] else None
+    return (codes.size - 1, int(codes[-1]), -1) if rules[LAST_LABEL, codes[-1]] else None
 
 
 def check_rules(rules: np.ndarray, codes: np.ndarray, start: np.ndarray, labels: list) -> None:
@@ -136,11 +136,13 @@ def check_rules(rules: np.ndarray, codes: np.ndarray, start: np.ndarray, labels:
     joined = np.ones(max(codes.size - 1, 0), bool)
     joined[last[:-1]] = False
     if not (
-        rules[FIRST, codes[first]].any() or rules[LAST, codes[last]].any() or rules[PAIRS + codes[:-1], codes[1:]][joined].any()
+        rules[FIRST_LABEL, codes[first]].any()
+        or rules[LAST_LABEL, codes[last]].any()
+        or rules[PAIRS + codes[:-1], codes[1:]][joined].any()
     ):
         return
     for i, (begin, end) in enumerate(zip(start[:-1].tolist(), start[1:].tolist(), strict=True)):
-        found = broken(rules, codes[begin:end])
+        found = breach(rules, codes[begin:end])
         if found is not None:
             position, a, b = found
             told = f"begins with {labels[b]!r}" if a < 0 else f"ends with {labels[a]!r}"
@@ -158,14 +160,14 @@ def check_ruled_features(matrix) -> None:
 
 def any_length(rules: np.ndarray) -> bool:
     """Whether there is a label that alone makes an allowed sequence of every length."""
-    return bool(((rules[FIRST] == 0) & (rules[LAST] == 0) & (np.diag(rules[PAIRS:]) == 0)).any())
+    return bool(((rules[FIRST_LABEL] == 0) & (rules[LAST_LABEL] == 0) & (np.diag(rules[PAIRS:]) == 0)).any())
 
 
 def has_output(rules: np.ndarray, size: int) -> bool:
     """Whether there is an allowed sequence of this length."""
     if size == 0:
         return True
-    reached = rules[FIRST] == 0
+    reached = rules[FIRST_LABEL] == 0
     for _ in range(size - 1):
         reached = (rules[PAIRS:][reached] == 0).any(axis=0)
-    return bool((reached & (rules[LAST] == 0)).any())
+    return bool((reached & (rules[LAST_LABEL] == 0)).any())
