@@ -16,7 +16,17 @@ from .encoded.rooted import chained, forest
 from .encoded.sweeps import worst_all
 from .labelling import SURELY_SMALL, Labelling
 from .reading import floating, gathered_rows
-from .transitions import FIRST_LABEL, LAST_LABEL, PAIRS, any_length, breach, check_ruled_features, check_rules, has_output, rules_of
+from .transitions import (
+    FIRST_LABEL,
+    LAST_LABEL,
+    PAIRS,
+    any_length,
+    breach,
+    check_ruled_features,
+    check_rules,
+    has_output,
+    rules_of,
+)
 
 
 class Chain(Labelling):
