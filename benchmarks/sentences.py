@@ -2,8 +2,8 @@
 
     python -m benchmarks.sentences [--quick] [--C 0.1]
 
-C is given, not searched: `python -m benchmarks structured` chooses it on held-out sentences. Each model is trained in a process of
-its own, so that its largest memory can be told: what it adds to that of the sentences, with what compiling takes.
+C is given, not searched: `python -m benchmarks structured` chooses it on held-out sentences. Each model is trained in a process
+of its own, so that its largest memory can be told: what it adds to that of the sentences, with what compiling takes.
 """
 
 import argparse

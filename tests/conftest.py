@@ -112,6 +112,7 @@ LONG = re.compile(
             r"test_parted.py::test_(fits_in_workers|rows_of_many_scores\[labels coupled)",
             r"test_fuzz.py::test_nothing_is_found\[zero-shot ",
             r"test_losses_and_forms.py::test_a_class_has_a_prior_of_its_own",
+            r"test_sequences.py::test_(an_empty_sequence\w+\[True|the_optimum_under_rules\[False|primal_is_above|one_sequence)",
         )
     )
 )

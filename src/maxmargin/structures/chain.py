@@ -152,7 +152,7 @@ class Chain(Labelling):
 
     def size(self, X, y):
         KEPT.pop(self, None)
-        vars(self).pop("n_features_", None)
+        self.__dict__.pop("n_features_", None)
         return super().size(X, y)
 
     def _worst_all(self, W, X, y, n_jobs=1):
