@@ -84,8 +84,10 @@ class Chain(Labelling):
 
     def _parts(self, x, which):
         shape = getattr(x, "shape", None)
-        size = shape[0] if shape else len(x) if hasattr(x, "__len__") else 0
-        if size == 0 and (shape is None or len(shape) == 1):
+        if shape is None:
+            shape = (len(x),) if hasattr(x, "__len__") else ()
+        size = shape[0] if shape else 0
+        if shape == (0,):
             x = np.zeros((0, vars(self).get("n_features_", 0)))  # an empty list does not say how many features it has not
         return x, *_path(size)
 
