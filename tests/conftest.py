@@ -162,6 +162,7 @@ LONG = re.compile(
             r"test_losses_and_forms.py::test_a_class_has_a_prior_of_its_own",
             r"test_fuzz.py::test_fine_targets_that_were_once_missed",
             r"test_ordinal.py::test_(rows_that_are|the_optimum_of_a_convex_solver\[csr_matrix-(newton|bundle))",
+            r"test_sequences.py::test_(an_empty_sequence\w+\[True|the_optimum_under_rules\[False|primal_is_above|one_sequence)",
         )
     )
 )

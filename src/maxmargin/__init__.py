@@ -16,6 +16,7 @@ from .estimators.ordinal import OrdinalSVM
 from .estimators.ranking import RankingSVM
 from .estimators.regressor import SVMRegressor
 from .estimators.regressor_cv import SVMRegressorCV
+from .estimators.sequence_vectorizer import SequenceVectorizer
 from .estimators.structured import StructuredSVM
 from .estimators.structured_cv import StructuredSVMCV
 from .estimators.topk import TopKSVMClassifier
@@ -65,6 +66,7 @@ __all__ = [
     "SVMRegressor",
     "SVMRegressorCV",
     "Samples",
+    "SequenceVectorizer",
     "Source",
     "SourceChangedError",
     "Structure",

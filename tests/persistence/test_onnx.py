@@ -135,6 +135,19 @@ def test_chains(ends, dtype):
         close(found["score"], worth, dtype)
 
 
+def test_chains_under_rules():
+    samples, outputs = words()
+    structure = Chain(forbidden=[(1, 0), (2, 0), (2, 1)], required={2: [2, None]})
+    model = mm.StructuredSVM(structure, tol=1e-2, random_state=0).fit(samples, [sorted(output) for output in outputs])
+    graph, rng = mm.to_onnx(model, dtype=np.float32), np.random.default_rng(1)
+    for length in (1, 2, 7):
+        sample = 5.0 * rng.normal(size=(length, 3)).astype(np.float32)
+        (best,), (worth,) = model.predict([sample], return_score=True)
+        found = answers(graph, sample)
+        assert found["label"].tolist() == best == sorted(best)
+        close(found["score"], worth, np.float32)
+
+
 def test_what_has_no_graph():
     with pytest.raises(ValueError, match="kernel='rbf' has no weights of features"):
         mm.to_onnx(fitted("rbf"))

@@ -371,8 +371,8 @@ def test_labels_are_any_hashable_objects(names):
     w = np.random.default_rng(0).normal(size=plain.dim)
     for x, truth, output in zip(plain.X, y, s.decode_all(w, plain.X), strict=True):
         scores = {each: w @ s.joint_feature(x, list(each)) for each in product(names, repeat=len(x))}
-        assert tuple(output.tolist()) == max(scores, key=scores.get)
-        assert s.loss(truth, output.tolist()) == sum(a != b for a, b in zip(truth, output.tolist(), strict=True))
+        assert tuple(output) == max(scores, key=scores.get)
+        assert s.loss(truth, output) == sum(a != b for a, b in zip(truth, output, strict=True))
 
 
 def test_multiclass_outputs_are_labels():

@@ -61,10 +61,10 @@ def test_as_many_labels_as_nodes():
     refuse("Sample 2 has 3 nodes in X and 0 labels in y", Chain(3), X, replaced(Y, 2, []))
 
 
-def test_empty_sequences():
-    refuse("Sample 1 of X is empty: it has no nodes", Chain(), replaced(X, 1, np.zeros((0, 3))), replaced(Y, 1, []))
-    refuse("Sample 1 of X is empty: it has no nodes", Chain(), replaced(X, 1, sp.csr_array((0, 3))), replaced(Y, 1, []))
-    refuse("Sample 0 of X must have two dimensions, nodes and features; got 1", Chain(), replaced(X, 0, []), Y)
+def test_empty_graphs():
+    empty = np.zeros((0, 3)), np.zeros((0, 2), int)
+    refuse("Sample 1 of X is empty: it has no nodes", Tree(), [(np.eye(3), [(0, 1), (1, 2)]), empty], [[0, 1, 0], []])
+    refuse("Sample 0 has 0 nodes in X and 2 labels in y", Chain(), replaced(X, 0, []), Y)
 
 
 @pytest.mark.parametrize("structure", [Chain(), Tree(), Multiclass()])

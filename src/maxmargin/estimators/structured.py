@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..callbacks import with_callbacks
@@ -20,8 +21,12 @@ from ..solvers import Bundle, resolve
 from ..solvers.base import NOWHERE, Solver, WarmStart
 from ..solvers.polytope.points import dual_coefficients
 from ..structures.base import Structure, fresh
+from ..structures.chain import Chain
 from ..structures.encoded.python import Custom
+from ..structures.graph import Graph
 from ..structures.latent import LatentStructure
+from ..structures.multiclass import Multiclass
+from ..structures.tree import Tree
 from ..utils.threads import thread_count
 from .base import (
     READ,
@@ -36,6 +41,9 @@ from .base import (
     settings_of,
 )
 from .by_block import check_source, reading_solver
+
+# Structures that need no parameters.
+NAMED_STRUCTURES: dict[str, type[Structure]] = {"chain": Chain, "tree": Tree, "graph": Graph, "multiclass": Multiclass}
 
 
 class Packed(NamedTuple):
@@ -57,9 +65,10 @@ class StructuredSVM(Certified):
 
     Parameters
     ----------
-    structure : Structure
+    structure : Structure, or "chain", "tree", "graph" or "multiclass"
         What the outputs are: `maxmargin.structures.Chain()`, `Tree`, `Graph`, `Multiclass`, `Segmentation`, `Parts`, or a
-        subclass of `Structure` of your own. It is copied, and carries its own biases.
+        subclass of `Structure` of your own. It is copied, and carries its own biases. A name stands for the structure of that
+        name as it is without parameters.
     C : float, default=1.0
         Weight of the losses against the regulariser. A mean form with parameter lam has C = 1 / (lam * n_samples).
     tol : float, default=1e-3
@@ -68,6 +77,9 @@ class StructuredSVM(Certified):
         Passes over the samples at the most.
     max_time : float, optional
         Seconds at the most. The model is then the best so far, with its true certificate and a ConvergenceWarning.
+    class_weight : dict or "balanced", optional
+        Factors on the losses where a label is true; labels that a dict leaves out have 1. "balanced" gives all labels the same
+        weight: inversely to how often they are true, counting `sample_weight`. For Multiclass, Chain, Tree and Graph.
     solver : str or solver object, default="auto"
         "auto" is "dual_coordinate", and "online" where X is a source; "frank_wolfe", "partial_linearization",
         "exponentiated_gradient" and "bundle" are the others.
@@ -91,6 +103,10 @@ class StructuredSVM(Certified):
         The weights, in the order of the structure's joint features. Read-only: to change them, put another array in their place.
     structure_ : Structure
         The structure as fitted, with its labels.
+    coef_, intercept_, transitions_, first_, last_ : arrays
+        Parts of `w_` by name, as views. For Multiclass, Chain, Tree and Graph, in the order of `structure_.labels_`: weights of
+        features (K, features), the biases (K,), the tables of pairs of labels, [label, next label], (K, K) of a Chain and
+        (types, K, K) of others, and for a Chain the biases of the ends (K,). Those that a structure does not have are not there.
     certificate_ : Certificate
     history_ : History
     n_iter_ : int
@@ -118,7 +134,8 @@ class StructuredSVM(Certified):
 
     _parameter_constraints: dict[str, Any] = {
         **Certified._parameter_constraints,
-        "structure": [Structure],
+        "structure": [Structure, StrOptions(set(NAMED_STRUCTURES))],
+        "class_weight": [StrOptions({"balanced"}), dict, None],
     }
 
     def __init__(
@@ -129,6 +146,7 @@ class StructuredSVM(Certified):
         tol=1e-3,
         max_iter=10_000,
         max_time=None,
+        class_weight=None,
         solver="auto",
         warm_start=False,
         keep_duals=False,
@@ -142,6 +160,7 @@ class StructuredSVM(Certified):
         self.tol = tol
         self.max_iter = max_iter
         self.max_time = max_time
+        self.class_weight = class_weight
         self.solver = solver
         self.warm_start = warm_start
         self.keep_duals = keep_duals
@@ -259,8 +278,8 @@ class StructuredSVM(Certified):
         if is_source(X):
             parts = [self._decoded(block.X) for block in X.blocks()]
             return [output for outputs, _ in parts for output in outputs], np.concatenate([scores for _, scores in parts])
-        sample_count("X", X)
-        found, scores = self.structure_.decode_scored(self._weights(), X, thread_count(self.n_jobs))
+        n_jobs = thread_count(self.n_jobs) if sample_count("X", X) > 1 else 1  # to ask takes as long as a short sample
+        found, scores = self.structure_.decode_scored(self._weights(), X, n_jobs)
         return self.structure_.as_predictions(found), scores
 
     def score(self, X, y=None, sample_weight=None) -> float:
@@ -271,6 +290,58 @@ class StructuredSVM(Certified):
             return self._score_source(X)
         same_count(X, y)
         return self.structure_.score_outputs(y, self.predict(X), sample_weight)
+
+    @property
+    def coef_(self) -> np.ndarray:
+        return self._named("coef_")
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        return self._named("intercept_")
+
+    @property
+    def transitions_(self) -> np.ndarray:
+        return self._named("transitions_")
+
+    @property
+    def first_(self) -> np.ndarray:
+        return self._named("first_")
+
+    @property
+    def last_(self) -> np.ndarray:
+        return self._named("last_")
+
+    def _named(self, name: str) -> np.ndarray:
+        """A part of `w_`; an AttributeError says what is missing."""
+        if "w_" not in vars(self):
+            raise AttributeError(f"{name} is there after fit: this {type(self).__name__} is not fitted yet.")
+        found = self.structure_.named_weights(self.w_)
+        if name not in found:
+            raise AttributeError(f"This {type(self.structure_).__name__} has no {name}; it has {', '.join(found)}.")
+        return found[name]
+
+    def top_features(self, names=None, n: int = 10) -> dict[Any, list[tuple[Any, float]]]:
+        """For each label the n features with the largest weights in size, as pairs (name, weight), the largest first; features
+        with no weight are left out.
+
+        Parameters
+        ----------
+        names : sequence of n_features names, optional
+            For example `vectorizer.get_feature_names_out()`. By default features are numbers.
+        n : int, default=10
+        """
+        check_is_fitted(self)
+        if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
+            raise ValueError(f"n must be an integer >= 1; got {n!r}.")
+        coef = self.coef_
+        told = list(range(coef.shape[1])) if names is None else list(names)
+        if len(told) != coef.shape[1]:
+            raise ValueError(f"names has {len(told)} names; the model has {coef.shape[1]} features.")
+        found = {}
+        for label, row in zip(self.structure_.labels_.tolist(), coef, strict=True):
+            order = np.argsort(-np.abs(row), kind="stable")[: int(n)]
+            found[label] = [(told[k], float(row[k])) for k in order.tolist() if row[k] != 0.0]
+        return found
 
     def _weights(self) -> np.ndarray:
         """`w_` as the structure reads it, kept from call to call with what it was made of. Weights that `fit` left are read-only:
@@ -308,9 +379,11 @@ class StructuredSVM(Certified):
             raise ValueError(f"{type(self.structure).__name__} is a LatentStructure: use LatentStructuredSVM.")
         dtype = checked_dtype(self.dtype)
         weight = checked_weight(sample_weight, same_count(X, y))
-        structure = fresh(self.structure)
+        structure = NAMED_STRUCTURES[self.structure]() if isinstance(self.structure, str) else fresh(self.structure)
         structure.dtype_ = dtype
         size = structure.size(X, y)
+        if self.class_weight is not None:
+            structure.weigh_labels(self.class_weight, y, weight)
         data = structure.encode(X, y)
         if size != (found := data.dim if isinstance(data, Custom) else structure.joint_feature(X[0], y[0]).size):
             raise ValueError(f"{type(structure).__name__}.size says {size} weights, joint_feature has {found} numbers.")
@@ -320,6 +393,8 @@ class StructuredSVM(Certified):
     def _fit_source(self, source):
         """Learn from samples that come in blocks."""
         solver = reading_solver(self.solver)
+        if self.class_weight == "balanced":
+            raise ValueError("class_weight='balanced' needs all samples at once; give the factors as a dict for a source.")
         if self.keep_duals:
             raise ValueError("keep_duals=True needs the samples in memory; a source keeps no duals.")
         n_rows, _, _ = source.scan()

@@ -7,6 +7,7 @@ import numpy as np
 
 from ..jit import vectors
 from ..structures.chain import Chain
+from ..structures.transitions import PAIRS
 
 OPSET = 18  # ReduceMax takes its axes as an input from there on
 KINDS_OF_LABELS = {"i": "INT64", "u": "INT64", "b": "BOOL", "U": "STRING"}
@@ -69,8 +70,11 @@ def chain_weights(structure: Chain, w: np.ndarray, dtype: np.dtype) -> dict[str,
     """Features by labels, biases, those of the ends, and pairs of labels."""
     K, d = len(structure.labels_), structure.n_features_
     table = vectors.unpack(structure.unflatten(w), K).astype(dtype)
-    ends = table[d + 1 : d + 3] if structure.first_last_bias else np.zeros((2, K), dtype)
-    return {"coef": table[:d], "bias": table[d], "first": ends[0], "last": ends[1], "pair": table[-K:]}
+    ends, pair = table[d + 1 : d + 3] if structure.first_last_bias else np.zeros((2, K), dtype), table[-K:]
+    if structure.rules_ is not None:
+        rules = np.maximum(structure.rules_, vectors.NEVER).astype(dtype)  # finite in float32, too: zero times it must be zero
+        ends, pair = ends + rules[:PAIRS], pair + rules[PAIRS:]
+    return {"coef": table[:d], "bias": table[d], "first": ends[0], "last": ends[1], "pair": pair}
 
 
 def label_constant(labels: np.ndarray) -> np.ndarray:

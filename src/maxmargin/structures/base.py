@@ -117,6 +117,16 @@ class Structure(Parameters):
         """Up to `count` outputs of each sample with their w . phi, the best first, for weights as solvers hold them."""
         raise TypeError(f"The best outputs beside the first are there for Chain and Multiclass, not for {type(self).__name__}.")
 
+    def named_weights(self, w: np.ndarray) -> dict[str, np.ndarray]:
+        """Parts of `w_` by the names that a fitted model shows them under, as views."""
+        raise AttributeError(f"{type(self).__name__} does not say what its weights are; they are all in w_.")
+
+    def weigh_labels(self, class_weight: Any, y, sample_weight: np.ndarray) -> None:
+        """Multiply the losses of each true label by its factor; after `size`."""
+        raise ValueError(
+            f"class_weight is there for Multiclass, Chain, Tree and Graph; {type(self).__name__} has no such labels."
+        )
+
     def as_predictions(self, found: list) -> Any:
         """Predictions as a user gets them."""
         return found

@@ -1,18 +1,37 @@
 """Sequences: every node has a label, neighbours depend on each other."""
 
 from functools import lru_cache
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
+import scipy.sparse as sp
 
+from ..data.rows import CSR, SPARSE_BELOW, rows
 from ..jit import vectors
+from .encoded import contract
 from .encoded.forest import Forest
-from .encoded.graphs import GraphLayout
+from .encoded.graphs import FORBIDDEN, RULED, GraphLayout, GraphScratch
 from .encoded.rooted import chained, forest
-from .labelling import Labelling
+from .encoded.sweeps import worst_all
+from .labelling import SURELY_SMALL, Labelling
+from .reading import floating, gathered_rows
+from .transitions import (
+    FIRST_LABEL,
+    LAST_LABEL,
+    PAIRS,
+    any_length,
+    breach,
+    check_ruled_features,
+    check_rules,
+    has_output,
+    rules_of,
+)
 
 
 class Chain(Labelling):
-    """A sequence of labels. A sample x is an array or CSR matrix (length, features), y a sequence of as many labels.
+    """A sequence of labels. A sample x is an array or CSR matrix (length, features), y a sequence of as many labels. They may be
+    empty. Where the outputs that are learned from are lists, so are those that are predicted; else they are arrays.
 
     Weights: one for each label and feature, a bias for each label, one more at the first and at the last position, and one
     for each pair of neighbouring labels. K (features + 3 + K) in all.
@@ -29,46 +48,179 @@ class Chain(Labelling):
         cost[a][b]. 1 for every wrong one by default, and for every pair that a dict leaves out.
     normalize_loss : bool, default=False
         Divide the loss by the length of the sequence. By default it is the number of wrong positions.
+    forbidden : "iob", "bioes" or list of pairs, optional
+        Pairs (a, b): b never follows a. (None, b) says that no sequence begins with b, (a, None) that none ends with a. A name
+        stands for the pairs that a tagging scheme does not know: "iob" has B-X at the beginning of a chunk and I-X inside,
+        "bioes" E-X at its end and S-X for one of a single position besides; O is outside of all. Outputs with such pairs are
+        no outputs: neither learning nor `predict` meets them, and training labels that have one are refused.
+    required : dict, optional
+        required[a]: the labels that may follow a, and no others; None among them is the end, and the key None the beginning.
     """
 
-    def __init__(self, n_labels=None, first_last_bias=True, *, bias=True, cost=None, normalize_loss=False):
+    may_be_empty = True
+
+    def __init__(
+        self,
+        n_labels=None,
+        first_last_bias=True,
+        *,
+        bias=True,
+        cost=None,
+        normalize_loss=False,
+        forbidden=None,
+        required=None,
+    ):
         self.n_labels = n_labels
         self.first_last_bias = first_last_bias
         self.bias = bias
         self.cost = cost
         self.normalize_loss = normalize_loss
+        self.forbidden = forbidden
+        self.required = required
+
+    def _learn_labels(self, y):
+        super()._learn_labels(y)
+        self.rules_ = rules_of(self.forbidden, self.required, self.labels_.tolist())
 
     def _parts(self, x, which):
-        size = x.shape[0] if hasattr(x, "shape") and len(x.shape) else len(x) if hasattr(x, "__len__") else 0
+        shape = getattr(x, "shape", None)
+        if shape is None:
+            shape = (len(x),) if hasattr(x, "__len__") else ()
+        size = shape[0] if shape else 0
+        if shape == (0,):
+            x = np.zeros((0, vars(self).get("n_features_", 0)))  # an empty list does not say how many features it has not
         return x, *_path(size)
 
     def _count_kinds(self, kinds):
         return 1
 
     def _layout(self, size, edges, kinds, which):
-        layout = chained(size, kinds)
-        ends = np.zeros(size, np.uint8)
+        if self.rules_ is not None and not any_length(self.rules_) and not has_output(self.rules_, size):
+            raise ValueError(f"{which} has {size} positions; the structure's rules allow no sequence of labels of that length.")
+        return _laid_out(size, self.first_last_bias, self.rules_ is not None)
+
+    def _coded(self, y, start):
+        codes = super()._coded(y, start)
+        if y is not None and self.rules_ is not None:
+            check_rules(self.rules_, codes, start, self.labels_.tolist())
+        return codes
+
+    def _tabled(self, matrix, *rest):
+        if self.rules_ is not None:
+            check_ruled_features(matrix)
+        return super()._tabled(matrix, *rest)
+
+    def named_weights(self, w):
+        found = super().named_weights(w)
         if self.first_last_bias:
-            ends[0] |= 1
-            ends[-1] |= 2
-        return layout._replace(place=ends[layout.order])
+            K = len(self.labels_)
+            ends = w[-(K + 2) * K : -K * K].reshape(2, K)
+            found |= {"first_": ends[0], "last_": ends[1]}
+        return found | {"transitions_": found["transitions_"][0]}
+
+    def every_output(self, x, y, most):
+        found = super().every_output(x, y, most)
+        if found is None or self.rules_ is None:
+            return found
+        return [labels for labels in found if breach(self.rules_, self._numbers(labels)) is None]
 
     def n_best(self, W, X, count):
         K, d = len(self.labels_), self.n_features_
         table, found = vectors.unpack(W, K), []
+        pair = table[-K:] if self.rules_ is None else table[-K:] + self.rules_[PAIRS:]
         for i, x in enumerate(X):
             features, _, _ = self._checked_parts(x, i)
             self._check_width(features, i)
+            size = features.shape[0]
+            if size == 0:
+                found.append([(self._outputs(self.labels_[:0], np.zeros(2, np.int64))[0], 0.0)])
+                continue
             unary = np.asarray(features @ table[:d]) + table[d]
             if self.first_last_bias:
                 unary[0] += table[d + 1]
                 unary[-1] += table[d + 2]
-            codes, scores = best_paths(unary, table[-K:], count)
-            found.append([(self.labels_[code], float(score)) for code, score in zip(codes, scores, strict=True)])
+            if self.rules_ is not None:
+                unary[0] += self.rules_[FIRST_LABEL]
+                unary[-1] += self.rules_[LAST_LABEL]
+            codes, scores = best_paths(unary, pair, count)
+            outputs = self._outputs(self.labels_[codes.ravel()], size * np.arange(len(codes) + 1))
+            found.append([(o, float(score)) for o, score in zip(outputs, scores, strict=True) if score > 0.5 * FORBIDDEN])
         return found
 
     def _assemble(self, graphs, layouts: list[GraphLayout]) -> Forest:
         return forest(graphs, layouts)
+
+    # ---- one sequence at a time: all but its features is kept from call to call ------------------------------
+
+    def size(self, X, y):
+        KEPT.pop(self, None)
+        self.__dict__.pop("n_features_", None)
+        return super().size(X, y)
+
+    def _worst_all(self, W, X, y, n_jobs=1):
+        alone = y is None and isinstance(X, list | tuple) and len(X) == 1
+        return (self._decoded_alone(W, X[0]) if alone else None) or super()._worst_all(W, X, y, n_jobs)
+
+    def _decoded_alone(self, W, x) -> tuple[list, np.ndarray] | None:
+        """As `_worst_all` of one sequence; None where that must read it."""
+        features, _, _ = self._checked_parts(x, 0)
+        size = features.shape[0]
+        if not 0 < size <= LONGEST_KEPT or features.shape[1] != self.n_features_:
+            return None
+        kept = KEPT.setdefault(self, KeptAlone({}, []))
+        if size not in kept.forests:
+            kept.forests[size] = self._decodable([sp.csr_array((size, self.n_features_))], None)
+        like = kept.forests[size]
+        table = self._read_alone(features, like.graphs.order)
+        if table is None:
+            return None
+        try:
+            scratch = kept.scratch.pop()
+        except IndexError:
+            scratch = contract.new_scratch(self._decodable([sp.csr_array((LONGEST_KEPT, self.n_features_))], None))
+        codes, value = np.empty(size, np.int32), np.empty(1)
+        worst_all(like._replace(graphs=like.graphs._replace(X=table)), W, scratch, codes, value, 0, 1)
+        kept.scratch.append(scratch)
+        return self._outputs(self.labels_[codes[::-1]], np.array([0, size])), value
+
+    def _read_alone(self, features, taken: np.ndarray):
+        """The rows of one sequence as kernels read them; None where something about them is to be told."""
+        dtype, sparse = floating(features.dtype), sp.issparse(features)
+        found = gathered_rows([features], taken, dtype) if sparse else (features[taken].astype(dtype, copy=False),)
+        if found is None:
+            return None
+        values = found[0]
+        if values.size and not -SURELY_SMALL < float(values.min()) <= float(values.max()) < SURELY_SMALL:  # NaN neither
+            return None
+        if self.rules_ is not None:
+            check_ruled_features(values)
+        values = values if self.dtype_ is None else values.astype(self.dtype_, copy=False)
+        if not sparse:
+            return rows(values, float(self.bias), SPARSE_BELOW["row"])
+        indices, indptr = (part.view(f"u{part.itemsize}") for part in found[1:])
+        return CSR(values, indices, indptr, np.float64(self.bias), features.shape[1])
+
+
+class KeptAlone(NamedTuple):
+    """What decoding one sequence after another keeps: an encoded sequence of each length, and scratch that nobody works with."""
+
+    forests: dict[int, Forest]
+    scratch: list[GraphScratch]
+
+
+KEPT: WeakKeyDictionary[Chain, KeptAlone] = WeakKeyDictionary()  # not in the structures: neither copies nor files have it
+LONGEST_KEPT = 128  # positions; longer sequences take so long that nothing need be kept
+
+
+@lru_cache(maxsize=1024)
+def _laid_out(size: int, weighted: bool, ruled: bool) -> GraphLayout:
+    """The layout of a sequence; its ends are marked where they have weights or rules of their own."""
+    layout = chained(size, _path(size)[1])
+    ends = np.zeros(size, np.uint8)
+    mark = int(weighted) | int(ruled) << RULED
+    ends[:1] |= mark
+    ends[-1:] |= mark << 1
+    return layout._replace(place=ends[layout.order])
 
 
 def best_paths(unary: np.ndarray, pair: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:

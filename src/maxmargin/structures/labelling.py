@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Sequence
+from functools import lru_cache
 from itertools import chain, product
 from typing import Any
 
@@ -22,11 +23,14 @@ from .reading import (
     checked_cost,
     distinct_labels,
     label_array,
+    label_factors,
     numeric,
     ordered_labels,
     shown_labels,
     stacked_nodes,
 )
+
+SURELY_SMALL = 1e100  # no sum of squares of such features overflows
 
 
 class Labelling(Compiled):
@@ -43,6 +47,9 @@ class Labelling(Compiled):
     first_last_bias = False
     normalize_loss = False
     count_name = "n_labels"  # the parameter that gives the number of labels
+    may_be_empty = False  # whether a sample may have no nodes
+    rules_: np.ndarray | None = None  # as of `transitions.py`
+    _lists = False  # whether outputs are lists, as those that were learned from, and not arrays
     dtype_: np.dtype | None = None  # of the features as they are stored; None keeps float32 and float64
 
     # ---- what a subclass says -----------------------------------------------------------------------------
@@ -78,19 +85,21 @@ class Labelling(Compiled):
 
     def _learn_inputs(self, X) -> None:
         features, _, kinds = zip(*(self._checked_parts(x, i) for i, x in enumerate(X)))
-        self.n_features_ = features[0].shape[1]
+        self.n_features_ = next((part.shape[1] for part in features if part.shape[0]), features[0].shape[1])
         for i, part in enumerate(features):
             self._check_width(part, i)
         self.n_kinds_ = self._count_kinds(list(kinds))
 
     def _learn_labels(self, y) -> None:
+        self._lists = all(isinstance(labels, list | tuple) for labels in y)
         given = getattr(self, self.count_name)
         if given is not None:
             self.labels_ = np.arange(int(given))
         else:
             self.labels_ = label_array(ordered_labels(self._distinct_labels(y)))
         if len(self.labels_) < 2:
-            raise ValueError(f"At least two labels are needed; y holds only {self.labels_.tolist()[0]!r}.")
+            only = f"only {self.labels_.tolist()[0]!r}" if len(self.labels_) else "none"
+            raise ValueError(f"At least two labels are needed; y holds {only}.")
         self._index = {label: k for k, label in enumerate(self.labels_.tolist())}
 
     def _distinct_labels(self, y) -> list:
@@ -115,12 +124,12 @@ class Labelling(Compiled):
         features = numeric(features, f"Sample {i} of X")
         if features.ndim != 2:
             raise ValueError(f"Sample {i} of X must have two dimensions, nodes and features; got {features.ndim}.")
-        if features.shape[0] == 0:
+        if features.shape[0] == 0 and not self.may_be_empty:
             raise ValueError(f"Sample {i} of X is empty: it has no nodes.")
         return features, edges, kinds
 
     def _check_width(self, features, i: int) -> None:
-        if features.shape[1] != self.n_features_:
+        if features.shape[1] != self.n_features_ and features.shape != (0, 0):
             raise ValueError(f"Sample {i} of X has {features.shape[1]} features; {self.n_features_} are expected.")
 
     # ---- encoding -----------------------------------------------------------------------------------------
@@ -191,8 +200,8 @@ class Labelling(Compiled):
         matrix = matrix if self.dtype_ is None else matrix.astype(self.dtype_, copy=False)
         table = rows(matrix, float(self.bias), SPARSE_BELOW["row"])
         gram, gram_start = inner_products(table, start, place) if products else no_products(table, start)
-        cost = vectors.table(vectors.pack(np.vstack([self.cost_, np.zeros((1, K))]), np.float64, fill=vectors.NEVER))
-        scale = 1.0 / sizes if self.normalize_loss else np.ones(sizes.size)
+        cost = cost_table(self.cost_.tobytes(), None if self.rules_ is None else self.rules_.tobytes(), K)
+        scale = 1.0 / np.maximum(sizes, 1) if self.normalize_loss else np.ones(sizes.size)
         counts = (K, self.n_kinds_, self.n_features_ + 1 + 2 * int(self.first_last_bias))
         sample = np.stack([start, edges, gram_start], axis=1)
         edge, node = (np.stack(columns, axis=1).astype(np.int32) for columns in ((source, target, kind), (label, place, order)))
@@ -222,6 +231,21 @@ class Labelling(Compiled):
             rest = np.vstack([np.zeros((1, K)), rest])
         return vectors.pack(np.vstack([w[: K * d].reshape(K, d).T, rest]), np.float64)
 
+    def named_weights(self, w):
+        K, d = len(self.labels_), self.n_features_
+        found = {"coef_": w[: K * d].reshape(K, d)}
+        if self.bias:
+            found["intercept_"] = w[K * d : K * (d + 1)]
+        if self.n_kinds_:
+            found["transitions_"] = w[w.size - self.n_kinds_ * K * K :].reshape(self.n_kinds_, K, K)
+        return found
+
+    def weigh_labels(self, class_weight, y, sample_weight):
+        given = [self._labels_of(labels, i) for i, labels in enumerate(y)]
+        codes = self._numbers(chain.from_iterable(given))
+        mass = np.bincount(codes, np.repeat(sample_weight, [len(labels) for labels in given]), minlength=len(self.labels_))
+        self.cost_ = label_factors(class_weight, self.labels_.tolist(), mass)[:, None] * self.cost_
+
     # ---- one sample at a time -----------------------------------------------------------------------------
 
     def joint_feature(self, x, y) -> np.ndarray:
@@ -244,7 +268,7 @@ class Labelling(Compiled):
         if self.bias:
             parts.append(node.sum(axis=0))
         if self.first_last_bias:
-            parts += [node[0], node[-1]]
+            parts += [node[:1].sum(axis=0), node[-1:].sum(axis=0)]
         pairs = np.zeros((self.n_kinds_, K, K))
         np.add.at(pairs, kinds, edge)
         return np.concatenate([part.ravel() for part in (*parts, pairs)])
@@ -256,7 +280,7 @@ class Labelling(Compiled):
         for labels, which in zip(both, ("The true output", "The output")):
             self._check_known(labels, which)
         total = float(self.cost_[self._numbers(both[0]), self._numbers(both[1])].sum())
-        return total / len(both[0]) if self.normalize_loss else total
+        return total / max(len(both[0]), 1) if self.normalize_loss else total
 
     def _decodable(self, X, y):
         return self._encoded(X, y, products=False)
@@ -286,7 +310,8 @@ class Labelling(Compiled):
 
     def _outputs(self, labels: np.ndarray, start: np.ndarray) -> list:
         """The labels of all nodes as an output for each sample."""
-        return np.split(labels, start[1:-1])
+        parts = np.split(labels, start[1:-1]) if start.size > 2 else [labels]
+        return [part.tolist() for part in parts] if self._lists else parts
 
     def score_outputs(self, y_true, y_pred, sample_weight=None) -> float:
         """The share of right labels."""
@@ -310,7 +335,19 @@ class Labelling(Compiled):
         features, _, kinds = self._one(x)
         codes = self._coded([y_true], np.array([0, features.shape[0]]))
         loss = float((self.cost_[codes] * m["node"]).sum())
-        return self._expected(features, kinds, m["node"], m["edge"]), loss / len(codes) if self.normalize_loss else loss
+        return self._expected(features, kinds, m["node"], m["edge"]), loss / max(len(codes), 1) if self.normalize_loss else loss
+
+
+@lru_cache(maxsize=64)
+def cost_table(cost: bytes, rules: bytes | None, K: int) -> vectors.VectorTable:
+    """Losses and rules as kernels read them, from the memory of the arrays: a structure that decodes one sample after another has
+    the same ones each time."""
+    table = vectors.pack(np.vstack([np.frombuffer(cost).reshape(K, K), np.zeros((1, K))]), np.float64, fill=vectors.NEVER)
+    if rules is None:
+        return vectors.table(table)
+    whole = vectors.zeros_vectors(2 * K + 3, table.shape[1], np.float64)
+    whole[: K + 1], whole[K + 1 :] = table, vectors.pack(np.frombuffer(rules).reshape(K + 2, K), np.float64)
+    return vectors.table(whole)
 
 
 def inner_products(table, start: np.ndarray, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -327,6 +364,9 @@ def inner_products(table, start: np.ndarray, place: np.ndarray) -> tuple[np.ndar
 
 def no_products(table, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """None, and features are refused just where `inner_products` would refuse them: none is larger than the norms."""
+    values = table.values
+    if float(max(values.max(initial=0.0), -values.min(initial=0.0))) < SURELY_SMALL:
+        return np.empty(0), np.zeros_like(start)
     norms = np.empty(int(start[-1]))
     with np.errstate(over="ignore"):
         squared_norms(table, np.empty(0), norms)

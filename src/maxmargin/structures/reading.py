@@ -6,8 +6,8 @@ from numbers import Integral
 import numpy as np
 import scipy.sparse as sp
 
-from ..data.matrices import checked_matrix
-from ..data.mistakes import cost_rows, trouble, uneven
+from ..data.matrices import checked_matrix, numbers
+from ..data.mistakes import cost_rows, shown, trouble, uneven
 
 # ---- samples -------------------------------------------------------------------------------------------------
 
@@ -48,6 +48,19 @@ def checked_cost(given, labels: np.ndarray) -> np.ndarray:
     return cost
 
 
+def label_factors(given, labels: list, mass: np.ndarray) -> np.ndarray:
+    """The factor of `class_weight` on each label; `mass` says how often each is true. Labels that a dict leaves out have 1."""
+    if isinstance(given, str):
+        return np.divide(mass.sum(), len(labels) * mass, out=np.zeros(len(labels)), where=mass > 0)
+    unknown = [label for label in given if label not in labels]
+    if unknown:
+        raise ValueError(f"class_weight names {unknown[0]!r}, which is not among the labels {shown(labels)}.")
+    factors = numbers("class_weight", [given.get(label, 1.0) for label in labels])
+    if np.any(factors < 0) or not np.any(factors > 0):
+        raise ValueError("class_weight must hold finite numbers >= 0, at least one of them positive.")
+    return factors
+
+
 # ---- features ------------------------------------------------------------------------------------------------
 
 
@@ -76,6 +89,13 @@ def floating(dtype) -> np.dtype:
 def stacked_nodes(features: list, taken: np.ndarray, start: np.ndarray):
     """The rows of all samples below each other, row p being the taken[p]-th."""
     dtype = floating(np.result_type(*{part.dtype for part in features}))
+    filled = [part for part in features if part.shape[0]]  # empty sequences need not say how many features they have not
+    if filled and all(sp.issparse(part) for part in filled):
+        found = gathered_rows(filled, taken, dtype)
+        if found is not None:
+            return sp.csr_array(found, shape=(taken.size, filled[0].shape[1]))
+    features = filled or features[:1]
+    start = start[np.concatenate([[True], np.diff(start) > 0])]
     if not any(sp.issparse(part) for part in features):
         result = np.empty((int(start[-1]), features[0].shape[1]), dtype)
         for first, last, part in zip(start[:-1].tolist(), start[1:].tolist(), features):
@@ -83,6 +103,32 @@ def stacked_nodes(features: list, taken: np.ndarray, start: np.ndarray):
         return result
     sparse = [part if sp.issparse(part) else sp.csr_array(part) for part in features]
     return checked_matrix(sp.vstack(sparse, format="csr", dtype=dtype))[taken]
+
+
+def gathered_rows(features: list, taken: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """The data, indices and indptr of the same, for CSR matrices that are in order, as nearly all are, in a few passes: to stack
+    a sentence must not take longer than to decode it. None for others."""
+    parts = [(part.indptr, part.indices, part.data) for part in features]
+    for part, (indptr, indices, data) in zip(features, parts, strict=True):
+        if indptr.size != part.shape[0] + 1 or indptr[0] != 0 or not indptr[-1] == indices.size == data.size:
+            return None
+    one = parts[0] if len(parts) == 1 else None
+    lengths = [indptr[1:] - indptr[:-1] for indptr, _, _ in parts]
+    counts = lengths[0] if one else np.concatenate(lengths)
+    indices, data = one[1:] if one else (np.concatenate([part[k] for part in parts]) for k in (1, 2))
+    if counts.min() < 0 or (indices.size and not 0 <= indices.min() <= indices.max() < features[0].shape[1]):
+        return None
+    first = np.cumsum(counts) - counts
+    rising = indices[1:] > indices[:-1]
+    rising[first[(first > 0) & (first < indices.size)] - 1] = True
+    if not rising.all():
+        return None
+    counts = counts[taken]
+    kind = np.int32 if max(indices.size, features[0].shape[1]) <= np.iinfo(np.int32).max else np.int64  # one to compile for
+    indptr = np.zeros(counts.size + 1, kind)
+    np.cumsum(counts, out=indptr[1:])
+    at = np.arange(indices.size) + np.repeat(first[taken] - indptr[:-1], counts)
+    return data[at].astype(dtype, copy=False), indices[at].astype(kind, copy=False), indptr
 
 
 def check_finite(matrix, spot) -> None:

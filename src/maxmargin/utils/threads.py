@@ -25,6 +25,8 @@ def thread_count(n_jobs: int | None) -> int:
 
 def spans(n: int, count: int) -> list[tuple[int, int]]:
     """range(n) cut into at most `count` runs of nearly the same length."""
+    if count == 1 and n > 0:
+        return [(0, n)]
     bounds = np.linspace(0, n, min(n, count) + 1).astype(int).tolist()
     return list(pairwise(bounds))
 

@@ -14,7 +14,9 @@ from . import contract
 from .graph_marginals import NODES, load_beliefs, mix_into, node_numbers, node_points, step_nodes, withdraw_rows
 from .graphs import FLOOR, GRAPHS, KIND, Graphs, GraphScratch, extent_of, graphs, in_users_order, new_tables, turn, wipe
 from .statistics import within
+from .sweeps import reach_targets
 
+HOT = 1e50  # between the largest loss and -FORBIDDEN
 UP, PARENT, DEGREE = range(3)  # the columns of Forest.tree
 
 
@@ -253,7 +255,17 @@ def _(data, spread):
         joint = child[:, : g.labels, None] * parent[:, None, :]
         edge.flat[:] = joint.reshape(-1, node.flat.shape[1])
         edge.flat[:, g.labels :] = FLOOR
-    return TreeMarginals(node, edge)
+    points = TreeMarginals(node, edge)
+    if g.cost.vectors.shape[0] > g.labels + 1:
+        keep_rules(points, data)
+    return points
+
+
+def keep_rules(points: TreeMarginals, data: Forest) -> None:
+    """The same distributions over the outputs that the rules allow: their targets with no weights, so hot that losses are nothing
+    and rules still are."""
+    W = vectors.aligned(contract.weight_shape(data), np.float64)
+    reach_targets(points, data, W, contract.new_scratch(data), HOT, 0, contract.n_samples(data))
 
 
 @contract.marginals_of.register(Forest)

@@ -7,6 +7,9 @@ from . import contract
 from .graphs import FLOOR, LABEL, extent_of, graphs, in_users_order
 from .statistics import within
 
+# A marginal up to here is FLOOR, or what little is left where rules forbid a label: no loss is counted for it, so that a dual
+# value is none too large even where the rules leave a single output, whose loss is zero.
+UNREACHED = 1e-200
 NODES = contract.Family()  # marginals that have a table `node`
 
 
@@ -56,7 +59,8 @@ def loss_of_nodes(points, data, i):
     total = 0.0
     for p in range(start, start + size):
         for k in range(g.labels):
-            total += points.node.flat[p, k] * g.cost.flat[g.node[p, LABEL], k]
+            if points.node.flat[p, k] > UNREACHED:
+                total += points.node.flat[p, k] * g.cost.flat[g.node[p, LABEL], k]
     return total * g.scale[i]
 
 

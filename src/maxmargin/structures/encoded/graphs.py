@@ -21,6 +21,11 @@ from . import contract
 from .points import Mixtures, empty_mixtures
 
 FLOOR = 1e-300  # the smallest marginal kept, so that its logarithm is finite and it can return
+# What a pair of labels that is not allowed, or such a label at an end, adds to a score. Finite, so that zero times it is zero; an
+# output that is not allowed is never the best while scores stay far below it, and `structures/transitions.py` sees to that.
+# Times FLOOR it is nothing: marginals of such a pair take no part in any sum.
+FORBIDDEN = -1e100
+RULED = 2  # bits of Graphs.node that say where the rules of the ends hold, after those of the weights of the ends
 
 
 NODE_START, EDGE_START, GRAM_START = range(3)  # the columns of Graphs.sample
@@ -37,9 +42,12 @@ class Graphs(NamedTuple):
     X: rows.Dense | rows.Indexed | rows.CSR
     sample: np.ndarray  # (samples + 1, 3) where the nodes of a sample start, its edges, and its inner products
     edge: np.ndarray  # (edges, 3) its two nodes, and which table of pair weights it uses
-    # (nodes, 3) the true label, K where it is not known; bit 0: the first of a chain, bit 1: the last; the user's number
+    # (nodes, 3) the true label, K where it is not known; bit 0: the first of a chain, bit 1: the last, bits 2 and 3: the same
+    # where labels at the ends are ruled; the user's number
     node: np.ndarray
-    cost: vectors.VectorTable  # (K + 1, K) loss of a node by true label and guess; the last row, for unknown labels, is zero
+    # (K + 1, K) loss of a node by true label and guess; the last row, for unknown labels, is zero. Where outputs are ruled K + 2
+    # rows more, zero or FORBIDDEN: labels at the first node, at the last, and pairs of neighbours
+    cost: vectors.VectorTable
     scale: np.ndarray  # (samples,) factor on the loss
     gram: np.ndarray  # inner products of the features of the nodes of each sample, L x L each
     labels: int  # K
@@ -147,7 +155,7 @@ def node_grams(X, start, place, gram, gram_start, workspace):
                 for k in range(rows.first(X, other), rows.last(X, other)):
                     total += rows.value(X, other, k) * workspace[rows.column(X, other, k)]
                 both = place[row] & place[other]
-                total += X.bias * X.bias + (both & 1) + (both >> 1)
+                total += X.bias * X.bias + (both & 1) + (both >> 1 & 1)
                 gram[gram_start[i] + p * size + q] = total
                 gram[gram_start[i] + q * size + p] = total
             for k in range(rows.first(X, row), rows.last(X, row)):
@@ -182,7 +190,8 @@ def graph_truth(data, i, code):
 def graph_prepare(data, i, W, scratch):
     g = graphs(data)
     start, size, _, _ = extent_of(data, i)
-    blocks = W.shape[1]
+    blocks, rules = W.shape[1], g.labels + 1
+    ruled = g.cost.vectors.shape[0] > rules
     for p in range(size):
         rows.scores(g.X, start + p, W, scratch.rows.vectors[scratch.scores + p : scratch.scores + p + 1])
         for bit in range(2):
@@ -190,9 +199,15 @@ def graph_prepare(data, i, W, scratch):
                 row = rows.last_column(g.X) + 1 + bit
                 for b in range(blocks):
                     vectors.increase(scratch.rows.vectors, scratch.scores + p, b, vectors.load(W, row, b))
+            if g.node[start + p, PLACE] >> (RULED + bit) & 1:
+                for b in range(blocks):
+                    vectors.increase(scratch.rows.vectors, scratch.scores + p, b, vectors.load(g.cost.vectors, rules + bit, b))
     for r in range(W.shape[0] - g.pairs):
         for b in range(blocks):
-            vectors.store(scratch.rows.vectors, scratch.pair + r, b, vectors.load(W, g.pairs + r, b))
+            held = vectors.load(W, g.pairs + r, b)
+            if ruled:
+                held = vectors.add(held, vectors.load(g.cost.vectors, rules + 2 + r % g.labels, b))
+            vectors.store(scratch.rows.vectors, scratch.pair + r, b, held)
 
 
 @jitable

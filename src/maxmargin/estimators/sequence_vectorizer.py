@@ -1,0 +1,295 @@
+"""`SequenceVectorizer`: sentences of tokens or dicts of features as CSR matrices, for `StructuredSVM("chain")`."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.feature_extraction import FeatureHasher
+from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from ..utils.parameters import at_least
+
+FIELD = re.compile(r"%x\[(-?\d+),(\d+)\]")
+
+
+class SequenceVectorizer(TransformerMixin, BaseEstimator):
+    """Lists of sentences to lists of CSR matrices, a row for each position: what `StructuredSVM("chain")` takes.
+
+    A position is described by a dict of features, as CRFsuite users have it, or by a list of names of features that it has.
+    In a dict a text stands for an indicator "name=text", True and False and numbers for the value of "name", a list of texts for
+    an indicator each, and a dict for features "name:inner". With `templates` a position is a token instead: a text, or a
+    tuple of columns such as (word, part of speech).
+
+    Parameters
+    ----------
+    templates : list of str or callable, optional
+        What to make of tokens. A text is a template as those of CRF++: "%x[row,column]" stands for that column of the token so
+        many positions away, "_B-1", "_B+1" and so on beyond the ends, so that "%x[-1,0]/%x[0,0]" is an indicator for each pair of
+        words; a token that is a text has one column. A function takes a sentence and a position and returns a dict or a list as
+        above. Features of different templates are told apart by the text of the template.
+    n_features : int, optional
+        Hash the names of features into so many columns, without a vocabulary: nothing is learned, and nothing is unknown. By
+        default a vocabulary is learned in `fit`, in the order of the names.
+    min_count : int, default=1
+        Features that fewer positions have in `fit` are left out of the vocabulary.
+    unknown : {"ignore", "error"}, default="ignore"
+        What to do in `transform` with a feature that `fit` has never met: leave it out, or raise a ValueError that names it.
+    dtype : dtype, default=numpy.float64
+        Of the matrices: float32 or float64.
+
+    Attributes
+    ----------
+    vocabulary_ : dict
+        The column of each feature, without `n_features`.
+
+    Examples
+    --------
+    >>> import maxmargin as mm
+    >>> vectorizer = mm.SequenceVectorizer()
+    >>> X = vectorizer.fit_transform([[{"word": "the"}, {"word": "cat", "capital": False}], []])
+    >>> [x.shape for x in X]
+    [(2, 3), (0, 3)]
+    >>> vectorizer.get_feature_names_out().tolist()
+    ['capital', 'word=cat', 'word=the']
+    >>> pairs = mm.SequenceVectorizer(["w=%x[0,0]", "%x[-1,0]/%x[0,0]"]).fit([["the", "cat"]])
+    >>> pairs.get_feature_names_out().tolist()
+    ['%x[-1,0]/%x[0,0]=_B-1/the', '%x[-1,0]/%x[0,0]=the/cat', 'w=cat', 'w=the']
+    """
+
+    _parameter_constraints: dict[str, Any] = {
+        "templates": [list, tuple, None],
+        "n_features": [at_least(1), None],
+        "min_count": [at_least(1)],
+        "unknown": [StrOptions({"ignore", "error"})],
+    }
+
+    def __init__(self, templates=None, *, n_features=None, min_count=1, unknown="ignore", dtype=np.float64):
+        self.templates = templates
+        self.n_features = n_features
+        self.min_count = min_count
+        self.unknown = unknown
+        self.dtype = dtype
+
+    def fit(self, X, y=None):
+        """Learn the vocabulary; `y` is not read."""
+        self._fit(X)
+        return self
+
+    def fit_transform(self, X, y=None):
+        """As `fit` and then `transform`, reading the sentences once."""
+        return self._split(*self._fit(X))
+
+    def transform(self, X) -> list[sp.csr_array]:
+        """A CSR matrix (length, features) for each sentence."""
+        self._check_parameters()
+        if self.n_features is not None:
+            return self._split(*self._hashed(X))
+        check_is_fitted(self)
+        return self._split(*self._looked_up(X))
+
+    def get_feature_names_out(self, input_features=None) -> np.ndarray:
+        """The names of the columns."""
+        if self.n_features is not None:
+            raise ValueError("Hashed features have no names; leave out n_features for a vocabulary.")
+        check_is_fitted(self)
+        return np.array(list(self.vocabulary_), dtype=object)
+
+    # ---- how ----------------------------------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        self._validate_params()
+        if np.dtype(self.dtype) not in (np.float32, np.float64):
+            raise ValueError(f"dtype must be float32 or float64; got {self.dtype!r}.")
+
+    def _fit(self, X) -> tuple[sp.csr_array, np.ndarray]:
+        """Learn, and return all rows with the lengths of the sentences."""
+        self._check_parameters()
+        if self.n_features is not None:
+            return self._hashed(X)  # nothing to learn; what `transform` would refuse is refused
+        number: dict[str, int] = {}
+        lengths, sizes, columns, values = self._collected(X, number, grow=True)
+        if not number:
+            raise ValueError("There are no features: X has no positions, or positions without features.")
+        names = list(number)
+        order = sorted(range(len(names)), key=names.__getitem__)
+        at = np.array(columns, np.int32)
+        rows = sp.csr_array((np.array(values, self.dtype), at, _ends(sizes)), shape=(len(sizes), len(names)))
+        rows.sum_duplicates()
+        often = np.bincount(rows.indices, minlength=len(names)) >= self.min_count
+        kept = [k for k in order if often[k]]
+        if not kept:
+            raise ValueError(f"There are no features: none is at {self.min_count} positions, as min_count asks.")
+        self.vocabulary_ = {names[k]: j for j, k in enumerate(kept)}
+        self._rare = frozenset(names[k] for k in order if not often[k]) if self.unknown == "error" else frozenset()
+        return _sorted_rows(rows[:, kept]), lengths
+
+    def _looked_up(self, X) -> tuple[sp.csr_array, np.ndarray]:
+        lengths, sizes, columns, values = self._collected(X, self.vocabulary_, grow=False)
+        parts = np.array(values, self.dtype), np.array(columns, np.int32), _ends(sizes)
+        return _sorted_rows(sp.csr_array(parts, shape=(len(sizes), len(self.vocabulary_)))), lengths
+
+    def _collected(self, X, number: dict[str, int], grow: bool) -> tuple[np.ndarray, list[int], list[int], list[float]]:
+        """The lengths of sentences, the number of features of each position, their columns and values. With `grow` a feature that
+        has no number gets the next one."""
+        lengths: Counter[int] = Counter()
+        sizes: list[int] = []
+        columns: list[int] = []
+        values: list[float] = []
+        strict = self.unknown == "error" and not grow
+        count = _checked_sentences(X)
+        for i, t, features in self._positions(X):
+            lengths[i] += 1
+            before = len(columns)
+            for name, value in features:
+                k = number.get(name, -1)
+                if k < 0 and grow:
+                    k = number[name] = len(number)
+                if k >= 0:
+                    columns.append(k)
+                    values.append(value)
+                elif strict and name not in self._rare:
+                    raise ValueError(f"Sentence {i} has at position {t} the feature {name!r}, which fit has not met.")
+            sizes.append(len(columns) - before)
+        return np.array([lengths[i] for i in range(count)], np.int64), sizes, columns, values
+
+    def _hashed(self, X) -> tuple[sp.csr_array, np.ndarray]:
+        lengths, found = np.zeros(_checked_sentences(X), np.int64), []
+        for i, _, features in self._positions(X):
+            lengths[i] += 1
+            found.append(list(features))
+        hasher = FeatureHasher(self.n_features, input_type="pair", dtype=self.dtype)
+        rows = hasher.transform(found) if found else sp.csr_array((0, self.n_features), dtype=self.dtype)
+        return _sorted_rows(sp.csr_array(rows)), lengths
+
+    def _positions(self, X) -> Iterator[tuple[int, int, Iterable[tuple[str, float]]]]:
+        """Sentence, position, and the pairs (name, value) of its features."""
+        _checked_sentences(X)
+        readers = None if self.templates is None else [_reader(template) for template in self.templates]
+        for i, sentence in enumerate(X):
+            sentence = sentence.tolist() if isinstance(sentence, np.ndarray) else sentence
+            if isinstance(sentence, str | Mapping) or not isinstance(sentence, Sequence):
+                raise ValueError(f"Sentence {i} must be a list of positions; got {sentence!r}.")
+            for t in range(len(sentence)):
+                which = f"Sentence {i}, position {t},"
+                if readers is None:
+                    yield i, t, _pairs_of(sentence[t], which)
+                else:
+                    yield i, t, chain.from_iterable(read(sentence, t, which) for read in readers)
+
+    def _split(self, rows: sp.csr_array, lengths: np.ndarray) -> list[sp.csr_array]:
+        """The rows of each sentence."""
+        ends = np.cumsum(lengths)
+        found = []
+        for first, last in zip((ends - lengths).tolist(), ends.tolist(), strict=True):
+            begin, end = rows.indptr[first], rows.indptr[last]
+            parts = rows.data[begin:end], rows.indices[begin:end], rows.indptr[first : last + 1] - begin
+            found.append(sp.csr_array(parts, shape=(last - first, rows.shape[1])))
+        return found
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self.n_features is not None or "vocabulary_" in vars(self)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.dict = True
+        tags.requires_fit = self.n_features is None
+        return tags
+
+
+def _checked_sentences(X) -> int:
+    if isinstance(X, str | Mapping) or not hasattr(X, "__len__") or not hasattr(X, "__iter__"):
+        raise ValueError(f"X must be a list of sentences, each a list of positions; got {type(X).__name__}.")
+    return len(X)
+
+
+def _ends(sizes: list[int]) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(np.array(sizes, np.int64))])
+
+
+def _sorted_rows(rows: sp.csr_array) -> sp.csr_array:
+    """Each column once in a row, in order."""
+    rows.sum_duplicates()
+    if rows.nnz <= np.iinfo(np.int32).max:
+        rows.indices, rows.indptr = (part.astype(np.int32, copy=False) for part in (rows.indices, rows.indptr))
+    return rows
+
+
+# ---- features of a position ----------------------------------------------------------------------------------
+
+
+def _pairs_of(position: Any, which: str) -> Iterator[tuple[str, float]]:
+    """What a dict or a list of names says."""
+    if isinstance(position, Mapping):
+        for name, value in position.items():
+            if isinstance(value, str):
+                yield f"{name}={value}", 1.0
+            else:
+                yield from _numbers_of(str(name), value, which)
+    elif isinstance(position, str):
+        yield position, 1.0
+    elif isinstance(position, Iterable):
+        for name in position:
+            if not isinstance(name, str):
+                raise ValueError(f"{which} lists {name!r}, which is no name of a feature; tokens with columns need templates.")
+            yield name, 1.0
+    else:
+        raise ValueError(f"{which} must be a dict of features or a list of their names; got {position!r}.")
+
+
+def _numbers_of(name: str, value: Any, which: str) -> Iterator[tuple[str, float]]:
+    if isinstance(value, Real | np.bool_):
+        number = float(value)
+        if not np.isfinite(number):
+            raise ValueError(f"{which} has {name!r}: {value!r}; features must be finite.")
+        yield name, number
+    elif isinstance(value, Mapping):
+        for inner, held in _pairs_of(value, which):
+            yield f"{name}:{inner}", held
+    elif isinstance(value, list | tuple | set | frozenset) and all(isinstance(part, str) for part in value):
+        for part in value:
+            yield f"{name}={part}", 1.0
+    else:
+        raise ValueError(f"{which} has {name!r}: {value!r}; a feature is a text, a number, a list of texts or a dict.")
+
+
+# ---- templates -----------------------------------------------------------------------------------------------
+
+
+def _reader(template: Any) -> Callable[[Sequence, int, str], Iterable[tuple[str, float]]]:
+    """What makes features of a position of a sentence."""
+    if callable(template):
+        return lambda sentence, t, which: _pairs_of(template(sentence, t), which)
+    if not isinstance(template, str):
+        raise ValueError(f"A template is a text with %x[row,column] or a function; got {template!r}.")
+    texts, fields = FIELD.split(template)[::3], [(int(row), int(column)) for row, column in FIELD.findall(template)]
+    if not fields:
+        raise ValueError(f"The template {template!r} has no %x[row,column] in it, as '%x[-1,0]' for the token before.")
+    named = "=" in texts[0]  # "w=%x[0,0]" says itself what its features are called
+
+    def read(sentence: Sequence, t: int, which: str) -> list[tuple[str, float]]:
+        filled = [texts[0]]
+        for (row, column), text in zip(fields, texts[1:], strict=True):
+            filled += [_column(sentence, t + row, column, which), text]
+        found = "".join(filled)
+        return [(found if named else f"{template}={found}", 1.0)]
+
+    return read
+
+
+def _column(sentence: Sequence, t: int, column: int, which: str) -> str:
+    if t < 0 or t >= len(sentence):
+        return f"_B{t}" if t < 0 else f"_B+{t - len(sentence) + 1}"
+    token = (sentence[t],) if isinstance(sentence[t], str) else sentence[t]
+    if isinstance(token, Mapping) or not isinstance(token, Sequence | np.ndarray):
+        raise ValueError(f"{which} needs tokens, each a text or a tuple of columns; position {t} is {token!r}.")
+    if column >= len(token):
+        raise ValueError(f"{which} needs column {column} of position {t}, which has {len(token)}.")
+    return str(token[column])

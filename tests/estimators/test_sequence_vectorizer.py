@@ -1,0 +1,103 @@
+"""Sentences of dicts or tokens as lists of CSR matrices."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.feature_extraction import DictVectorizer
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+import maxmargin as mm
+
+SENTENCES = [
+    [{"word": "the", "length": 3}, {"word": "cat", "capital": True, "ends": ["t", "at"]}],
+    [],
+    [{"word": "sat", "capital": False, "inner": {"a": 2.5, "b": "c"}}],
+]
+TOKENS = [[("the", "D"), ("cat", "N"), ("sat", "V")], [("a", "D"), ("dog", "N")], [], [("sat", "V")]] * 3
+TAGS = [["B", "I", "O"], ["B", "I"], [], ["O"]] * 3
+
+
+def same(X, Y):
+    return len(X) == len(Y) and all(np.array_equal(a.toarray(), b.toarray()) for a, b in zip(X, Y, strict=True))
+
+
+def test_dicts_are_read_as_scikit_learn_reads_them():
+    flat = [position for sentence in SENTENCES for position in sentence]
+    plain = [{name: value for name, value in position.items() if name != "inner"} for position in flat]
+    reference = DictVectorizer().fit(plain)
+    vectorizer = mm.SequenceVectorizer()
+    X = vectorizer.fit_transform([plain[:2], [], plain[2:]])
+    assert [x.shape for x in X] == [(2, 7), (0, 7), (1, 7)]
+    assert vectorizer.get_feature_names_out().tolist() == reference.get_feature_names_out().tolist()
+    assert np.array_equal(np.vstack([x.toarray() for x in X]), reference.transform(plain).toarray())
+    whole = mm.SequenceVectorizer().fit(SENTENCES)
+    assert {"inner:a", "inner:b=c"} <= set(whole.vocabulary_)
+    assert whole.transform(SENTENCES)[2].toarray()[0, whole.vocabulary_["inner:a"]] == 2.5
+
+
+@pytest.mark.parametrize("params", [{}, {"n_features": 32}, {"dtype": np.float32}, {"min_count": 2}])
+def test_fit_transform_is_fit_and_transform(params):
+    vectorizer = mm.SequenceVectorizer(["%x[0,0]", "p=%x[0,1]", "%x[-1,1]/%x[0,1]", "%x[1,0]"], **params)
+    X = vectorizer.fit_transform(TOKENS)
+    assert same(X, clone(vectorizer).fit(TOKENS).transform(TOKENS))
+    assert same(X, pickle.loads(pickle.dumps(vectorizer)).transform(TOKENS))
+    assert all(x.dtype == params.get("dtype", np.float64) and x.has_sorted_indices for x in X)
+    assert vectorizer.transform([]) == []
+
+
+def test_templates():
+    vectorizer = mm.SequenceVectorizer(["w=%x[0,0]", "%x[-2,1]", lambda sentence, t: {"last": t == len(sentence) - 1}])
+    vectorizer.fit(TOKENS[:2])
+    assert vectorizer.get_feature_names_out().tolist() == [
+        "%x[-2,1]=D", "%x[-2,1]=_B-1", "%x[-2,1]=_B-2", "last", "w=a", "w=cat", "w=dog", "w=sat", "w=the"
+    ]  # fmt: skip
+    assert mm.SequenceVectorizer(["n=%x[1,0]"]).fit([["x", "y"]]).get_feature_names_out().tolist() == ["n=_B+1", "n=y"]
+    assert mm.SequenceVectorizer().fit([[["bias", "word=a"], {"bias"}]]).vocabulary_ == {"bias": 0, "word=a": 1}
+
+
+def test_unknown_features():
+    known = mm.SequenceVectorizer().fit(SENTENCES)
+    assert known.transform([[{"word": "dog"}]])[0].nnz == 0
+    strict = mm.SequenceVectorizer(unknown="error", min_count=2).fit(SENTENCES + SENTENCES[:1])
+    strict.transform(SENTENCES)  # what is rare has been met
+    with pytest.raises(ValueError, match="Sentence 1 has at position 0 the feature 'word=dog', which fit has not met"):
+        strict.transform([[], [{"word": "dog"}]])
+
+
+@pytest.mark.parametrize(
+    ("params", "X", "message"),
+    [
+        ({}, "the cat", "X must be a list of sentences"),
+        ({}, ["the cat"], "Sentence 0 must be a list of positions"),
+        ({}, [[{"a": None}]], "Sentence 0, position 0, has 'a': None; a feature is"),
+        ({}, [[{"a": np.nan}]], "must be finite"),
+        ({}, [[("the", 3)]], "tokens with columns need templates"),
+        ({}, [[], []], "There are no features"),
+        ({"min_count": 3}, SENTENCES[:1], "none is at 3 positions"),
+        ({"templates": ["word"]}, [["a"]], "has no %x"),
+        ({"templates": [3]}, [["a"]], "A template is a text"),
+        ({"templates": ["%x[0,1]"]}, [["a"]], "needs column 1 of position 0, which has 1"),
+        ({"templates": ["%x[0,0]"]}, [[{"a": 1}]], "needs tokens"),
+        ({"dtype": int}, SENTENCES, "dtype must be float32 or float64"),
+        ({"n_features": 8}, [[{"a": None}]], "a feature is a text"),
+    ],
+)
+def test_bad_input(params, X, message):
+    with pytest.raises(ValueError, match=message):
+        mm.SequenceVectorizer(**params).fit(X)
+
+
+def test_hashed_features_have_no_names():
+    with pytest.raises(ValueError, match="Hashed features have no names"):
+        mm.SequenceVectorizer(n_features=8).get_feature_names_out()
+
+
+def test_pipeline_and_grid_search():
+    model = make_pipeline(mm.SequenceVectorizer(["%x[0,0]", "%x[0,1]"]), mm.StructuredSVM("chain", tol=1e-2, random_state=0))
+    grid = {"sequencevectorizer__n_features": [None, 64], "structuredsvm__C": [0.1, 1.0]}
+    search = GridSearchCV(model, grid, cv=2, error_score="raise").fit(TOKENS, TAGS)
+    assert search.predict(TOKENS) == TAGS
+    assert search.best_score_ == 1.0

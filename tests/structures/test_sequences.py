@@ -1,0 +1,288 @@
+"""Chains as users of taggers have them: lists, empty sequences, rules of transitions, weights by name, classes with weights."""
+
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from helpers.certificates import consistent
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import maxmargin as mm
+from maxmargin.structures import Chain, Multiclass, Tree
+from maxmargin.structures.transitions import has_output, scheme_rules
+
+SOLVERS = ["dual_coordinate", "frank_wolfe", "partial_linearization", "exponentiated_gradient", "bundle"]
+IOB = ["B-N", "B-V", "I-N", "I-V", "O"]
+
+
+def drawn(seed: int, labels, sizes, follows=lambda a, b: True):
+    """Random sequences whose labels, and the ends as None, follow each other as they may."""
+    rng, X, y = np.random.default_rng(seed), [], []
+    for size in sizes:
+        every = [c for c in product(labels, repeat=size) if all(map(follows, (None, *c), (*c, None)))]
+        y.append(list(every[rng.integers(len(every))]))
+        X.append(rng.normal(size=(size, 3)))
+    return X, y
+
+
+def follows_iob(a, b):
+    return b is None or not b.startswith("I-") or (a is not None and a[2:] == b[2:] and a != "O")
+
+
+def primal(structure, X, y, w, C):
+    """By brute force over the outputs that are allowed."""
+    losses = []
+    for x, true in zip(X, y, strict=True):
+        outputs = structure.every_output(x, true, 10**6)
+        mine = w @ structure.joint_feature(x, true)
+        losses.append(max(structure.loss(true, out) + w @ structure.joint_feature(x, out) - mine for out in outputs))
+    return 0.5 * w @ w + C * sum(losses)
+
+
+# ---- lists, empty sequences ------------------------------------------------------------------------------
+
+
+def test_lists_in_lists_out():
+    X, y = drawn(0, "ab", [3, 1, 0, 4])
+    model = mm.StructuredSVM("chain", random_state=0).fit([x.tolist() for x in X], y)
+    assert isinstance(model.structure_, Chain)
+    found = model.predict([x.tolist() for x in X])
+    assert all(type(labels) is list for labels in found) and [len(labels) for labels in found] == [3, 1, 0, 4]
+    assert model.predict(X) == found == [model.predict([x])[0] for x in X]
+    assert all(type(labels) is list for best in model.predict_n_best(X, 2) for labels, _ in best)
+    arrays = mm.StructuredSVM("chain", random_state=0).fit(X, [np.array(labels, "U1") for labels in y]).predict(X)
+    assert all(isinstance(labels, np.ndarray) for labels in arrays) and [labels.tolist() for labels in arrays] == found
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_an_empty_sequence_changes_nothing(solver, sparse):
+    X, y = drawn(1, [0, 1, 2], [3, 2, 4, 2])
+    X = [sp.csr_array(x) for x in X] if sparse else X
+    nothing = sp.csr_array((0, 3)) if sparse else []
+    params = {"solver": solver, "tol": 1e-4, "random_state": 0, "max_iter": 3000}
+    plain = mm.StructuredSVM(Chain(normalize_loss=True), **params).fit(X, y)
+    model = mm.StructuredSVM(Chain(normalize_loss=True), **params).fit(
+        [nothing, *X[:2], nothing, *X[2:]], [[], *y[:2], [], *y[2:]]
+    )
+    consistent(model)
+    assert model.certificate_.primal == pytest.approx(plain.certificate_.primal, rel=3e-4)
+    assert model.predict([nothing, X[0]]) == [[], *plain.predict(X[:1])]
+    outputs, scores = model.predict([nothing], return_score=True)
+    assert outputs == [[]] and scores.tolist() == [0.0]
+    assert model.predict_n_best([nothing], 3) == [[([], 0.0)]]
+    assert model.predict_marginals([nothing, X[0]])[0].shape == (0, 3)
+
+
+def test_only_empty_sequences():
+    with pytest.raises(ValueError, match="At least two labels are needed; y holds none"):
+        mm.StructuredSVM("chain").fit([[], []], [[], []])
+    with pytest.raises(ValueError, match="Sample 1 has 0 nodes in X and 1 labels in y"):
+        mm.StructuredSVM("chain").fit([np.eye(2), []], [[0, 1], [1]])
+    with pytest.raises(ValueError, match="structure"):
+        mm.StructuredSVM("chains").fit([np.eye(2)], [[0, 1]])
+
+
+def test_one_sequence_is_decoded_as_many():
+    rng = np.random.default_rng(2)
+    X, y = drawn(2, IOB, [3, 4, 2, 5, 1])
+    for table in (lambda x: x, sp.csr_array, lambda x: sp.csr_array(x.astype(np.float32))):
+        model = mm.StructuredSVM(Chain(forbidden=None), tol=0.1, random_state=0).fit([table(x) for x in X], y)
+        new = [table(rng.normal(size=(size, 3)) * (rng.random((size, 3)) < 0.7)) for size in (1, 3, 130, 6)]
+        outputs, scores = model.predict(new, return_score=True)
+        for x, output, score in zip(new, outputs, scores, strict=True):
+            alone = model.predict([x], return_score=True)
+            assert alone[0] == [output] and alone[1][0] == pytest.approx(score, abs=1e-9)
+    shuffled = sp.csr_array(new[1])
+    shuffled.indices, shuffled.data = shuffled.indices.copy(), shuffled.data.copy()
+    for first, last in zip(shuffled.indptr[:-1], shuffled.indptr[1:], strict=True):
+        shuffled.indices[first:last] = shuffled.indices[first:last][::-1]
+        shuffled.data[first:last] = shuffled.data[first:last][::-1]
+    assert model.predict([shuffled]) == [outputs[1]]
+    for bad, message in (
+        (np.full((2, 3), np.nan), "NaN"),
+        (np.zeros((2, 4)), "4 features; 3"),
+        (np.full((2, 3), 1e200), "large"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.predict([bad])
+
+
+# ---- weights by name -------------------------------------------------------------------------------------
+
+
+def test_weights_by_name():
+    X, y = drawn(3, "abc", [3, 4, 2, 5])
+    model = mm.StructuredSVM("chain", random_state=0)
+    assert not hasattr(model, "coef_")
+    model.fit(X, y)
+    assert model.coef_.shape == (3, 3) and model.transitions_.shape == (3, 3) and np.shares_memory(model.coef_, model.w_)
+    labels = model.structure_.labels_.tolist()
+    outputs, scores = model.predict(X, return_score=True)
+    for x, output, score in zip(X, outputs, scores, strict=True):
+        at = [labels.index(label) for label in output]
+        told = sum(model.coef_[k] @ row + model.intercept_[k] for k, row in zip(at, x, strict=True))
+        told += sum(model.transitions_[a, b] for a, b in pairwise(at))
+        assert score == pytest.approx(told + model.first_[at[0]] + model.last_[at[-1]])
+    top = model.top_features(["x", "y", "z"], n=2)
+    for label, row in zip(labels, model.coef_, strict=True):
+        best = np.argsort(-np.abs(row))[:2]
+        assert top[label] == [("xyz"[k], row[k]) for k in best]
+    assert model.top_features(n=1)["a"][0][0] in (0, 1, 2)
+    with pytest.raises(ValueError, match="names has 2 names; the model has 3 features"):
+        model.top_features(["x", "y"])
+    plain = mm.StructuredSVM(Chain(first_last_bias=False, bias=False), random_state=0).fit(X, y)
+    assert not hasattr(plain, "first_") and not hasattr(plain, "intercept_") and plain.coef_.size + plain.transitions_.size == 18
+    single = mm.StructuredSVM("multiclass", random_state=0).fit(np.eye(3), [0, 1, 2])
+    assert single.coef_.shape == (3, 3) and not hasattr(single, "transitions_")
+
+
+def test_class_weight():
+    X, y = drawn(4, "ab", [3, 4, 2, 5, 3])
+    weights, params = np.array([2.0, 1, 0, 3, 1]), {"random_state": 0, "tol": 1e-5}
+    costs = {"a": {"b": 5.0}, "b": {"a": 0.5}}
+    by_weight = mm.StructuredSVM("chain", class_weight={"a": 5.0, "b": 0.5}, **params).fit(X, y)
+    by_cost = mm.StructuredSVM(Chain(cost=costs), **params).fit(X, y)
+    assert by_weight.certificate_.primal == pytest.approx(by_cost.certificate_.primal, rel=1e-6)
+    repeated = [i for i, count in enumerate(weights.astype(int)) for _ in range(count)]
+    weighted = mm.StructuredSVM("chain", class_weight="balanced", **params).fit(X, y, weights)
+    again = mm.StructuredSVM("chain", class_weight="balanced", **params).fit([X[i] for i in repeated], [y[i] for i in repeated])
+    assert np.allclose(weighted.structure_.cost_, again.structure_.cost_)
+    assert weighted.certificate_.primal == pytest.approx(again.certificate_.primal, rel=3e-5)
+    with pytest.raises(ValueError, match="class_weight names 'z'"):
+        mm.StructuredSVM("chain", class_weight={"z": 1.0}).fit(X, y)
+    three = Chain(cost={"a": {"c": 3.0}})
+    three.size([np.zeros((3, 1))], [["a", "b", "c"]])
+    assert three.cost_.tolist() == [[0, 1, 3], [1, 0, 1], [1, 1, 0]]  # unnamed pairs cost 1
+
+
+# ---- rules -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("first_last_bias", [True, False])
+def test_the_optimum_under_rules(solver, first_last_bias):
+    X, y = drawn(5, IOB, [3, 4, 2, 1, 3], follows_iob)
+    structure = Chain(first_last_bias=first_last_bias, forbidden="iob")
+    model = mm.StructuredSVM(structure, 0.5, solver=solver, tol=1e-4, random_state=0, max_iter=5000).fit(X, y)
+    consistent(model)
+    other = mm.StructuredSVM(structure, 0.5, tol=1e-5, random_state=0).fit(X, y)
+    true = primal(model.structure_, X, y, np.asarray(model.w_), 0.5)
+    assert model.certificate_.primal == pytest.approx(true, rel=1e-9)
+    assert model.certificate_.dual <= other.certificate_.primal * (1 + 1e-9)
+    assert model.certificate_.primal == pytest.approx(other.certificate_.primal, rel=2e-4)
+    free = mm.StructuredSVM(Chain(first_last_bias=first_last_bias), 0.5, tol=1e-4, random_state=0).fit(X, y)
+    assert model.certificate_.primal < free.certificate_.primal * (1 - 1e-3)  # fewer outputs to keep away from
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from(SOLVERS), st.sampled_from([1e-2, 0.3]))
+def test_primal_is_above_dual_under_rules(seed, solver, tol):
+    rng = np.random.default_rng(seed)
+    pairs = [(a, b) for a in [0, 1, 2, None] for b in [0, 1, 2, None] if rng.random() < 0.35 and (a, b) != (None, None)]
+    sizes = rng.integers(1, 5, size=4).tolist()
+    try:
+        X, y = drawn(seed, [0, 1, 2], sizes, lambda a, b: (a, b) not in pairs)
+    except ValueError:  # no sequence of that length is allowed
+        return
+    model = mm.StructuredSVM(Chain(3, forbidden=pairs), solver=solver, tol=tol, random_state=0).fit(X, y)
+    found = model.certificate_
+    assert found.primal == pytest.approx(primal(model.structure_, X, y, np.asarray(model.w_), 1.0), rel=1e-9)
+    best = mm.StructuredSVM(Chain(3, forbidden=pairs), tol=1e-6, random_state=0).fit(X, y).certificate_
+    assert found.dual <= best.primal * (1 + 1e-9)
+    assert best.dual <= found.primal * (1 + 1e-9)
+
+
+def test_decoding_and_marginals_under_rules():
+    X, y = drawn(6, IOB, [3, 4, 2, 1, 4, 4], follows_iob)
+    assert {label for labels in y for label in labels} == set(IOB)
+    model = mm.StructuredSVM(Chain(forbidden="iob"), random_state=0).fit(X, y)
+    w = np.random.default_rng(0).normal(size=model.w_.size) * 3
+    model.w_, structure = w, model.structure_
+    labels = structure.labels_.tolist()
+    for x, found, marginals, best in zip(
+        X, model.predict(X), model.predict_marginals(X), model.predict_n_best(X, 10**4), strict=True
+    ):
+        every = [c for c in product(IOB, repeat=len(x)) if all(map(follows_iob, (None, *c), (*c, None)))]
+        scores = np.array([w @ structure.joint_feature(x, list(c)) for c in every])
+        assert found == list(every[scores.argmax()]) == model.predict([x])[0] == best[0][0]
+        assert len(best) == len(every) and np.allclose([score for _, score in best], np.sort(scores)[::-1])
+        mass = np.exp(scores - scores.max())
+        expected = np.zeros(marginals.shape)
+        for c, p in zip(every, mass / mass.sum(), strict=True):
+            expected[np.arange(len(x)), [labels.index(label) for label in c]] += p
+        assert np.allclose(marginals, expected)
+    mm.check_structure(Chain(forbidden="iob"), X, y)
+
+
+def test_pairs_and_what_must_follow():
+    X, y = [np.eye(3), np.eye(3)[:2]], [["a", "b", "c"], ["a", "b"]]
+    forbidden = Chain(forbidden=[("a", "a"), ("a", "c"), ("a", None), (None, "b"), (None, "c")])
+    required = Chain(required={"a": ["b"], None: ["a"]})
+    for structure in (forbidden, required):
+        structure.size(X, y)
+        assert structure.every_output(X[1], y[1], 100) == [["a", "b"]]
+    assert np.array_equal(forbidden.rules_, required.rules_)
+
+
+def test_schemes():
+    labels = ["B-N", "E-N", "I-N", "O", "S-N", "B-V", "E-V"]
+    banned = scheme_rules("BIOES", labels)
+    allowed = {(a, b) for k, a in enumerate(labels) for j, b in enumerate(labels) if not banned[2 + k, j]}
+    opening, open_ = {"O", "S-N", "B-N", "B-V"}, {"B-N": {"I-N", "E-N"}, "I-N": {"I-N", "E-N"}, "B-V": {"E-V"}}
+    assert allowed == {(a, b) for a in labels for b in open_.get(a, opening)}
+    assert {b for b, no in zip(labels, banned[0], strict=True) if not no} == opening
+    assert {a for a, no in zip(labels, banned[1], strict=True) if no} == set(open_)
+    rules = np.array([[0, 1], [1, 0], [1, 0], [1, 1]])  # from 0 to 1, and no further
+    assert [has_output(rules, size) for size in range(4)] == [True, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("structure", "y", "message"),
+    [
+        (Chain(forbidden="iob"), ["O", "I-N"], "Sample 1 of y has 'I-N' after 'O', at position 1, which is forbidden"),
+        (Chain(forbidden="iob"), ["I-N", "B-N"], "Sample 1 of y begins with 'I-N', at position 0"),
+        (Chain(forbidden="bioes"), ["O", "B-N"], "Sample 0 of y has 'O' after 'B-N'"),
+        (Chain(forbidden=[("O", None)]), ["B-N", "O"], "Sample 0 of y ends with 'O', at position 1"),
+        (Chain(forbidden="iob"), ["O", "X-N"], "forbidden='iob' reads labels 'B-...', 'I-...', 'O'; 'X-N' is none of them"),
+        (Chain(forbidden="iob9"), ["O", "O"], "forbidden must be 'iob' or 'bioes', or a list of pairs"),
+        (Chain(forbidden=["O"]), ["O", "O"], "forbidden must be 'iob' or 'bioes', or a list of pairs"),
+        (Chain(forbidden=[("O", "Q")]), ["O", "O"], "forbidden names 'Q', which is not among the labels"),
+        (Chain(required=["O"]), ["O", "O"], "required must be a dict"),
+        (Chain(required={"O": "B-N"}), ["O", "O"], "required\\['O'\\] must be a list"),
+        (Chain(forbidden=[(None, None)]), ["O", "O"], "there is no label"),
+    ],
+)
+def test_bad_rules(structure, y, message):
+    with pytest.raises(ValueError, match=message):
+        mm.StructuredSVM(structure).fit([np.eye(2), np.eye(2)], [["B-N", "O"], y])
+
+
+def test_lengths_without_an_output_and_features_too_large():
+    chain = Chain(required={"a": ["b"], "b": [None]})
+    model = mm.StructuredSVM(chain).fit([np.eye(2), np.eye(2)[:1]], [["a", "b"], ["b"]])
+    with pytest.raises(ValueError, match="Sample 1 of X has 3 positions; the structure's rules allow no sequence"):
+        model.predict([np.eye(2), np.zeros((3, 2))])
+    with pytest.raises(ValueError, match="has 4 positions"):
+        model.predict([np.zeros((4, 2))])
+    for many in (1, 2):
+        with pytest.raises(ValueError, match="features may be at most 1e\\+25"):
+            model.predict([np.full((2, 2), 1e30)] * many)
+
+
+def test_class_weight_needs_labels():
+    tree = mm.StructuredSVM(Tree(edges=[(0, 1)]), class_weight={0: 2.0}).fit([np.eye(2)] * 2, [[0, 1], [1, 0]])
+    assert tree.structure_.cost_.tolist() == [[0, 2], [1, 0]]
+    assert mm.StructuredSVM(Multiclass(), class_weight="balanced").fit(np.eye(3), [0, 0, 1]).structure_.cost_[1, 0] == 1.5
+    with pytest.raises(ValueError, match="class_weight is there for"):
+        mm.StructuredSVM(mm.structures.Parts([(0, 1)], 1), class_weight={0: 1.0}).fit([np.eye(3)], [[[0, 0], [1, 1]]])
+
+
+def test_saved_with_rules_and_lists(tmp_path):
+    X, y = drawn(7, IOB, [3, 4, 2, 1], follows_iob)
+    model = mm.StructuredSVM(Chain(forbidden="iob"), class_weight={"O": 0.5}, random_state=0).fit(X, y)
+    mm.save(model, tmp_path / "model")
+    again = mm.load(tmp_path / "model")
+    assert again.predict(X) == model.predict(X) and np.array_equal(again.structure_.rules_, model.structure_.rules_)
