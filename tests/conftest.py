@@ -25,6 +25,14 @@ MODELS = r"(OfClasses|MultilabelSVMClassifier\[linear)"
 LONG = re.compile(
     "|".join(
         (
+            r"test_forms.py::test_predictions_read_every_form_of_the_same_numbers\[topk",
+            r"test_topk.py::test_beta_is_the_larger",
+            r"test_losses_and_forms.py::test_duals_paths_and_warm_starts\[multinomial",
+            r"test_online.py::test_several_labels_from_a_source\[.*correlated",
+            r"test_parts.py::test_weights_and_dual_value_follow_from_the_duals\[.*pairwise",
+            r"test_snapshots.py::test_a_resumed_run_goes_on\[kernel rows",
+            r"test_latent.py::test_weights_are_those_of_the_duals\[dual coordinate-3",
+            r"test_skops.py::test_sentences",
             r"test_blocked.py::test_(single_precision_goes_on|snapshots\[coupled|values_by_products\[multinomial)",
             r"test_parts.py::test_(landmarks|the_dual_is_never|optimum_is_that_of_a_convex_solver\[.*pairwise)",
             r"test_parted.py::test_\w+\[labels coupled",

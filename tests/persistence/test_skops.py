@@ -25,6 +25,14 @@ def test_a_pipeline():
     identical(found.decision_function(X), both.decision_function(X))
 
 
+def test_sentences():
+    given = [[{"word": "the"}, {"word": "cat"}], [{"word": "cat"}]]
+    both = make_pipeline(mm.SequenceVectorizer(unknown="error", min_count=2), mm.StructuredSVM("chain", tol=0.1, random_state=0))
+    both.fit(given, [["D", "N"], ["N"]])
+    found = skops.io.loads(skops.io.dumps(both), trusted=mm.skops_types())
+    assert found.predict(given) == both.predict(given)
+
+
 def test_without_the_list_nothing_is_read():
     with pytest.raises(skops.io.exceptions.UntrustedTypesFoundException):
         skops.io.loads(skops.io.dumps(fitted("objects")))

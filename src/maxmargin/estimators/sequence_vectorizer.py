@@ -127,7 +127,7 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         if not kept:
             raise ValueError(f"There are no features: none is at {self.min_count} positions, as min_count asks.")
         self.vocabulary_ = {names[k]: j for j, k in enumerate(kept)}
-        self._rare = frozenset(names[k] for k in order if not often[k]) if self.unknown == "error" else frozenset()
+        self._rare = {names[k] for k in order if not often[k]} if self.unknown == "error" else set()
         return _sorted_rows(rows[:, kept]), lengths
 
     def _looked_up(self, X) -> tuple[sp.csr_array, np.ndarray]:

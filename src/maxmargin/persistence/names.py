@@ -21,6 +21,7 @@ from ..estimators.probability import Columns, Interpolated, LogisticCurve, Softm
 from ..estimators.ranking import RankingSVM
 from ..estimators.regressor import SVMRegressor
 from ..estimators.regressor_cv import SVMRegressorCV
+from ..estimators.sequence_vectorizer import SequenceVectorizer
 from ..estimators.structured import StructuredSVM
 from ..estimators.structured_cv import StructuredSVMCV
 from ..estimators.topk import TopKSVMClassifier
@@ -103,6 +104,7 @@ NOT_KEPT = frozenset(
 
 
 def skops_types() -> list[str]:
-    """What `skops.io.load(..., trusted=)` has to be told to read any model of this package: it knows scikit-learn's own only."""
-    classes = (*WITH_PARAMETERS.values(), *PLAIN_OBJECTS.values(), *RECORDS.values(), History, Record)
+    """What `skops.io.load(..., trusted=)` has to be told to read any model of this package and pipelines with it: it
+    knows scikit-learn's own only."""
+    classes = (SequenceVectorizer, *WITH_PARAMETERS.values(), *PLAIN_OBJECTS.values(), *RECORDS.values(), History, Record)
     return sorted({f"{cls.__module__}.{cls.__qualname__}" for cls in classes} | {"numpy.dtype"})

@@ -153,7 +153,7 @@ class Chain(Labelling):
     # ---- one sequence at a time: all but its features is kept from call to call ------------------------------
 
     def size(self, X, y):
-        KEPT.pop(self, None)
+        KEPT_LAYOUTS.pop(self, None)
         self.__dict__.pop("n_features_", None)
         return super().size(X, y)
 
@@ -167,7 +167,7 @@ class Chain(Labelling):
         size = features.shape[0]
         if not 0 < size <= LONGEST_KEPT or features.shape[1] != self.n_features_:
             return None
-        kept = KEPT.setdefault(self, KeptAlone({}, []))
+        kept = KEPT_LAYOUTS.setdefault(self, KeptAlone({}, []))
         if size not in kept.forests:
             kept.forests[size] = self._decodable([sp.csr_array((size, self.n_features_))], None)
         like = kept.forests[size]
@@ -208,7 +208,7 @@ class KeptAlone(NamedTuple):
     scratch: list[GraphScratch]
 
 
-KEPT: WeakKeyDictionary[Chain, KeptAlone] = WeakKeyDictionary()  # not in the structures: neither copies nor files have it
+KEPT_LAYOUTS: WeakKeyDictionary[Chain, KeptAlone] = WeakKeyDictionary()  # not in the structures: neither copies nor files have it
 LONGEST_KEPT = 128  # positions; longer sequences take so long that nothing need be kept
 
 
