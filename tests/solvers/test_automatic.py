@@ -58,6 +58,18 @@ def test_few_passes_are_enough_where_they_crawl_badly():
     assert RELAY.early * run.prices.newton <= spent < RELAY.patience * run.prices.newton
 
 
+@pytest.mark.parametrize(("max_iter", "relieved"), [(np.inf, False), (1_000, True), (3_000, False), (505, False)])
+def test_passes_that_will_not_do_are_relieved(max_iter, relieved):
+    """500 passes have brought the gap from 1 to 0.1 at 0.4 of the cost of Newton's method. The thousand more that 1e-3 takes are
+    cheaper than that, where so many are allowed. Where not, that is told neither before half of them are made, nor with too few
+    left for Newton's steps."""
+    run = Automatic().begin(raw_problem(), NOWHERE, Setting(tol=1e-3, max_iter=max_iter))
+    assert isinstance(run, Relay)
+    run.passes, run.dual, run.next_look, cost = 500, 1.0, 0.0, 0.4 * run.prices.newton
+    run.trail = [(cost * k / 500, 10.0 ** (-k / 500)) for k in range(1, 501)]
+    assert run.crawls() == relieved
+
+
 def test_the_same_model_every_time():
     """What passes cost is counted, not timed."""
     first, second = (mm.SVMClassifier(loss="squared_hinge", random_state=3).fit(X, Y) for _ in range(2))

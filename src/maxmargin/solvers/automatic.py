@@ -159,7 +159,8 @@ class Relay(Run):
         self.mirror()
 
     def crawls(self) -> bool:
-        """Whether the passes so far say that those to come cost more than Newton's method; many times as much, if few."""
+        """Whether the passes so far say that those to come cost more than Newton's method, many times as much if few; or, when
+        half of those allowed are made, that the others will not do."""
         spent = self.trail[-1][0]
         if spent < self.next_look:
             return False
@@ -170,8 +171,11 @@ class Relay(Run):
             return False
         middle, end = (min(max(median(part), TINY), LARGEST_GAP) for part in around)
         ahead, fallen = math.log(end / max(self.setting.tol * abs(self.dual), TINY)), math.log(middle / end)
-        price = self.prices.newton * max(1.0, self.tuning.patience * self.prices.newton / spent)
-        return ahead > 0.0 and 0.5 * spent * ahead > max(fallen, 0.0) * price
+        early = self.tuning.patience * self.prices.newton / spent
+        price, left = self.prices.newton * max(1.0, early), self.setting.max_iter - self.passes
+        if early > 2.0 or left > self.passes or left < self.tuning.steps:
+            left = math.inf
+        return ahead > 0.0 and 0.5 * ahead > max(fallen, 0.0) * min(price / spent, left / self.passes)
 
     def relieve(self, start: Start) -> None:
         """The next one goes on from here."""

@@ -4,6 +4,7 @@ A solver is its parameters. `begin` makes a *run*: the state of one solution of 
 they end; what a run leaves may start another one (`WarmStart`).
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -35,13 +36,14 @@ NOWHERE = Start()
 @dataclass(frozen=True)
 class Setting:
     """What a run is told besides its problem. `average`: averages of weights may be returned; else exactly those of the duals.
-    `stop` says whether to end before the first pass."""
+    `stop` says whether to end before the first pass; `max_iter` after how many passes the loop will."""
 
     tol: float = 1e-3
     seed: int = 0
     n_jobs: int = 1
     average: bool = True
     stop: Callable[[], bool] = never
+    max_iter: float = math.inf
 
 
 class Run(ABC):

@@ -291,7 +291,7 @@ def carry_out(
         if earlier is not None:
             budget = replace(budget, begin=budget.begin - earlier["seconds"])
         held = replace(budget, halt=lambda: interrupt.pressed or budget.halt())
-        setting = Setting(budget.tol, seed, budget.n_jobs, average, lambda: bool(held.why(False)))
+        setting = Setting(budget.tol, seed, budget.n_jobs, average, lambda: bool(held.why(False)), budget.max_iter)
         if earlier is not None:
             start = replace(start, method="", state=None)  # the state says who is at work
         if earlier is not None and keeper.elsewhere:
