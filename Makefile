@@ -1,8 +1,9 @@
 # Every target sets up what it needs in .venv, once: the stamps say what has been installed there.
-#   make demo | test | test-long | test-tensors | test-gpu | fuzz | lint | coverage | coverage-kernels | package | oldest | bench | clean | distclean
+#   make demo | test | test-long | test-exhaustive | test-tensors | test-gpu | fuzz | lint | coverage | coverage-kernels | package | oldest | bench | clean | distclean
 #   PYTHON=python3.12 make ... chooses an interpreter
 
 PYTHON ?= python3
+QUICK := not long and not exhaustive
 # Kernels are compiled in the process that first needs them: a file of tests stays with one.
 PYTEST_ARGS ?= -n 2 --dist loadfile --no-loadscope-reorder
 # Interpreters that the wheel is tried with; those not found are left out, and named.
@@ -21,7 +22,7 @@ environment = if "$(1)" -c 'import ensurepip' 2>/dev/null; then "$(1)" -m venv -
 	else "$(1)" -m venv --clear --without-pip $(2) && "$(1)" -m pip -qq --python $(2)/bin/python install pip; fi
 
 unexport PYTHONPATH PYTHONHOME PIP_USER PIP_TARGET PIP_PREFIX
-.PHONY: demo test test-long test-tensors test-gpu fuzz lint coverage coverage-kernels package dist oldest bench clean distclean always
+.PHONY: demo test test-long test-exhaustive test-tensors test-gpu fuzz lint coverage coverage-kernels package dist oldest bench clean distclean always
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -29,11 +30,15 @@ demo: $(VENV)/.demo
 	$(PY) -m maxmargin.demo
 
 test: $(VENV)/.test
-	$(PY) -m pytest $(PYTEST_ARGS) -m "not long"
+	$(PY) -m pytest $(PYTEST_ARGS) -m "$(QUICK)"
 
-# The few tests that would take `make test` beyond ten minutes on two cores.
+# The tests that would take `make test` beyond nine minutes on two cores.
 test-long: $(VENV)/.test
 	$(PY) -m pytest $(PYTEST_ARGS) -m long
+
+# Fits killed 52 times and 10,000 damaged files: a quarter of an hour.
+test-exhaustive: $(VENV)/.test
+	$(PY) -m pytest $(PYTEST_ARGS) -rP -m exhaustive
 
 # Those that need torch: tensors in host memory, and the same on a GPU.
 TENSOR_TESTS := $(addprefix tests/,data/test_tensors.py solvers/test_device.py losses/test_tensor_losses.py)
@@ -54,7 +59,7 @@ lint: $(VENV)/.test
 # The lines of Python that the suite runs, as a figure: compiled code is left out, since nobody sees which of its lines ran.
 coverage: $(VENV)/.test
 	@mkdir -p build && $(PY) .ci/counted.py >build/coverage.ini
-	$(PY) -m pytest $(PYTEST_ARGS) -q -m "not long" --cov --cov-config=build/coverage.ini --cov-report=term:skip-covered
+	$(PY) -m pytest $(PYTEST_ARGS) -q -m "$(QUICK)" --cov --cov-config=build/coverage.ini --cov-report=term:skip-covered
 	@$(MAKE) coverage-kernels
 
 # The contracts uncompiled, so that the lines of the kernels count.
@@ -81,7 +86,7 @@ oldest: dist
 	@python=$$(.ci/interpreter $(OLDEST_PYTHON)) || { test $$? -eq 1; exit; }; \
 	$(call environment,$$python,build/oldest) && $(PY) .ci/floors.py >build/oldest.txt && \
 	build/oldest/$(INSTALL) --constraint build/oldest.txt "$$(echo $(DIST)/*.whl)[test]" && \
-	build/oldest/bin/python -m pytest $(PYTEST_ARGS) -m "not long" $(OLDEST_TESTS)
+	build/oldest/bin/python -m pytest $(PYTEST_ARGS) -m "$(QUICK)" $(OLDEST_TESTS)
 
 bench: $(VENV)/.bench
 	$(PY) -m benchmarks all

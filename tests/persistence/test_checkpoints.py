@@ -240,7 +240,7 @@ def test_damaged_checkpoints(tmp_path, always):
     check_damage(["dual coordinate"], 60, tmp_path, 3)
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 def test_many_damaged_checkpoints(tmp_path, always):
     """With those of models 10,000."""
     check_damage(["dual coordinate", "bundle", "labels", "chains", "newton"], 2000, tmp_path, 4)
@@ -288,7 +288,7 @@ def test_sigkill(tmp_path, nurse):
     kill(nurse, "three classes", tmp_path, np.random.default_rng(0), 2)
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", FITS)
 def test_two_kills_of_every_family(name, tmp_path, nurse):
     """52 in all; `-rP` shows how many of them found a file."""

@@ -334,7 +334,7 @@ def test_damaged_files(change, tmp_path):
     check_mutations(300, change, tmp_path, 1)
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("change", [mutated, rewritten])
 def test_many_damaged_files(change, tmp_path):
     """With those of checkpoints 10,000."""
