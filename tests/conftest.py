@@ -25,6 +25,15 @@ MODELS = r"(OfClasses|MultilabelSVMClassifier\[linear)"
 LONG = re.compile(
     "|".join(
         (
+            r"test_multilabel.py::test_(forms_of_features_give_the_same_optimum\[.*-dense|optimum_and_certificate\[negative-squared)",
+            r"test_paths.py::test_\w+\[topk",
+            r"test_latent.py::test_weights_are_those_of_the_duals\[partial linearization-3",
+            r"test_losses_and_forms.py::test_pieces_and_sources\[multinomial",
+            r"test_parted.py::test_rows_of_one_score\[hinge-prior",
+            r"test_levels.py::test_fits_on_tied_rows_end\[data3",
+            r"test_sequence_vectorizer.py::test_pipeline_and_grid_search",
+            r"test_segmentation.py::test_every_method_agrees_with_the_list_of_all_cuts\[asarray",
+            r"test_parts.py::test_(optimum_is|warm_start|weights_and_dual)",
             r"test_forms.py::test_predictions_read_every_form_of_the_same_numbers\[topk",
             r"test_topk.py::test_beta_is_the_larger",
             r"test_losses_and_forms.py::test_duals_paths_and_warm_starts\[multinomial",
@@ -176,6 +185,7 @@ LONG = re.compile(
 )
 # A file stays with one process: those that take longest begin, so that the processes end together.
 FIRST = "test_fuzz.py", "test_sklearn_checks.py", "test_structured.py", "test_bundle.py", "test_segmentation.py", "test_online.py"
+FIRST += "test_blocked.py", "test_multilabel.py", "test_package.py", "test_losses_and_forms.py", "test_data_handling.py"
 
 
 def pytest_collection_modifyitems(items):
