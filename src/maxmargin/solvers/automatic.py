@@ -24,6 +24,7 @@ from ..result import TINY
 from .base import Run, Setting, Solver, Start
 from .dual_coordinate import DualCoordinate
 from .newton import Newton, work
+from .second_order.tuning import AT_ONCE, AtOnceTuning
 from .tuning import RELAY, RelayTuning
 
 LARGEST_GAP = 1.0 / TINY
@@ -32,7 +33,8 @@ STAGES = DualCoordinate.__name__, Newton.__name__, DualCoordinate.__name__  # wh
 
 
 class Automatic(Solver):
-    """`DualCoordinate`, then `Newton` where that is faster; from the start, where one step of it is the solution."""
+    """`DualCoordinate`, then `Newton` where that is faster; from the start, where one step of it is the solution, or few are and
+    coordinates would take many passes."""
 
     def serves(self, problem):
         return None if second_order_only(problem) else DualCoordinate().serves(problem)
@@ -48,11 +50,14 @@ class Automatic(Solver):
             run = newton.begin(problem, start, setting)
             run.solver_name = STAGES[1]
             return run
-        if cost is not None and start.method == STAGES[1] and start.duals is not None and start.rise >= 1.0:
-            return Relay(newton.begin(problem, start, setting), setting, Prices(problem, cost), stage=1)  # it would crawl again
+        prices = None if cost is None else Prices(problem, cost)
+        again = start.method == STAGES[1] and start.duals is not None and start.rise >= 1.0  # passes would crawl again
+        few = prices is not None and few_steps(problem) and prices.for_steps() < expected_passes(problem, setting.tol)
+        if prices is not None and (again or few):
+            return Relay(newton.begin(problem, start, setting), setting, prices, stage=1)
         run = DualCoordinate().begin(problem, start, setting)
         run.solver_name = STAGES[0]
-        return run if cost is None else Relay(run, setting, Prices(problem, cost))
+        return run if prices is None else Relay(run, setting, prices)
 
 
 @singledispatch
@@ -84,6 +89,23 @@ def _(problem: LabelGroup) -> bool:
 
 
 @singledispatch
+def few_steps(problem: Problem) -> bool:
+    """Whether Newton's method minimises the primal itself, which takes it some three steps."""
+    return False
+
+
+@few_steps.register
+def _(problem: ScalarProblem) -> bool:
+    return problem.loss.smooth and problem.regularizer.lower is None and problem.half_spaces is None
+
+
+def expected_passes(problem: Any, tol: float, tuning: AtOnceTuning = AT_ONCE) -> float:
+    """Of coordinate ascent, by the size of the rows."""
+    size = float(np.mean(problem.cap * problem.curvature)) if problem.n_examples else 0.0
+    return (tuning.least + tuning.slope * math.sqrt(size)) * -math.log(min(max(tol, TINY), 1.0)) / math.log(1e3)
+
+
+@singledispatch
 def searched(problem: Problem) -> bool:
     """Whether the best step of a dual has no closed form."""
     return False
@@ -108,13 +130,18 @@ class Prices:
     """What is known of costs before a run, in seconds of one core."""
 
     def __init__(self, problem: Any, cost: float, tuning: RelayTuning = RELAY):
-        self.newton = tuning.steps * (cost * tuning.product + tuning.step)
-        self.sweep = tuning.sweep + problem.n_examples * tuning.glance
+        self.step = cost * tuning.product + tuning.step
+        self.newton = tuning.steps * self.step
+        self.examples, self.sweep = problem.n_examples, tuning.sweep + problem.n_examples * tuning.glance
         entries = mean_length(problem.X)
         far = entries * problem.n_examples * ENTRY_BYTES > tuning.cached
         scores, search, moves = math.prod(problem.dual_shape[1:]), searched(problem) * tuning.search, problem.regularizer.moves
         coupled = (moves - 1) * scores  # entries of R, which a step multiplies by
         self.visit = scores * ((entries * moves + coupled) * tuning.entry + search) + tuning.visit + far * tuning.fetch
+
+    def for_steps(self, tuning: AtOnceTuning = AT_ONCE) -> float:
+        """What few steps of Newton's method cost, in passes over all examples."""
+        return tuning.passes + tuning.steps * self.step / (self.examples * self.visit + self.sweep)
 
     def of(self, run: Run) -> float:
         """What the passes of a run have cost."""
