@@ -24,8 +24,8 @@ class RankingTuning(NamedTuple):
 class AtOnceTuning(NamedTuple):
     """Where Newton's method begins instead of coordinate passes: differentiable losses of one score. Passes to a gap of 1e-3 are
     about `least` + `slope` sqrt(r), r the mean of C s_i ||x_i||^2; Newton's method takes as long as `passes` of them, with the
-    matrices of `steps` steps besides. Times of both on normal columns of unequal sizes, 3,000 to 200,000 rows, 5 to 40 columns, squared
-    hinge, squared epsilon-insensitive and log loss, C n = 100 and 10,000, 2026-11-17."""
+    matrices of `steps` steps besides. Times of both on normal columns of unequal sizes, 3,000 to 200,000 rows, 5 to 40 columns,
+    squared hinge, squared epsilon-insensitive and log loss, C n = 100 and 10,000, 2026-11-17."""
 
     least: float = 3.0
     slope: float = 12.0
