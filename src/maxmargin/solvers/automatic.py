@@ -260,6 +260,9 @@ class Relay(Run):
         return self.run.snapshot() | own | {"risen": self.risen, "risen_at": self.risen_at}
 
     def resume(self, state: Mapping[str, Any]) -> None:
+        if state["stage"] < self.stage:  # another target was begun with
+            self.run.close()
+            self.run, self.stage = DualCoordinate().begin(self.problem, Start(), self.setting), 0
         while self.stage < state["stage"]:
             self.relieve(Start())
         self.run.resume(state)
