@@ -126,7 +126,7 @@ def test_certificate_of_an_unfinished_run(task):
     X = features(rng)
     y = target_for(task, rng, X)
     for passes in range(1, 10):
-        model = estimator_for(task, C=3.0, tol=1e-12, max_iter=passes).fit(X, y)
+        model = estimator_for(task, C=3.0, tol=1e-12, max_iter=passes, solver="dual_coordinate").fit(X, y)
         assert model.n_iter_ == passes and not model.certificate_.converged
         consistent(model)
         recomputed(model, reference(model, X, y))

@@ -202,13 +202,14 @@ def test_options_of_the_solver(solver, K):
 
 # ---- weights -------------------------------------------------------------------------------------------------------------------
 
+PASSES = {"C": 0.4, "solver": "dual_coordinate"}  # by default Newton's method would begin
 ESTIMATORS = {
     "hinge": (mm.SVMClassifier(C=0.4), 2),
-    "squared_hinge": (mm.SVMClassifier(C=0.4, loss="squared_hinge"), 2),
+    "squared_hinge": (mm.SVMClassifier(loss="squared_hinge", **PASSES), 2),
     "balanced": (mm.SVMClassifier(C=0.4, class_weight="balanced"), 2),
     "crammer_singer": (mm.SVMClassifier(C=0.4, class_weight="balanced"), 4),
     "epsilon_insensitive": (mm.SVMRegressor(C=0.4), 0),
-    "squared_epsilon_insensitive": (mm.SVMRegressor(C=0.4, loss="squared_epsilon_insensitive"), 0),
+    "squared_epsilon_insensitive": (mm.SVMRegressor(loss="squared_epsilon_insensitive", **PASSES), 0),
 }
 
 

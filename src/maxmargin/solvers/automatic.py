@@ -24,7 +24,7 @@ from ..result import TINY
 from .base import Run, Setting, Solver, Start
 from .dual_coordinate import DualCoordinate
 from .newton import Newton, work
-from .second_order.tuning import AT_ONCE, AtOnceTuning
+from .second_order.tuning import BEGINNING, BeginningTuning
 from .tuning import RELAY, RelayTuning
 
 LARGEST_GAP = 1.0 / TINY
@@ -99,7 +99,7 @@ def _(problem: ScalarProblem) -> bool:
     return problem.loss.smooth and problem.regularizer.lower is None and problem.half_spaces is None
 
 
-def expected_passes(problem: Any, tol: float, tuning: AtOnceTuning = AT_ONCE) -> float:
+def expected_passes(problem: Any, tol: float, tuning: BeginningTuning = BEGINNING) -> float:
     """Of coordinate ascent, by the size of the rows."""
     size = float(np.mean(problem.cap * problem.curvature)) if problem.n_examples else 0.0
     return (tuning.least + tuning.slope * math.sqrt(size)) * -math.log(min(max(tol, TINY), 1.0)) / math.log(1e3)
@@ -139,7 +139,7 @@ class Prices:
         coupled = (moves - 1) * scores  # entries of R, which a step multiplies by
         self.visit = scores * ((entries * moves + coupled) * tuning.entry + search) + tuning.visit + far * tuning.fetch
 
-    def for_steps(self, tuning: AtOnceTuning = AT_ONCE) -> float:
+    def for_steps(self, tuning: BeginningTuning = BEGINNING) -> float:
         """What few steps of Newton's method cost, in passes over all examples."""
         return tuning.passes + tuning.steps * self.step / (self.examples * self.visit + self.sweep)
 

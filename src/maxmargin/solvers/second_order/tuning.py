@@ -21,7 +21,7 @@ class RankingTuning(NamedTuple):
     remembered: int = 10  # steps that tell of the second derivatives. By habit, 2026-11-17.
 
 
-class AtOnceTuning(NamedTuple):
+class BeginningTuning(NamedTuple):
     """Where Newton's method begins instead of coordinate passes: differentiable losses of one score. Passes to a gap of 1e-3 are
     about `least` + `slope` sqrt(r), r the mean of C s_i ||x_i||^2; Newton's method takes as long as `passes` of them, with the
     matrices of `steps` steps besides. Times of both on normal columns of unequal sizes, 3,000 to 200,000 rows, 5 to 40 columns,
@@ -34,4 +34,4 @@ class AtOnceTuning(NamedTuple):
 
 
 RANKING = RankingTuning()
-AT_ONCE = AtOnceTuning()
+BEGINNING = BeginningTuning()
