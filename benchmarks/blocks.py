@@ -23,8 +23,8 @@ from maxmargin.problems.multilabel import LabelGroup, MultilabelProblem
 from maxmargin.result import History
 from maxmargin.solvers.ascent.blocked import BlockedAscent, block_size
 from maxmargin.solvers.ascent.linear import AscentOptions, BlockAscent
+from maxmargin.solvers.ascent.tuning import ASCENT, AscentTuning
 from maxmargin.solvers.loop import Budget, drive
-from maxmargin.solvers.tuning import ASCENT, AscentTuning
 
 from .report import Report, figure, table
 

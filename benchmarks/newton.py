@@ -18,7 +18,7 @@ from sklearn.svm import LinearSVC, LinearSVR
 
 import maxmargin as mm
 from maxmargin.solvers.polish.finish import Finishing
-from maxmargin.solvers.tuning import POLISH
+from maxmargin.solvers.polish.tuning import POLISH
 
 from .objectives import EPSILON, primal
 from .report import Report, figure, table

@@ -15,7 +15,8 @@ from maxmargin.result import History
 from maxmargin.solvers.automatic import Automatic, Relay
 from maxmargin.solvers.base import NOWHERE, Setting, Start, WarmStart
 from maxmargin.solvers.loop import Budget, carry_out
-from maxmargin.solvers.tuning import POLISH, RELAY
+from maxmargin.solvers.polish.tuning import POLISH
+from maxmargin.solvers.tuning import RELAY
 
 X, Y = load_breast_cancer(return_X_y=True)  # columns of sizes 0.01 to 1,000
 SCALED = (X - X.mean(axis=0)) / X.std(axis=0)

@@ -22,9 +22,11 @@ from maxmargin.result import History
 from maxmargin.solvers.ascent import blocked
 from maxmargin.solvers.ascent.blocked import BlockedAscent, BlockPrices, block_size, exact_in_blocks
 from maxmargin.solvers.ascent.linear import AscentOptions, BlockAscent
+from maxmargin.solvers.ascent.tuning import ASCENT, BlockTuning
 from maxmargin.solvers.base import Setting, Start
 from maxmargin.solvers.loop import BY_HAND, Budget, drive
-from maxmargin.solvers.tuning import ASCENT, PACE, POLISH, BlockTuning
+from maxmargin.solvers.polish.tuning import POLISH
+from maxmargin.solvers.tuning import PACE
 
 N, D, K = 50, 6, 5
 rng = np.random.default_rng(3)

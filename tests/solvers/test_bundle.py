@@ -46,7 +46,7 @@ from maxmargin.solvers.loop import Budget
 from maxmargin.solvers.planes import simplex_qp
 from maxmargin.solvers.planes.collected import Planes, most_planes
 from maxmargin.solvers.planes.descent import descended
-from maxmargin.solvers.tuning import BUNDLE
+from maxmargin.solvers.planes.tuning import BUNDLE
 from maxmargin.structures import Chain, Multiclass
 
 VARIANTS = {

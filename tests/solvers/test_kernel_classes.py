@@ -16,8 +16,8 @@ from maxmargin.solvers.ascent import kernel_newton
 from maxmargin.solvers.ascent.class_pairs import go_on, pair_gaps
 from maxmargin.solvers.ascent.kernel_newton import KernelNewtonOptions, KernelRowNewton, KernelScalarNewton
 from maxmargin.solvers.ascent.kernel_pairs import KernelPairOptions, KernelPairs
+from maxmargin.solvers.ascent.tuning import KERNEL_NEWTON, KERNEL_PAIRS
 from maxmargin.solvers.loop import Budget, drive
-from maxmargin.solvers.tuning import KERNEL_NEWTON, KERNEL_PAIRS
 
 rng = np.random.default_rng(5)
 N, K = 90, 5

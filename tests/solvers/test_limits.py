@@ -17,9 +17,10 @@ from maxmargin.problems.linear import ScalarProblem
 from maxmargin.result import History
 from maxmargin.solvers import loop, pace
 from maxmargin.solvers.ascent.linear import AscentOptions, ScalarAscent
+from maxmargin.solvers.ascent.tuning import ASCENT
 from maxmargin.solvers.base import Run
 from maxmargin.solvers.planes import simplex_qp
-from maxmargin.solvers.tuning import ASCENT, PACE
+from maxmargin.solvers.tuning import PACE
 from maxmargin.structures import Structure
 
 

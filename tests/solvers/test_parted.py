@@ -28,9 +28,11 @@ from maxmargin.solvers.ascent.crew import GATHER, StandingCrew
 from maxmargin.solvers.ascent.linear import AscentOptions, BlockAscent, ScalarAscent
 from maxmargin.solvers.ascent.parted import PartedRows, PartedScalars, crew_size, portion, rounds, worth_an_order
 from maxmargin.solvers.ascent.schedule import gather_strips, schedule, strip_starts
+from maxmargin.solvers.ascent.tuning import ASCENT, PartTuning
 from maxmargin.solvers.base import Setting, Start
 from maxmargin.solvers.loop import Budget, drive
-from maxmargin.solvers.tuning import ASCENT, PACE, POLISH, PartTuning
+from maxmargin.solvers.polish.tuning import POLISH
+from maxmargin.solvers.tuning import PACE
 from maxmargin.utils.threads import Team
 
 D, K = 5, 4

@@ -26,7 +26,7 @@ from maxmargin.solvers.newton import Newton
 from maxmargin.solvers.polish.curvature import DenseBetween, ThinBetween
 from maxmargin.solvers.polish.face import Face, Ties, basis_of, highest
 from maxmargin.solvers.polish.finish import Finishing
-from maxmargin.solvers.tuning import POLISH
+from maxmargin.solvers.polish.tuning import POLISH
 
 NEVER = POLISH._replace(first=10**9, later=10**9)
 # As soon as there is a rate, whatever it costs.

@@ -13,7 +13,7 @@ from maxmargin.solvers import resolve
 from maxmargin.solvers.base import NOWHERE, Setting
 from maxmargin.solvers.loop import Budget, carry_out, drive
 from maxmargin.solvers.polytope import rounds
-from maxmargin.solvers.tuning import SIDE_BY_SIDE, RoundTuning
+from maxmargin.solvers.polytope.tuning import SIDE_BY_SIDE, RoundTuning
 from maxmargin.structures import Chain, Parts
 from maxmargin.utils.blas import BLAS_USERS
 

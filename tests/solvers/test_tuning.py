@@ -2,6 +2,8 @@
 
 import ast
 import re
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,9 +18,12 @@ from maxmargin.result import History
 from maxmargin.solvers import loop, tuning
 from maxmargin.solvers.ascent.linear import AscentOptions, ScalarAscent, scalar_pass
 from maxmargin.solvers.ascent.schedule import reschedule, schedule
+from maxmargin.solvers.ascent.tuning import ASCENT
 from maxmargin.solvers.planes import simplex_qp
+from maxmargin.solvers.planes.tuning import BUNDLE
+from maxmargin.solvers.polish.tuning import POLISH
 
-GROUPS = [group for group in vars(tuning).values() if isinstance(group, tuple) and hasattr(group, "_fields")]
+FILES = [import_module(f"maxmargin.{name}") for name in sorted(modules()) if re.fullmatch(r"solvers\.(\w+\.)?tuning", name)]
 
 
 def problem(n=300, d=5):
@@ -27,9 +32,9 @@ def problem(n=300, d=5):
     return ScalarProblem(table_of(X, 1.0), HingeLoss(), (np.sign(X[:, 0] + rng.normal(size=n)), np.ones(n)), np.full(n, 3.0))
 
 
-def solved(group=tuning.ASCENT, budget=tuning.LOOP):
+def solved(group=ASCENT, budget=tuning.LOOP):
     run = ScalarAscent(problem(), None, AscentOptions(1e-6, 0, np.float64, tuning=group))
-    run.polish_tuning = tuning.POLISH._replace(first=10**9)  # passes only
+    run.polish_tuning = POLISH._replace(first=10**9)  # passes only
     return run, loop.drive(run, loop.Budget(tol=1e-6, tuning=budget), History())
 
 
@@ -37,16 +42,16 @@ def test_a_run_takes_its_numbers_with_its_options():
     run, result = solved()
     visits = tuning.VISITS
     for other in (
-        tuning.ASCENT._replace(farthest=0.5),
-        tuning.ASCENT._replace(visits=visits._replace(calm=1e-3)),
-        tuning.ASCENT._replace(visits=visits._replace(longest=2)),
-        tuning.ASCENT._replace(visits=visits._replace(start=10_000)),
+        ASCENT._replace(farthest=0.5),
+        ASCENT._replace(visits=visits._replace(calm=1e-3)),
+        ASCENT._replace(visits=visits._replace(longest=2)),
+        ASCENT._replace(visits=visits._replace(start=10_000)),
     ):
         varied, found = solved(other)
         assert varied.visits != run.visits and found.certificate.converged
         assert found.certificate.primal == pytest.approx(result.certificate.primal, rel=1e-5)
     # What only concerns the processor leaves every bit as it is.
-    same = solved(tuning.ASCENT._replace(visits=visits._replace(ahead=7, cached=0), pace=tuning.PACE._replace(scalars=17)))[1]
+    same = solved(ASCENT._replace(visits=visits._replace(ahead=7, cached=0), pace=tuning.PACE._replace(scalars=17)))[1]
     np.testing.assert_array_equal(same.duals, result.duals)
     often = solved(budget=tuning.LOOP._replace(seldom=(1, 0.0)))[1]
     assert len(often.history) > len(result.history)
@@ -56,7 +61,7 @@ def test_a_run_takes_its_numbers_with_its_options():
 def test_another_number_compiles_nothing():
     solved()
     before = len(scalar_pass.cached.signatures)
-    solved(tuning.ASCENT._replace(visits=tuning.VISITS._replace(ahead=3, longest=8, calm=0.5)))
+    solved(ASCENT._replace(visits=tuning.VISITS._replace(ahead=3, longest=8, calm=0.5)))
     assert len(scalar_pass.cached.signatures) == before
 
 
@@ -75,17 +80,22 @@ def test_losses_and_programs_take_numbers_too():
     rng = np.random.default_rng(0)
     A, linear, block = rng.normal(size=(12, 6)), rng.normal(size=12), np.repeat([0, 1, 2], 4)
     start = simplex_qp.normalised(np.ones(12), block)
-    few = tuning.BUNDLE.simplex._replace(pairs=1, sweeps=1, as_long=1)
+    few = BUNDLE.simplex._replace(pairs=1, sweeps=1, as_long=1)
     values = [
         simplex_qp.value_of(A @ A.T, linear, simplex_qp.solve_program(A @ A.T, linear, block, start, 1e-9, tuning=group))[0]
-        for group in (tuning.BUNDLE.simplex, few)
+        for group in (BUNDLE.simplex, few)
     ]
     assert values[0] == pytest.approx(values[1], abs=1e-8)
 
 
-def test_every_number_has_a_date():
+def test_every_room_with_numbers_is_met():
+    assert {file.__name__.split(".")[-2] for file in FILES} >= {"solvers", "ascent", "polish", "polytope", "planes", "streams"}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.__name__)
+def test_every_number_has_a_date(file):
     """Beside it, or for its whole group."""
-    tree = ast.parse(lines := (PACKAGE / "solvers/tuning.py").read_text())
+    tree = ast.parse(lines := Path(file.__file__).read_text())
     text, dated = lines.splitlines(), re.compile(r"20\d\d-\d\d-\d\d|\(20\d\d\)|As `")
     for group in (node for node in tree.body if isinstance(node, ast.ClassDef)):
         whole, comment = bool(dated.search(ast.get_docstring(group) or "")), ""
@@ -108,7 +118,10 @@ def test_numbers_of_rooms_below_stand_where_the_list_says():
 
 def test_kernels_read_no_tuned_number_by_name():
     """What is compiled in cannot be varied."""
-    names = {name for name, value in vars(tuning).items() if any(value is group for group in GROUPS)}
+    names = {
+        name for file in FILES for name, value in vars(file).items() if isinstance(value, tuple) and hasattr(value, "_fields")
+    }
+    assert {"LOOP", "ASCENT", "POLISH", "STREAM", "DEVICE"} <= names
     for module, path in modules().items():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef) and any(

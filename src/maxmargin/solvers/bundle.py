@@ -24,7 +24,7 @@ from .base import Setting, Solver
 from .planes.collected import most_planes
 from .planes.descent import descended, serves
 from .planes.run import BundleOptions, BundleRun, PlaneStart
-from .tuning import BUNDLE
+from .planes.tuning import BUNDLE
 
 
 class Bundle(Solver):

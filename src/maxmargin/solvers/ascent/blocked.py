@@ -29,12 +29,12 @@ from ...problems.linear import RowProblem
 from ...regularizers.spaces import follow_unclipped, unclipped
 from ...utils.blas import blas_threads
 from ...utils.threads import Team, spans
-from ..tuning import BlockTuning
 from .ahead import visit_ahead
 from .block_visits import block_room, hand, reach_block, visit_block
 from .linear import AscentOptions, BlockAscent
 from .sweeps import Sweeps
 from .together import UNDER_WAY, reach_together, visit_together
+from .tuning import BlockTuning
 
 PIECES_OF_EACH = 2  # runs of classes for each thread that looks ahead: who is done early takes another. By guess, 2026-11-17
 ASKED = 256  # examples whose duals are counted to know what a sweep costs

@@ -23,8 +23,8 @@ from ...result import TINY
 from ...utils.threads import in_threads
 from ..base import Run
 from ..polish.tables import KernelFinishing
-from ..tuning import KERNEL, KernelTuning
 from .smo import AWAY, NEAR, SOON, RowsSource, ScaledSource, State, View, Workspace, climb, look_at, put_at_bounds
+from .tuning import KERNEL, KernelTuning
 
 MARGIN = 16  # entries by which a row of a copy may be longer than asked for
 

@@ -29,10 +29,11 @@ from ...losses.blocks import block_step, row_block_step, row_moves, take_row
 from ...problems.kernel import KernelProblem, KernelRowProblem, KernelScalarProblem, Point
 from ..dual_coordinate import begin
 from ..polish.tables import KernelFinishing
-from ..tuning import KERNEL_BLOCKS, POLISH, KernelBlockTuning
+from ..polish.tuning import POLISH
 from .kernel import KernelAscent, KernelOptions, KernelRun
 from .kernel_newton import KernelNewtonOptions, KernelRowNewton, KernelScalarNewton
 from .kernel_pairs import KernelPairOptions, KernelPairs, round_size
+from .tuning import KERNEL_BLOCKS, KernelBlockTuning
 
 SINGLE = 1e-7  # the smallest tol for which float32 does
 

@@ -31,8 +31,8 @@ from ...jit import jitable, kernel, vectors
 from ...losses.base import BOUNDLESS, clip, row_bend, row_slope, row_within
 from ...problems.kernel import KernelProblem, KernelRowProblem, KernelScalarProblem, Point
 from ..second_order.smooth import derivatives
-from ..tuning import KERNEL_NEWTON, KernelNewtonTuning
 from .kernel import KernelRun
+from .tuning import KERNEL_NEWTON, KernelNewtonTuning
 
 
 @kernel

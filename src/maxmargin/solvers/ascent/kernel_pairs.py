@@ -17,10 +17,10 @@ from ...data.gram import BLOCK, KernelRows
 from ...jit import vectors
 from ...problems.kernel import KernelProblem, KernelRowProblem, Point
 from ..polish.tables import KernelFinishing
-from ..tuning import KERNEL_PAIRS, KernelPairTuning
 from .class_pairs import Copy, Exchange, Mark, climb_pairs, go_on, pair_gaps, row_gaps
 from .kernel import MARGIN, KernelRun
 from .smo import HALVES
+from .tuning import KERNEL_PAIRS, KernelPairTuning
 
 TABLES = 2  # of samples x samples that a round may need at the most: the copy, and what one pair of classes takes of it
 

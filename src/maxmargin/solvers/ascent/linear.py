@@ -30,9 +30,9 @@ from ...problems.linear import RowProblem, ScalarProblem
 from ...regularizers.spaces import averaged, extrapolate, like, quadratic, unclipped
 from ..pace import examples_between
 from ..polish.tables import LinearFinishing
-from ..tuning import ASCENT, AscentTuning
 from .momentum import move_listed, room_to_lack, row_reach
 from .schedule import EVERY, gather, schedule, visited
+from .tuning import ASCENT, AscentTuning
 from .visits import reach_scalars, visit_rows, visit_scalars
 
 ALONE = 1.0  # the spread of changes that nobody else makes at the same time

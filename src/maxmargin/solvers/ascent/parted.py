@@ -23,7 +23,6 @@ from ...jit.standby import LEAVE, ORDER_KIND
 from ...losses.base import clip, reward, row_extrapolate
 from ...problems.linear import RowProblem
 from ...regularizers.spaces import unclipped
-from ..tuning import PartTuning
 from .copies import Copies, begin_together, go_all_the_way, go_together
 from .crew import (
     FOUND_GAIN,
@@ -51,6 +50,7 @@ from .crew import (
 from .linear import ALONE, Accelerated, BlockAscent, ScalarAscent
 from .momentum import move_some, reach_some, room_to_lack
 from .schedule import draw
+from .tuning import PartTuning
 from .visits import reach_scalars, visit_rows, visit_scalars
 
 

@@ -1,4 +1,4 @@
-"""Numbers of dual ascent on a device that were chosen by measuring; as `solvers.tuning`, which has no room for more."""
+"""Numbers of dual ascent on a device, as those of `solvers/tuning.py`."""
 
 from typing import NamedTuple
 

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from ..pace import never
-from ..tuning import BUNDLE, BundleTuning
 from . import simplex_qp
 from .coordinates import Coordinates
+from .tuning import BUNDLE, BundleTuning
 
 NUMBER = 8  # bytes
 NEWTON = 60  # steps at the most where there is a box

@@ -12,9 +12,9 @@ from ...utils.blas import blas_threads
 from ..base import Run
 from ..loop import SMALLER
 from ..pace import never
-from ..tuning import BUNDLE, BundleTuning
 from .collected import AGGREGATE, Planes, most_planes, unscaled
 from .coordinates import Coordinates, coordinates_of
+from .tuning import BUNDLE, BundleTuning
 
 LARGEST = 2.0**60
 WRONG = 1e-6  # by this part of the numbers involved a plane may lie above the function: rounding of a user's oracle

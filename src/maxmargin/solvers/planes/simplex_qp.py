@@ -17,7 +17,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from ...jit import kernel
 from ..pace import never
-from ..tuning import BUNDLE, SimplexTuning
+from .tuning import BUNDLE, SimplexTuning
 
 MOST_SWEEPS = 4_000
 SWEEPS = 60  # of sweeps and a Newton step, at the most

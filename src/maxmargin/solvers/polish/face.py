@@ -17,8 +17,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..pace import never
-from ..tuning import POLISH, PolishTuning
 from .curvature import Between, DenseCurvature, ThinCurvature
+from .tuning import POLISH, PolishTuning
 
 UNBOUNDED = 1e29  # a bound beyond this is none
 TOP = 1e-13  # part of all that was gained, below which a step is the last

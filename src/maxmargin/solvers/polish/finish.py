@@ -18,9 +18,9 @@ import numpy as np
 
 from ...result import TINY
 from ..base import Run
-from ..tuning import POLISH, PolishTuning
 from .curvature import Between, DenseBetween, ThinBetween
 from .face import Face, highest
+from .tuning import POLISH, PolishTuning
 
 EMPTY, MOST_LABELS = np.zeros(0, np.int64), 1 << 24
 LARGEST_ESTIMATE = 1.0 / TINY

@@ -24,8 +24,8 @@ from ...structures.encoded import contract
 from ...structures.encoded.contract import numbers_of
 from ...structures.encoded.statistics import starts
 from ..ascent.joint import followed, settled
-from ..tuning import RoundTuning
 from .signed import Signed, weights_of
+from .tuning import RoundTuning
 
 Together = Callable[[Callable[[Any], Any], Sequence], list]  # work and its parts
 

@@ -17,7 +17,6 @@ from ...utils.threads import TEAMS, spans
 from ..ascent.schedule import Schedule, gather, schedule
 from ..base import Run
 from ..pace import Pace
-from ..tuning import POLYTOPE, PolytopeTuning
 from .rounds import (
     Found,
     Seat,
@@ -32,6 +31,7 @@ from .rounds import (
     taken_space,
 )
 from .signed import Signed, space_of, unclipped_copy, weights_of
+from .tuning import POLYTOPE, PolytopeTuning
 
 UNSEEN = 1e300  # the share of the gap of a sample that was not visited yet
 SAMPLING = ("rest", "permutation", "uniform", "gap")

@@ -14,7 +14,7 @@ from ...regularizers.spaces import Free
 from ..ascent.linear import ALONE, row_pass, scalar_pass
 from ..ascent.schedule import Schedule, gather, schedule
 from ..pace import examples_between
-from ..tuning import STREAM, StreamTuning
+from .tuning import STREAM, StreamTuning
 
 BESIDES = 80  # bytes an example takes besides its row: order of visits, curvature, numbers of the loss
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from ...problems.blocked import StreamProblem, joined
 from ...utils.state import RunState, put_together, taken_apart
-from ..tuning import STREAM, StreamTuning
 from .active import ActiveExamples, active, merged
 from .dual_store import DualStore
+from .tuning import STREAM, StreamTuning
 
 PRUNING: dict[str, Callable[[ActiveExamples, StreamTuning], np.ndarray]] = {
     "zero": lambda part, tuning: part.zero(),

@@ -22,12 +22,12 @@ from ...data.sources.options import MEGABYTE
 from ...jit import vectors
 from ...problems.blocked import Examples, StreamProblem
 from ...regularizers.spaces import Free, averaged, quadratic, unclipped
-from ..tuning import STREAM, StreamTuning
 from .active import ActiveExamples, active
 from .cache import Cache
 from .dual_store import DualStore
 from .half_spaces import SideDuals
 from .late import LateRun
+from .tuning import STREAM, StreamTuning
 
 
 @dataclass(frozen=True)

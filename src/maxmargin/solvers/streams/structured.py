@@ -21,8 +21,8 @@ from ..polytope.sets import CROWDED, at_truth, grown
 from ..polytope.signed import space_of, unclipped_copy, weights_of
 from ..polytope.steps import Corrective
 from ..polytope.working_set import WorkingSets
-from ..tuning import STREAM, StreamTuning
 from .late import LateRun
+from .tuning import STREAM, StreamTuning
 
 
 class OnlineSets(WorkingSets):

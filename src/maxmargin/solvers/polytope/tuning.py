@@ -1,0 +1,53 @@
+"""Numbers of structured problems, as those of `solvers/tuning.py`."""
+
+from typing import NamedTuple
+
+from ..tuning import PACE, VISITS, PaceTuning, VisitTuning
+
+
+class RoundTuning(NamedTuple):
+    """Rounds of visits to structured samples, side by side."""
+
+    # Multiplications that a part of a round must have to do to be worth it, for each part there is, and how many each weight adds
+    # to that: what is not compiled takes about a millisecond a round. 6,877 handwritten words (`python -m benchmarks structured`,
+    # ocr_all), by processor time, 2026-11-16: too little for threads.
+    part: float = 1.2e6
+    weight: float = 20.0
+    # Rounds that a pass has at least, and how many times as long as worth it the longest is. On the same words, 2026-11-16: four
+    # parts took 1.7 times the passes of one with 8 rounds, 1.4 times with 16.
+    rounds: int = 16
+    longest: float = 4.0
+
+
+SIDE_BY_SIDE = RoundTuning()
+
+
+class PolytopeTuning(NamedTuple):
+    """Structured problems: working sets and linearization."""
+
+    visits: VisitTuning = VISITS
+    pace: PaceTuning = PACE
+    rounds: RoundTuning = SIDE_BY_SIDE
+    # Outputs a sample has room for at first. Set not recorded, 2026-11-15.
+    outputs: int = 4
+    # Samples whose rises are added up before they are added to the dual value. Set not recorded, 2026-11-15.
+    stretch: int = 256
+    # Part of the visits of a gap-driven pass that go to samples regardless of their gap. Set not recorded, 2026-11-15.
+    anyway: float = 0.05
+    # The marginal of a wrong label at the start. Set not recorded, 2026-11-15.
+    spread: float = 0.01
+    # Part of the last oracle's promise that an output met before must hold to be used instead, and for how many passes it may be.
+    # 626 handwritten words (`python -m benchmarks structured`, ocr), 2026-11-15.
+    trust: float = 0.5
+    patience: int = 10
+    # A corrective visit moves pairs until the gap over the set is `part` of the gap before, or `steps` for each output. Set not
+    # recorded, 2026-11-15.
+    part: float = 0.1
+    steps: int = 10
+    # The longest extrapolation, in units of the last change: see `AscentTuning`. Set not recorded, 2026-11-15. Nine problems of
+    # made chains (80 chains of 3 to 8 nodes, 4 labels, three seeds, C from 0.1 to 10, to a gap of 1e-4) took between 10 % less
+    # and 12 % more passes with 0.95, 1 % more in the mean, so that both values stay, 2026-11-16.
+    farthest: float = 0.9
+
+
+POLYTOPE = PolytopeTuning()
