@@ -15,7 +15,7 @@ from maxmargin.result import History
 from maxmargin.solvers.ascent import kernel_newton
 from maxmargin.solvers.ascent.class_pairs import go_on, pair_gaps
 from maxmargin.solvers.ascent.kernel_newton import KernelNewtonOptions, KernelRowNewton, KernelScalarNewton
-from maxmargin.solvers.ascent.kernel_pairs import KernelPairOptions, KernelPairs
+from maxmargin.solvers.ascent.kernel_pairs import KernelPairOptions, KernelPairs, fitting, side_by_side
 from maxmargin.solvers.ascent.tuning import KERNEL_NEWTON, KERNEL_PAIRS
 from maxmargin.solvers.loop import Budget, drive
 
@@ -217,6 +217,35 @@ def test_the_approximation_is_below_the_matrix_and_near():
     assert lack == pytest.approx(np.mean(whole.diagonal() - np.sum(factor.astype(float) ** 2, axis=0)), rel=1e-4)
     assert kernel_newton.KernelNewtonOptions(0).tuning.few(10**6) == KERNEL_NEWTON.most
     assert newton(posed(1.0, losses.MultinomialLoss())).approximation[0] is None  # so few samples that all are taken
+
+
+@pytest.mark.parametrize("threads", [2, 3, 9])
+def test_threads_change_no_bit(threads):
+    problem = posed()
+    alone, together = pairs(problem), pairs(problem)
+    together.n_jobs = threads
+    for run in (alone, together):
+        for _ in range(3):
+            run.advance(lambda: False)
+    np.testing.assert_array_equal(alone.masses, together.masses)
+    np.testing.assert_array_equal(alone.scores, together.scores)
+    assert alone.steps == together.steps > 0
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(2, 9), st.integers(0, 1000))
+def test_pairs_side_by_side_share_no_class_and_keep_their_order(classes, seed):
+    rng = np.random.default_rng(seed)
+    every = rng.permutation(np.column_stack(np.triu_indices(classes, 1)))
+    dealt = side_by_side(every)
+    assert all(np.unique(part).size == part.size for part in dealt)
+    for j in range(classes):
+        first, second = (part[(part == j).any(axis=1)].tolist() for part in (every, np.concatenate(dealt)))
+        assert first == second
+    sizes, room = rng.integers(1, 20, len(every)), int(rng.integers(1, 40))
+    cut = fitting(sizes, room)
+    assert [k for begin, end in cut for k in range(begin, end)] == list(range(len(every)))
+    assert all(sizes[begin:end].sum() <= room or end - begin == 1 for begin, end in cut)
 
 
 @pytest.mark.parametrize("tuning", [FEW, KERNEL_NEWTON])

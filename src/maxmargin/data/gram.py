@@ -319,13 +319,26 @@ class KernelRows:
             last = int(np.flatnonzero(held)[-1]) + 1
             spread = np.where(held[:last], factors[:, self.owner[:last]], 0.0)
             spread[:, np.setdiff1d(np.arange(last), self.slot[samples])] = 0.0
-            return spread @ self.table[:last]
+            result = np.empty((factors.shape[0], self.gram.n))
+            self._multiply(spread, self.table[:last], result)
+            return result
         result = np.zeros((factors.shape[0], self.gram.n))
         size = min(self.step, self.capacity)
         for start in range(0, samples.size, size):
             block = samples[start : start + size]
-            result += factors[:, block] @ self.table[self.need(block)].astype(np.float64, copy=False)
+            part = np.empty_like(result)
+            self._multiply(factors[:, block], self.table[self.need(block)].astype(np.float64, copy=False), part)
+            result += part
         return result
+
+    def _multiply(self, left: np.ndarray, right: np.ndarray, out: np.ndarray) -> None:
+        """left @ right, by slices of columns that are the same whatever the number of threads."""
+
+        def multiply(start: int) -> None:
+            np.matmul(left, right[:, start : start + TILE], out=out[:, start : start + TILE])
+
+        with blas_threads(1):
+            in_threads(multiply, range(0, right.shape[1], TILE), self.n_jobs)
 
     def held(self) -> np.ndarray:
         """Whether each row is here."""

@@ -32,7 +32,7 @@ from ..polish.tables import KernelFinishing
 from ..polish.tuning import POLISH
 from .kernel import KernelAscent, KernelOptions, KernelRun
 from .kernel_newton import KernelNewtonOptions, KernelRowNewton, KernelScalarNewton
-from .kernel_pairs import KernelPairOptions, KernelPairs, round_size
+from .kernel_pairs import KernelPairOptions, KernelPairs, has_room
 from .tuning import KERNEL_BLOCKS, KernelBlockTuning
 
 SINGLE = 1e-7  # the smallest tol for which float32 does
@@ -273,7 +273,7 @@ def too_fine(problem: KernelProblem, tol: float) -> bool:
 
 @begin.register
 def _(problem: KernelRowProblem, duals, tol, seed, dtype, momentum, average):
-    if problem.loss.exchanges and not too_fine(problem, tol) and 2 * round_size(problem) >= problem.n_examples:
+    if problem.loss.exchanges and not too_fine(problem, tol) and has_room(problem):
         return KernelPairs(problem, duals, KernelPairOptions(tol, seed))
     if problem.loss.smooth:
         return KernelRowNewton(problem, duals, KernelNewtonOptions(seed))

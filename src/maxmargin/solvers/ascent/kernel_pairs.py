@@ -10,12 +10,14 @@ The copy is float32: a round only proposes new duals. Duals, scores and certific
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
 from ...data.gram import BLOCK, KernelRows
 from ...jit import vectors
 from ...problems.kernel import KernelProblem, KernelRowProblem, Point
+from ...utils.threads import in_threads
 from ..polish.tables import KernelFinishing
 from .class_pairs import Copy, Exchange, Mark, climb_pairs, go_on, pair_gaps, row_gaps
 from .kernel import MARGIN, KernelRun
@@ -35,10 +37,40 @@ class KernelPairOptions:
 
 
 def round_size(problem: KernelProblem, tuning: KernelPairTuning = KERNEL_PAIRS) -> int:
-    """The number of samples that a round can copy. Where it is far below that of all, rounds undo each other, and blocks of
-    samples (`kernel_blocks`) are faster."""
+    """The number of samples that a round can copy."""
     entries = tuning.copy * problem.memory / 4 / TABLES
     return max(1, min(problem.n_examples, int(np.sqrt(entries)) - MARGIN))
+
+
+def has_room(problem: KernelProblem, tuning: KernelPairTuning = KERNEL_PAIRS) -> bool:
+    """Whether rounds have enough samples: where they have far fewer than there are, they undo each other, and blocks of samples
+    (`kernel_blocks`) are faster."""
+    return round_size(problem, tuning) >= tuning.enough * problem.n_examples
+
+
+def side_by_side(pairs: np.ndarray) -> list[np.ndarray]:
+    """Pairs of classes dealt out to rounds in which no class occurs twice: each to the first one after all that have a class in
+    common with it, so that the order of these stays, and with it every result."""
+    rounds: list[list[list[int]]] = []
+    first: dict[int, int] = {}  # of each class the round after the last one that has it
+    for u, d in pairs.tolist():
+        at = max(first.get(u, 0), first.get(d, 0))
+        if at == len(rounds):
+            rounds.append([])
+        rounds[at].append([u, d])
+        first[u] = first[d] = at + 1
+    return [np.array(part) for part in rounds]
+
+
+def fitting(sizes: np.ndarray, room: int) -> list[tuple[int, int]]:
+    """Sizes cut into runs that the room holds, or that are one."""
+    cuts, used = [0], 0
+    for k, size in enumerate(sizes.tolist()):
+        if used and used + size > room:
+            cuts.append(k)
+            used = 0
+        used += size
+    return list(pairwise([*cuts, len(sizes)]))
 
 
 class KernelPairs(KernelRun, KernelFinishing):
@@ -85,10 +117,14 @@ class KernelPairs(KernelRun, KernelFinishing):
 
     @cached_property
     def exchange(self) -> Exchange:
-        most, padded = self.most, self.padded(self.most)
+        return self.scratch(self.most)._replace(matrix=vectors.aligned((self.most * self.padded(self.most),), np.float32))
+
+    def scratch(self, size: int) -> Exchange:
+        """Room for one pair of so many samples, but for its matrix."""
+        padded = self.padded(size)
         total = vectors.zeros_vectors(1, padded // vectors.width(np.float32), np.float32)
-        room = vectors.aligned((most * padded,), np.float32), vectors.aligned((6, padded), np.float32)
-        return Exchange(np.zeros(most, np.uint64), *room, np.zeros(most), np.zeros(most, bool), total)
+        room = vectors.aligned((0,), np.float32), vectors.aligned((6, padded), np.float32)
+        return Exchange(np.zeros(size, np.uint64), *room, np.zeros(size), np.zeros(size, bool), total)
 
     def padded(self, size: int) -> int:
         width = HALVES * vectors.width(np.float32)
@@ -172,11 +208,41 @@ class KernelPairs(KernelRun, KernelFinishing):
         wanted = np.flatnonzero(gaps > least)
         wanted = wanted[np.argsort(-gaps.reshape(-1)[wanted], kind="stable")]
         pairs = np.column_stack(np.divmod(wanted, classes))
+        if self.n_jobs > 1:
+            self.meet(copy, pairs, least, stop)
+            return
         for start in range(0, len(pairs), tuning.together):
             if stop():
                 break
             part = pairs[start : start + tuning.together]
             self.steps += climb_pairs(copy, part, self.exchange, least, tuning.pair_rest, tuning)
+
+    def meet(self, copy: Copy, pairs: np.ndarray, least: float, stop: Callable[[], bool]) -> None:
+        """The same with threads: pairs that have no class in common touch nothing of each other, and go side by side."""
+        for part in side_by_side(pairs):
+            sizes = self.entries(copy, part)
+            for begin, end in fitting(sizes, self.exchange.matrix.size):
+                if stop():
+                    return
+                self.climb_together(copy, part[begin:end], sizes[begin:end], least)
+
+    def climb_together(self, copy: Copy, pairs: np.ndarray, sizes: np.ndarray, least: float) -> None:
+        """Pairs without a class in common, each in its own piece of the room for matrices."""
+        tuning, ends = self.options.tuning, np.cumsum(sizes)
+
+        def climb(k: int) -> tuple[int, np.ndarray]:
+            own = copy._replace(ready=copy.ready.copy())  # a row that another thread is writing is not there yet
+            exchange = self.scratch(copy.scale.size)._replace(matrix=self.exchange.matrix[ends[k] - sizes[k] : ends[k]])
+            return climb_pairs(own, pairs[k : k + 1], exchange, least, tuning.pair_rest, tuning), own.ready
+
+        for steps, ready in in_threads(climb, range(len(pairs)), self.n_jobs):
+            self.steps += steps
+            copy.ready[:] |= ready
+
+    def entries(self, copy: Copy, pairs: np.ndarray) -> np.ndarray:
+        """Of the matrix of each pair, at the most: those on the lists of both classes take part."""
+        most = np.minimum(copy.scale.size, copy.holding[pairs].sum(axis=1))
+        return np.array([count * self.padded(count) for count in most.tolist()])
 
     def copied(self, chosen: np.ndarray) -> tuple[Copy, Mark, Mark]:
         """What a round has of these samples, with nothing of the matrix in it yet, a mark of it and room for another."""

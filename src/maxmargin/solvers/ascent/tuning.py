@@ -175,6 +175,10 @@ class KernelPairTuning(NamedTuple):
     every: int = 2
     # Pairs of classes between two looks at the clock.
     together: int = 64
+    # Part of all samples that a round must have room for, or rounds undo each other: with 0.35 of them it took 0.2 to 3.1 s to a
+    # gap of 1e-3, blocks of samples 2.6 s at least, if they came there; with 0.22 blocks were nearer it on two sets. Three made
+    # sets, 5 to 20 columns and 5 to 10 classes that overlap little and much, 3,000 and 4,000 rows, C = 1 and 10, 2026-11-17.
+    enough: float = 1.0 / 3.0
 
 
 class KernelNewtonTuning(NamedTuple):
