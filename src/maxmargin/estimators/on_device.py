@@ -1,5 +1,6 @@
 """Estimators on tensors: how X and y are read, what problem is posed, and answers on the device of X."""
 
+import warnings
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
@@ -9,6 +10,7 @@ import scipy.sparse as sp
 
 from ..data.indicators import LabelColumns, class_bits
 from ..data.tensors import DeviceMatrix, TensorTable, brought, checked_tensor, device_of, host_values, is_tensor, library, no_room
+from ..data.streamed import HostMatrix, from_a_file, too_large
 from ..jit import vectors
 from ..losses.base import Loss
 from ..losses.crammer_singer import CrammerSingerLoss
@@ -42,6 +44,10 @@ def moved_to(device: Any, X: np.ndarray) -> DeviceMatrix:
     if sp.issparse(X):
         raise ValueError(f"device={device!r} is for dense X; a sparse matrix is fitted on the processor: leave device out.")
     wanted, torch = device_of(device), library()
+    if too_large(X.nbytes, wanted):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # nobody writes to it
+            return HostMatrix(torch.from_numpy(X), wanted, from_a_file(X))
     try:
         return DeviceMatrix(brought(X, wanted))
     except torch.cuda.OutOfMemoryError:

@@ -40,6 +40,9 @@ class FusedCrammerSinger(CrammerSingerRows):
         """The costs, and whether there are any."""
         return (self.cap, False) if self.cost is None else (self.cost, True)
 
+    def waits(self, dtype):
+        return dtype.itemsize != 4
+
     def step(self, rows, S, held, sigma):
         if S.dtype.itemsize != 4:
             return super().step(rows, S, held, sigma)

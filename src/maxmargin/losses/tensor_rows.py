@@ -50,6 +50,10 @@ class TensorLoss(ABC):
         """Whether duals need float64."""
         return False
 
+    def waits(self, dtype: Any) -> bool:
+        """Whether a step in this dtype looks at what the device has computed: then it cannot be recorded."""
+        return True
+
     @abstractmethod
     def value(self, rows: Any, S: Any, error: Any = None) -> Any:
         """The sum of the losses, in float64; at the worst of all scores within `error` of these, one for each row."""
@@ -258,7 +262,7 @@ class LabelTargets(EntryTargets):
         return ((chosen[:, :, None] >> self.places(chosen)) & 1).flatten(1)[:, : self.width].bool()
 
     def places(self, like: Any) -> Any:
-        return like.new_tensor(range(8))
+        return like.new_ones(8).cumsum(0) - 1  # made on the device: a list would have to be sent there
 
     def of(self, rows, dtype):
         present, known = self.bits(self.present, rows), self.bits(self.known, rows)
@@ -284,6 +288,9 @@ class EntryRows(TensorLoss):
     @property
     def precise(self) -> bool:
         return self.form.precise
+
+    def waits(self, dtype):
+        return False
 
     def asked(self, rows: Any, like: Any) -> tuple[Any, Any, Any]:
         """Signs, offsets and caps of a block."""

@@ -59,6 +59,10 @@ class TensorProblem(Problem):
         return self.term
 
     @property
+    def device(self) -> Any:
+        return self.table.device
+
+    @property
     def n_examples(self) -> int:
         return self.table.shape[0]
 
@@ -92,7 +96,8 @@ class TensorProblem(Problem):
     @property
     def block_rows(self) -> int:
         """How many rows values are computed of at a time."""
-        return max(min(TOGETHER_BYTES // (8 * (self.table.shape[1] + 4 * self.scores)), self.n_examples), 1)
+        fits = (TOGETHER_BYTES >> self.table.halved) // (8 * (self.table.shape[1] + 4 * self.scores))
+        return max(min(fits, self.n_examples), 1)
 
     # ---- primal -------------------------------------------------------------------------------------------
 
