@@ -3,13 +3,16 @@
     python -m benchmarks.gpu [--only NAME ...] [--scale PART] [--without-peers] [--profile] [--json FILE]
 
 `gpu_sets` says what the sets are. Seconds of a fit are those of `fit` with the data on the device and kernels compiled;
-"certificates" is what its exact values took of them. The first call, on a part of the rows, is timed by itself. Evaluations of Adam
-and SGD are off their clocks, and so are the rates and lengths that did not do: their time is that of the best. The floor is two
-matrix products of a pass at tf32, and the duals read and written once.
+"certificates" is what its exact values took of them. The first call, on a part of the rows, is timed by itself. Evaluations of
+Adam and SGD are off their clocks, and so are the rates and lengths that did not do: their time is that of the best. The floor is
+two matrix products of a pass at tf32, and the duals read and written once. "streamed" is the first set in host memory, with a
+budget of device memory that it does not fit in, beside a plain copy from pinned memory; "cores" is a part of the rows of a set,
+fitted on the processor by all cores and on the GPU, both times without the compilation.
 """
 
 import argparse
 import json
+import os
 import platform
 import time
 import warnings
@@ -20,12 +23,16 @@ from typing import Any
 
 import torch
 
-from .gpu_sets import LAM, SHAPES, Made, made
 from maxmargin.problems.tensors import TensorProblem
+from maxmargin.solvers.device.ascent import DeviceAscent
 
+from .gpu_sets import LAM, SHAPES, Made, made
+
+PASS = "passed"  # what does a pass
 TARGETS = (1e-2, 1e-3)
 RATES = {"adam": (1e-3, 3e-3, 1e-2, 3e-2), "sgd": (10.0, 30.0, 100.0, 300.0)}
 PASSES = (2, 4, 8, 16, 32)  # of Adam and SGD, each time from zero: their rate falls to nothing at the end
+BUDGET = 1.6  # times the bytes of X: what a fit from host memory may take of the device. X alone may take 0.6 of it.
 SMALL, SOME = 20_000, 12  # rows and passes of the first call
 
 
@@ -168,6 +175,9 @@ def of_set(made: Made, given: argparse.Namespace) -> list[dict[str, Any]]:
         told(each)
     if given.profile:
         profiled(made, TARGETS[-1])
+    if given.cores:
+        found.append(cores(made, min(given.cores, len(made.X))))
+        told(found[-1])
     best = min((each for each in found if each.get("target") == TARGETS[-1]), key=lambda each: each["seconds"])
     if not given.without_peers:
         for who in RATES:
@@ -177,9 +187,70 @@ def of_set(made: Made, given: argparse.Namespace) -> list[dict[str, Any]]:
     return found
 
 
+def pinned_bandwidth() -> float:
+    """Bytes a second of a plain copy."""
+    here, there = torch.empty(1 << 28, pin_memory=True), torch.empty(1 << 28, device="cuda")
+    return here.numel() * 4 / min(timed(lambda: there.copy_(here, non_blocking=True))[0] for _ in range(5))
+
+
+def in_host_memory(name: str, scale: float) -> tuple[Any, Any, Any]:
+    """A model and the samples of a set, which is gone from the device."""
+    found = made(name, scale)
+    return found.model(TARGETS[-1], device="cuda"), found.X.cpu().numpy(), found.y.cpu().numpy()
+
+
+def streamed(name: str, scale: float) -> dict[str, Any]:
+    """A fit to X in host memory that the budget of device memory has no room for, and the bandwidth of its passes."""
+    model, X, y = in_host_memory(name, scale)
+    copied = pinned_bandwidth()
+    torch.cuda.empty_cache()
+    passes: list[float] = []
+    own = DeviceAscent.passed
+
+    def clocked(run: DeviceAscent, stop: Callable[[], bool]) -> float:
+        seconds, estimate = timed(lambda: own(run, stop))
+        passes.append(seconds)
+        return float(estimate)
+
+    total = torch.cuda.mem_get_info()[1]
+    torch.cuda.set_per_process_memory_fraction(min(BUDGET * X.nbytes / total, 1.0))
+    setattr(DeviceAscent, PASS, clocked)
+    try:
+        seconds, fitted = timed(lambda: model.fit(X, y))
+    finally:
+        setattr(DeviceAscent, PASS, own)
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    found = fitted.certificate_
+    return {
+        "set": name, "who": "streamed", "seconds": seconds, "passes": fitted.n_iter_, "gap": found.relative_gap,
+        "certified": found.converged, "bandwidth": X.nbytes / min(passes), "of a pinned copy": X.nbytes / min(passes) / copied,
+        "pass seconds": passes, "copy": copied,
+    }  # fmt: skip
+
+
+def cores(made: Made, rows: int) -> dict[str, Any]:
+    """The same rows on the processor and on the GPU."""
+    part = made.first(rows)
+    X, y = part.X.cpu().numpy(), part.y.cpu().numpy()
+    tiny = slice(0, 2000)
+    part.model(0.5, n_jobs=-1, max_iter=2).fit(X[tiny], y[tiny])
+    begin = time.perf_counter()
+    slow = part.model(TARGETS[-1], n_jobs=-1).fit(X, y)
+    seconds = time.perf_counter() - begin
+    ours(part, TARGETS[-1])
+    fast = ours(part, TARGETS[-1])
+    return {
+        "set": made.name, "who": "cores", "rows": rows, "cores": os.cpu_count(), "seconds": seconds,
+        "gap": slow.certificate_.relative_gap, "gpu seconds": fast["seconds"], "times": seconds / fast["seconds"],
+    }  # fmt: skip
+
+
 def table(found: list[dict[str, Any]]) -> str:
     """One line for each set: the fastest of each."""
-    lines = ["| set | 1e-2, s | 1e-3, s | of it certificates | passes | a pass / floor | Adam, s | SGD, s |", "|---|" + "---:|" * 7]
+    lines = [
+        "| set | 1e-2, s | 1e-3, s | of it certificates | passes | a pass / floor | Adam, s | SGD, s |",
+        "|---|" + "---:|" * 7,
+    ]
 
     def fastest(name: str, who: str, target: float | None = None) -> dict[str, Any]:
         fits = [e for e in found if e["set"] == name and e["who"] == who and "seconds" in e]
@@ -207,10 +278,18 @@ def arguments() -> argparse.Namespace:
     top.add_argument("--scale", type=float, default=1.0, help="part of the rows of each set")
     top.add_argument("--without-peers", action="store_true")
     top.add_argument("--profile", action="store_true", help="where the time of a fit goes")
+    top.add_argument("--streamed", action="store_true", help="the first set from host memory")
+    top.add_argument("--cores", type=int, default=0, help="so many rows of each set on the processor as well")
     top.add_argument("--repeat", type=int, default=3)
     top.add_argument("--limit", type=float, default=3.0, help="times our seconds after which Adam and SGD get no further try")
     top.add_argument("--json")
     return top.parse_args()
+
+
+def written(path: str | None, head: str, found: list[dict[str, Any]]) -> None:
+    if path:
+        with open(path, "w") as file:
+            json.dump({"head": head, "found": found}, file, indent=1)
 
 
 def main() -> None:
@@ -221,10 +300,12 @@ def main() -> None:
     for name in given.only:
         found += of_set(made(name, given.scale), given)
         torch.cuda.empty_cache()
-        if given.json:
-            with open(given.json, "w") as file:
-                json.dump({"head": head, "found": found}, file, indent=1)
+        written(given.json, head, found)
     print(table(found))
+    if given.streamed:
+        found.append(streamed(next(iter(SHAPES)), given.scale))
+        told(found[-1])
+        written(given.json, head, found)
 
 
 if __name__ == "__main__":

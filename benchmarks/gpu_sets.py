@@ -44,7 +44,7 @@ class Made(NamedTuple):
         return KINDS[self.shape.kind]
 
     @property
-    def C(self) -> float:
+    def C(self) -> float:  # noqa: N802 - as in the formulas
         return 1.0 / (LAM * len(self.X))
 
     def first(self, rows: int) -> "Made":

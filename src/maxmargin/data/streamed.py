@@ -1,8 +1,8 @@
 """Tables in host memory whose rows go to a device by pieces: for X that the device has no room for.
 
-While a piece is worked on, the next one is on its way. A GPU fetches the numbers itself from memory that the system has pinned: an
-array is pinned where it lies, for as long as its table is there; a memory map cannot be, so threads copy each piece to a pinned
-buffer. Rows are visited piece by piece, pieces in random order, the rows of each in random order.
+While a piece is worked on, the next one is on its way. A GPU fetches the numbers itself from memory that is pinned: an array is
+pinned where it lies, for as long as its table is there; a memory map cannot be, so threads copy each piece to a pinned buffer.
+Rows are visited piece by piece, pieces in random order, the rows of each in random order.
 """
 
 import weakref

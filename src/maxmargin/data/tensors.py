@@ -75,9 +75,14 @@ def no_room(what: str, device: Any) -> MemoryError:
 
 
 def room_of(device: Any) -> int:
-    """Bytes that a GPU has left, with those that PyTorch holds for later."""
+    """Bytes that a GPU has left, with those that PyTorch holds for later, within what the user lets PyTorch have
+    (`torch.cuda.set_per_process_memory_fraction`; older versions do not tell)."""
     cuda = library().cuda
-    return int(cuda.mem_get_info(device)[0]) + int(cuda.memory_reserved(device)) - int(cuda.memory_allocated(device))
+    device = cuda.current_device() if device.index is None else device.index
+    free, total = cuda.mem_get_info(device)
+    held = int(cuda.memory_allocated(device))
+    fraction = getattr(cuda, "get_per_process_memory_fraction", lambda device: 1.0)(device)
+    return min(int(free) + int(cuda.memory_reserved(device)) - held, int(fraction * total) - held)
 
 
 @contextmanager

@@ -17,12 +17,14 @@ NOWHERE_NEAR = -1e30  # the score of a class that takes no part
 class BlockStep(NamedTuple):
     """What a block would do: the change of its duals; by how much that raises the rewards and, where these are quadratic, twice
     how much less half of the way raises them than half of that (each a number, or one for each score where these are
-    `apart`); and the share of the gap that each row had before."""
+    `apart`); and the share of the gap that each row had before, None where that is noted already. `parts`: gain and bend are of
+    parts of the block, one after another."""
 
     change: Any
     gain: Any
     bend: Any
     share: Any
+    parts: bool = False
 
 
 class HeldRows(NamedTuple):

@@ -160,7 +160,7 @@ class DeviceAscent(Run):
         problem = self.problem
         scale = None if problem.R is None else problem.put(np.diag(problem.R), self.dtype)
         self.held_rows = HeldRows(self.A, problem.put(problem.curvature, self.dtype), scale, self.share)
-        self.fused = fused_line(self.weights, self.A, self.tuning)
+        self.fused = fused_line(self.weights, self.A, self.tuning, self.loss.apart)
 
     # ---- a pass ---------------------------------------------------------------------------------------------
 
@@ -197,6 +197,8 @@ class DeviceAscent(Run):
                     sums, many = sums.add_(self.weights.W), many + 1
                 if stop():
                     break
+        if self.fused is not None:
+            self.fused.settle(self.value)
         self.mean = sums / many if many else None
         self.rest(order[:visited], now)
         self.passes, self.visits = now + 1, self.visits + visited
@@ -231,13 +233,11 @@ class DeviceAscent(Run):
         weights = self.weights
         found = self.loss.step(rows, weights.scores(X), self.held_rows, self.sigma)
         U = weights.combined(found.change, X)
-        if self.fused is not None and found.bend is None:
-            self.fused.line(found.gain, weights, U, self.sigma, self.value)
-            self.fused.add(rows, found.change)
+        if self.fused is not None and found.parts:
+            self.fused.go(rows, found, weights, U, self.sigma, self.value)
             return
-        gain, bend = found.gain, found.bend
-        if bend is None:
-            gain, bend = gain.sum(), 0.0 * gain.sum()
+        gain, bend = (each if each is None or not found.parts else each.sum(0) for each in (found.gain, found.bend))
+        bend = 0.0 * gain if bend is None else bend
         t, ratio = self.line(gain, bend, *weights.slopes(U), apart=self.loss.apart)
         self.A.index_add_(0, rows, found.change * t.to(self.dtype))
         self.sigma *= ratio.clamp(0.2, 5.0) ** -self.tuning.follow
@@ -297,6 +297,8 @@ class DeviceAscent(Run):
 
     def synchronise(self) -> float:
         found = self.roomy(lambda: self.problem.evaluate(self.A))
+        if self.fused is not None:
+            self.fused.settle(self.value)
         self.exact_weights = found.v
         V = self.problem.coefficients(found.v)
         self.weights.set(self.problem.put(np.atleast_2d(V)))
