@@ -30,7 +30,7 @@ from .gpu_sets import LAM, SHAPES, Made, made
 
 PASS = "passed"  # what does a pass
 TARGETS = (1e-2, 1e-3)
-RATES = {"adam": (1e-3, 3e-3, 1e-2, 3e-2), "sgd": (10.0, 30.0, 100.0, 300.0)}
+RATES = {"adam": (1e-3, 3e-3, 1e-2, 3e-2), "sgd": (10.0, 30.0, 100.0)}
 PASSES = (2, 4, 8, 16, 32)  # of Adam and SGD, each time from zero: their rate falls to nothing at the end
 BUDGET = 1.6  # times the bytes of X: what a fit from host memory may take of the device. X alone may take 0.6 of it.
 SMALL, SOME = 20_000, 12  # rows and passes of the first call

@@ -1,7 +1,7 @@
 """Kernels for GPUs, in Triton: the step of the top-k losses without smoothing, a program for each row, as `TopKRows` has it.
 
-The projections are those of `tensor_levels` with a bias of one: one equation in one unknown each. Imported where a GPU is used and
-nowhere else.
+The projections are those of `tensor_levels` with a bias of one: one equation in one unknown each. Imported where a GPU is used
+and nowhere else.
 """
 
 import triton
@@ -133,8 +133,11 @@ def topk_rows(
 
     B = tl.where(others, h + curvature * (held - duals), FAR)
     a = topk_projection(tl.where(others, B / curvature, FAR), columns, bound, many, JOINT)
-    worth = (total > 0.0) if JOINT else (h > 0.0)
-    vertex = tl.where(chosen & worth, bound / k, 0.0)
+    if JOINT:
+        worth = tl.where(total > 0.0, bound / k, 0.0) + 0.0 * B
+    else:
+        worth = tl.where(h > 0.0, bound / k, 0.0)
+    vertex = tl.where(chosen, worth, 0.0)
     a = tl.where(curvature * bound <= short * tl.max(B, 0), vertex, a)
     a = tl.where(others & (bound > 0.0), a, 0.0)
     moved = tl.where(own, tl.sum(a, 0), -a) - duals
