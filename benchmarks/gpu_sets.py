@@ -82,7 +82,7 @@ def hinges(S: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 KINDS = {
     "classes": Kind(mm.SVMClassifier, class_hinges, 4096),
     "top-k": Kind(lambda **options: mm.TopKSVMClassifier(k=K, **options), topk_hinges, 4096),
-    "labels": Kind(mm.MultilabelSVMClassifier, label_hinges, 4096),
+    "labels": Kind(lambda **options: mm.MultilabelSVMClassifier(loss="hinge", **options), label_hinges, 4096),
     "binary": Kind(mm.SVMClassifier, hinges, 65_536),
 }
 SHAPES = {

@@ -133,3 +133,24 @@ def test_a_sparse_matrix_stays_on_the_processor():
 
     with pytest.raises(ValueError, match="leave device out"):
         model().fit(sp.csr_array(X), Y)
+
+
+def test_pieces_become_smaller_where_there_is_no_room_for_them(pieces, monkeypatch):
+    """As on a GPU, with a sender that finds room for four rows only."""
+    asked = []
+
+    class Cramped:
+        def __init__(self, matrix, device, rows, pinned):
+            asked.append(rows)
+            if rows > 4:
+                raise MemoryError("no room")
+            self.matrix, self.device = matrix, device
+
+        def pieces(self, cuts):
+            return (self.matrix[start:stop].to(self.device) for start, stop in cuts)
+
+    monkeypatch.setattr(streamed, "Sender", Cramped)
+    table = table_of_pieces()
+    table._sends = True
+    blocks = [block.X for block in table.blocks()]
+    assert asked == [16, 8, 4] and max(map(len, blocks)) == 4 and sum(map(len, blocks)) == 90

@@ -130,7 +130,8 @@ class StreamedTable(TensorTable):
     def __init__(self, X: HostMatrix, bias: float = 0.0):
         super().__init__(X, bias)
         self._sender: Sender | None = None
-        self._pinned = X.device.type == "cuda" and pin_in_place(X, self)
+        self._sends = X.device.type == "cuda"
+        self._pinned = self._sends and pin_in_place(X, self)
 
     @property
     def piece_rows(self) -> int:
@@ -143,16 +144,24 @@ class StreamedTable(TensorTable):
     def like(self, X: Any) -> "StreamedTable":
         return StreamedTable(X, self.bias)
 
+    def ready(self) -> int:
+        """The rows of a piece, for which the device has room."""
+        while self._sender is None and self._sends:
+            try:
+                self._sender = Sender(self.tensor, self.device, self.piece_rows, self._pinned)
+            except MemoryError:
+                if not self.smaller():
+                    raise
+        return self.piece_rows
+
     def sent(self, cuts: Sequence[tuple[int, int]]) -> Iterator[Any]:
         """The rows of each cut, on the device."""
-        if self.device.type != "cuda":
-            return (self.tensor[start:stop].to(self.device) for start, stop in cuts)
         if self._sender is None:
-            self._sender = Sender(self.tensor, self.device, self.piece_rows, self._pinned)
+            return (self.tensor[start:stop].to(self.device) for start, stop in cuts)
         return self._sender.pieces(cuts)
 
     def blocks(self, size: int = 1 << 16) -> Iterator[TensorBlock]:
-        n, size = self.shape[0], min(size, self.piece_rows)
+        n, size = self.shape[0], min(size, self.ready())
         cuts = [(start, min(start + size, n)) for start in range(0, n, size)]
         for (start, stop), X in zip(cuts, self.sent(cuts)):
             yield TensorBlock(X, self.bias, start, stop)
@@ -173,7 +182,7 @@ class StreamedTable(TensorTable):
         if order is None:
             yield from super().visits(None, size, dtype)
             return
-        rows, n = self.piece_rows, self.shape[0]
+        rows, n = self.ready(), self.shape[0]
         which, counts = library().unique_consecutive(order // rows, return_counts=True)
         ends = [0, *np.cumsum(counts.cpu().numpy()).tolist()]
         cuts = [(k * rows, min((k + 1) * rows, n)) for k in which.tolist()]

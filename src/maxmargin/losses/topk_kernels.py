@@ -139,7 +139,7 @@ def topk_rows(
         worth = tl.where(h > 0.0, bound / k, 0.0)
     vertex = tl.where(chosen, worth, 0.0)
     a = tl.where(curvature * bound <= short * tl.max(B, 0), vertex, a)
-    a = tl.where(others & (bound > 0.0), a, 0.0)
+    a = tl.where(others, a, 0.0)
     moved = tl.where(own, tl.sum(a, 0), -a) - duals
     tl.store(change + here.to(tl.int64) * classes + columns, moved, mask=inside)
     tl.store(gain + here, -tl.sum(tl.where(inside, moved.to(tl.float64) * margin.to(tl.float64), 0.0), 0))
