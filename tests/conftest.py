@@ -16,7 +16,7 @@ settings.register_profile(
 settings.load_profile("maxmargin")
 
 # Those of tensors need the extra `gpu`, some gigabytes: `make test-tensors` installs it. Where it is missing they are left out.
-TENSORS = ["data/test_tensors.py", "losses/test_tensor_losses.py", "solvers/test_device.py"]
+TENSORS = ["data/test_streamed.py", "data/test_tensors.py", "losses/test_tensor_losses.py", "solvers/test_device.py"]
 collect_ignore = [] if find_spec("torch") else TENSORS
 
 # Those that compile for long, as the file says; a line is a regular expression.

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils._param_validation import validate_parameter_constraints
 
+from .data.tensors import host_values
 from .problems.base import Problem
 from .problems.explicit import ExplicitProblem
 from .problems.risk import Cut, Layout, Risk, risk_of
@@ -167,7 +168,7 @@ class OwnRisk(Risk):
         if not isinstance(answer, tuple | list) or len(answer) != 2:
             raise ValueError(f"The risk must return (value, subgradient); {where} it returned {type(answer).__name__}.")
         try:
-            values, slopes = (np.asarray(part, dtype=np.float64) for part in answer)
+            values, slopes = (np.asarray(host_values(part, name="what the risk returns"), dtype=np.float64) for part in answer)
         except (TypeError, ValueError) as error:
             raise ValueError(f"The risk must return numbers; {where} they could not be read: {error}.") from None
         wanted = (self.dim,) if values.ndim == 0 else (*values.shape, self.dim)
@@ -210,7 +211,7 @@ def minimize(
     risk : callable
         risk(w) -> (value, subgradient), with w and subgradient of `dim` numbers. For a sum of P parts it may return the
         values (P,) and subgradients (P, dim) of each: P models are finer than one, and fewer calls are needed. Values and
-        subgradients must be exact up to rounding; the result is as true as they are.
+        subgradients must be exact up to rounding; the result is as true as they are. They may be tensors on a GPU.
     dim : int
         The number of weights.
     C : float

@@ -227,3 +227,20 @@ def test_the_device_that_is_asked_for_takes_arrays():
     model.set_params(C=0.3, device=DEVICE).fit(X, y, weight)
     certificates.check(model, reference(model, X, y, weight))
     assert isinstance(model.predict(X), np.ndarray)
+
+
+def test_a_risk_on_the_device_is_minimised():
+    """The hinge loss in plain PyTorch, against the same problem posed by an estimator."""
+    _, X, y, _ = drawn_case("two classes")
+    rows, sign = tensor(X, dtype=torch.float64), tensor(np.where(y == 1, 1.0, -1.0))
+
+    def hinge(w):
+        active = 1.0 - sign * (rows @ torch.as_tensor(w, device=rows.device)) > 0.0
+        slope = -(sign[:, None] * rows)[active].sum(0)
+        return (1.0 - sign * (rows @ torch.as_tensor(w, device=rows.device)))[active].sum(), slope
+
+    found = mm.minimize(hinge, X.shape[1], C=0.3, tol=1e-4).certificate
+    same = mm.SVMClassifier(0.3, tol=1e-4, fit_intercept=False, random_state=0).fit(tensor(X), tensor(y)).certificate_
+    assert found.converged and found.dual <= same.primal and same.dual <= found.primal
+    with pytest.raises(ValueError, match="what the risk returns requires grad"):
+        mm.minimize(lambda w: (rows.sum().requires_grad_(), rows[0]), X.shape[1])

@@ -7,6 +7,7 @@ a device asked for.
 
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from .table import RowBlock, Table, table_of
 
 HOST = 1  # the number of host memory in DLPack
 FOUND_BY = 1 << 26  # numbers that are looked at together: temporaries stay small beside X
+MOST_HALVED = 8  # how often blocks are made smaller for want of room
 INSTALL = "pip install 'maxmargin[gpu]'"
 
 
@@ -70,6 +72,35 @@ def brought(array: Any, device: Any, dtype: Any = None) -> Any:
 def no_room(what: str, device: Any) -> MemoryError:
     """What to say where a device has no room for something."""
     return MemoryError(f"{device} has no room for {what}: fit on the processor (X.cpu().numpy()), or to fewer rows or classes.")
+
+
+def room_of(device: Any) -> int:
+    """Bytes that a GPU has left, with those that PyTorch holds for later, within what the user lets PyTorch have
+    (`torch.cuda.set_per_process_memory_fraction`; older versions do not tell)."""
+    cuda = library().cuda
+    device = cuda.current_device() if device.index is None else device.index
+    free, total = cuda.mem_get_info(device)
+    held = int(cuda.memory_allocated(device))
+    fraction = getattr(cuda, "get_per_process_memory_fraction", lambda device: 1.0)(device)
+    return min(int(free) + int(cuda.memory_reserved(device)) - held, int(fraction * total) - held)
+
+
+@contextmanager
+def on_device(device: Any) -> Iterator[None]:
+    """What a device cannot do, in sentences: no room is left, or it is gone. `device` None: nothing is watched."""
+    try:
+        yield
+    except RuntimeError as error:
+        if device is None or device.type == "cpu":
+            raise
+        if isinstance(error, library().cuda.OutOfMemoryError):
+            raise no_room("the tables of this problem", device) from None
+        if "CUDA error" in str(error):
+            first = str(error).splitlines()[0]
+            raise RuntimeError(
+                f"{device} was lost during the fit ({first}): nothing was fitted. A new process may use it again."
+            ) from error
+        raise
 
 
 def host_values(given: Any, device: Any = None, name: str = "y") -> Any:
@@ -174,9 +205,18 @@ class TensorBlock(RowBlock):
 class TensorTable(Table):
     """A checked tensor, not copied and not moved."""
 
+    resident = True  # whether all rows are where they are worked on
+
     def __init__(self, X: DeviceMatrix, bias: float = 0.0):
         super().__init__()
-        self.X, self.bias = X, float(bias)
+        self.X, self.bias, self.halved = X, float(bias), 0
+
+    def smaller(self) -> bool:
+        """From now on blocks of rows are half as large; False where they have become too small for that to help."""
+        self.halved += 1
+        if self.device.type == "cuda":
+            library().cuda.empty_cache()
+        return self.halved <= MOST_HALVED
 
     @property
     def tensor(self) -> Any:
@@ -185,7 +225,7 @@ class TensorTable(Table):
     @property
     def device(self) -> Any:
         """Where duals and weights are kept."""
-        return self.X.tensor.device
+        return self.X.device
 
     @property
     def rows(self) -> Any:
@@ -217,7 +257,7 @@ class TensorTable(Table):
             if known is variance or (known is not None and variance is not None and np.array_equal(known, variance)):
                 return found
         torch, parts = library(), []
-        scale = None if variance is None else torch.as_tensor(np.sqrt(variance[:-1]), device=self.tensor.device)
+        scale = None if variance is None else torch.as_tensor(np.sqrt(variance[:-1]), device=self.device)
         for block in self.blocks(max(FOUND_BY // self.shape[1], 1)):
             X = block.X if scale is None else block.X * scale
             parts.append(squared_lengths_of(X))
@@ -225,6 +265,10 @@ class TensorTable(Table):
         result = check_norms(torch.cat(parts).cpu().numpy() + constant)
         self._norms.append((variance, result))
         return result
+
+    def arranged(self, order: Any) -> Any:
+        """Rows in random order, in the order in which they are best visited."""
+        return order
 
     def visits(self, order: Any, size: int, dtype: Any) -> Iterator[tuple[Any, Any]]:
         """The rows of `order`, `size` of them at a time: their numbers, and what they hold, in this dtype. `order` None: all."""

@@ -157,6 +157,11 @@ class SupportSamples(NamedTuple):
 
 def check_source(estimator, source, y, sample_weight, multilabel: bool = False) -> None:
     """Refuse what does not go with a source."""
+    if getattr(estimator, "device", None) is not None:
+        raise ValueError(
+            f"device={estimator.device!r} does not go with a source, which is read on the processor: leave device out, or give "
+            "X as a memory map, np.load(path, mmap_mode='r'), whose rows are sent to the device."
+        )
     for name, given in (("y", y), ("sample_weight", sample_weight)):
         if given is not None:
             raise ValueError(f"A source brings its own labels and weights; leave {name} out.")

@@ -101,8 +101,8 @@ class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, KernelSVM):
     dtype : {None, float32, float64}, default=None
         What X is converted to; None leaves float32 and float64 as they are.
     device : {None, "cuda", "cuda:1", ...}, default=None
-        Where to fit an X in host memory: None is the processor. A tensor is fitted where it lies, and `predict` then answers with
-        tensors (linear kernel; needs PyTorch).
+        Where to fit an X in host memory: None is the processor. An X that the device has no room for is sent there by pieces. A
+        tensor is fitted where it lies, and `predict` then answers with tensors (linear kernel; needs PyTorch).
 
     Attributes
     ----------

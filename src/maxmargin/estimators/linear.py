@@ -17,7 +17,7 @@ from ..data.mistakes import check_table, check_target
 from ..data.rows import SPARSE_BELOW
 from ..data.sources.memory import is_source
 from ..data.table import Table, of_own_kind, table_of, table_scores
-from ..data.tensors import DeviceMatrix, host_values, is_tensor, place_of, tensor_scores
+from ..data.tensors import DeviceMatrix, host_values, is_tensor, on_device, place_of, tensor_scores
 from ..problems.base import PLAIN_TERM, Problem
 from ..problems.risk import Risk, risk_of
 from ..regularizers.prior import Prior
@@ -164,7 +164,8 @@ class LinearModel(Certified):
             self._keep(told, posed.back(problem.coefficients(result.w)))
 
         start = NOWHERE if last is None else last.fits(problem, solver)
-        result = self._drive(solver, problem, keep, start=start)
+        with on_device(problem.device):
+            result = self._drive(solver, problem, keep, start=start)
         found = WarmStart.of(problem, solver, result)
         self._remember_start(found if problem.in_memory else None)
         return found

@@ -1,5 +1,6 @@
 """Estimators on tensors: how X and y are read, what problem is posed, and answers on the device of X."""
 
+import warnings
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
@@ -8,11 +9,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..data.indicators import LabelColumns, class_bits
+from ..data.streamed import HostMatrix, from_a_file, too_large
 from ..data.tensors import DeviceMatrix, TensorTable, brought, checked_tensor, device_of, host_values, is_tensor, library, no_room
 from ..jit import vectors
 from ..losses.base import Loss
 from ..losses.crammer_singer import CrammerSingerLoss
-from ..losses.fused_rows import fused
+from ..losses.fused_rows import fused, fused_entries, fused_topk
 from ..losses.tensor_forms import EntryForm, entry_form
 from ..losses.tensor_rows import CrammerSingerRows, EntryRows, EntryTargets, LabelTargets, OneTarget, TensorLoss, TopKRows
 from ..losses.topk_alpha import TopKAlphaLoss
@@ -42,6 +44,10 @@ def moved_to(device: Any, X: np.ndarray) -> DeviceMatrix:
     if sp.issparse(X):
         raise ValueError(f"device={device!r} is for dense X; a sparse matrix is fitted on the processor: leave device out.")
     wanted, torch = device_of(device), library()
+    if too_large(X.nbytes, wanted):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # nobody writes to it
+            return HostMatrix(torch.from_numpy(X), wanted, from_a_file(X))
     try:
         return DeviceMatrix(brought(X, wanted))
     except torch.cuda.OutOfMemoryError:
@@ -74,7 +80,7 @@ class OneScore:
     offset: np.ndarray
 
     def of(self, cap: Any) -> TensorLoss:
-        return EntryRows(self.form, OneTarget(on(cap, self.sign), on(cap, self.offset)), cap)
+        return fused_entries(EntryRows(self.form, OneTarget(on(cap, self.sign), on(cap, self.offset)), cap))
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +95,7 @@ class ScoreOfLabels:
 
     def of(self, cap: Any) -> TensorLoss:
         targets: EntryTargets = LabelTargets(*(on(cap, each) for each in (*self.packed, self.weight, self.margin)))
-        return EntryRows(self.form, targets, cap, self.coupled)
+        return fused_entries(EntryRows(self.form, targets, cap, self.coupled))
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,10 +107,12 @@ class ScoreOfClasses:
     cost: np.ndarray
 
     def of(self, cap: Any) -> TensorLoss:
-        plain = np.array_equal(self.cost, 1.0 - np.eye(len(self.cost)))
+        classes = len(self.cost)  # one look at the table: of ten thousand classes it takes 800 MB
+        plain = not np.diagonal(self.cost).any() and np.count_nonzero(self.cost == 1.0) == classes * (classes - 1)
         fields = on(cap, self.label), cap, None if plain else on(cap, self.cost)
         if isinstance(self.loss, TopKLoss):
-            return TopKRows(*fields, int(self.loss.k), float(self.loss.smoothing), isinstance(self.loss, TopKAlphaLoss))
+            made = TopKRows(*fields, int(self.loss.k), float(self.loss.smoothing), isinstance(self.loss, TopKAlphaLoss))
+            return fused_topk(made, len(self.cost))
         return fused(CrammerSingerRows(*fields), len(self.cost))
 
 

@@ -28,6 +28,9 @@ class EntryForm(ABC):
     """The five functions of entries. Caps may be zero: then so is the dual."""
 
     precise = False  # whether duals need float64
+    # How kernels compute it: by the absolute value of the slope, and by a square. None: they do not.
+    shape: tuple[bool, bool] | None = None
+    epsilon = 0.0
 
     @abstractmethod
     def value(self, slope: Any, cap: Any, error: Any = 0.0) -> Any:
@@ -57,6 +60,8 @@ def halved(d: Any, cap: Any) -> Any:
 
 @dataclass(frozen=True)
 class HingeForm(EntryForm):
+    shape = (False, False)
+
     def value(self, slope, cap, error=0.0):
         return cap * (slope + error).clamp(min=0.0)
 
@@ -72,6 +77,8 @@ class HingeForm(EntryForm):
 
 @dataclass(frozen=True)
 class SquaredHingeForm(EntryForm):
+    shape = (False, True)
+
     def value(self, slope, cap, error=0.0):
         return cap * (slope + error).clamp(min=0.0).square()
 
@@ -90,6 +97,8 @@ class SquaredHingeForm(EntryForm):
 
 @dataclass(frozen=True)
 class SquaredErrorForm(EntryForm):
+    shape = (True, True)
+
     def value(self, slope, cap, error=0.0):
         return cap * (slope.abs() + error).square()
 
@@ -114,6 +123,7 @@ def shrunk(u: Any, epsilon: float) -> Any:
 @dataclass(frozen=True)
 class EpsilonForm(EntryForm):
     epsilon: float
+    shape = (True, False)
 
     def value(self, slope, cap, error=0.0):
         return cap * (slope.abs() + error - self.epsilon).clamp(min=0.0)
@@ -132,6 +142,7 @@ class EpsilonForm(EntryForm):
 @dataclass(frozen=True)
 class SquaredEpsilonForm(EntryForm):
     epsilon: float
+    shape = (True, True)
 
     def value(self, slope, cap, error=0.0):
         return cap * (slope.abs() + error - self.epsilon).clamp(min=0.0).square()

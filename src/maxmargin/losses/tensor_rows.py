@@ -17,12 +17,14 @@ NOWHERE_NEAR = -1e30  # the score of a class that takes no part
 class BlockStep(NamedTuple):
     """What a block would do: the change of its duals; by how much that raises the rewards and, where these are quadratic, twice
     how much less half of the way raises them than half of that (each a number, or one for each score where these are
-    `apart`); and the share of the gap that each row had before."""
+    `apart`); and the share of the gap that each row had before, None where that is noted already. `parts`: gain and bend are of
+    parts of the block, one after another."""
 
     change: Any
     gain: Any
     bend: Any
     share: Any
+    parts: bool = False
 
 
 class HeldRows(NamedTuple):
@@ -49,6 +51,10 @@ class TensorLoss(ABC):
     def precise(self) -> bool:
         """Whether duals need float64."""
         return False
+
+    def waits(self, dtype: Any) -> bool:
+        """Whether a step in this dtype looks at what the device has computed: then it cannot be recorded."""
+        return True
 
     @abstractmethod
     def value(self, rows: Any, S: Any, error: Any = None) -> Any:
@@ -258,7 +264,7 @@ class LabelTargets(EntryTargets):
         return ((chosen[:, :, None] >> self.places(chosen)) & 1).flatten(1)[:, : self.width].bool()
 
     def places(self, like: Any) -> Any:
-        return like.new_tensor(range(8))
+        return like.new_ones(8).cumsum(0) - 1  # made on the device: a list would have to be sent there
 
     def of(self, rows, dtype):
         present, known = self.bits(self.present, rows), self.bits(self.known, rows)
@@ -284,6 +290,9 @@ class EntryRows(TensorLoss):
     @property
     def precise(self) -> bool:
         return self.form.precise
+
+    def waits(self, dtype):
+        return False
 
     def asked(self, rows: Any, like: Any) -> tuple[Any, Any, Any]:
         """Signs, offsets and caps of a block."""

@@ -60,6 +60,11 @@ class Problem(ABC):
     def weight_shape(self) -> tuple[int, ...]: ...
 
     @property
+    def device(self) -> Any:
+        """Where the samples are worked on, as their library names it; None is the processor."""
+        return None
+
+    @property
     def dual_shape(self) -> tuple[int, ...]:
         """Of the duals that a user may start from: (examples,) or (examples, classes). Empty where there are no such arrays."""
         return ()

@@ -59,6 +59,10 @@ class TensorProblem(Problem):
         return self.term
 
     @property
+    def device(self) -> Any:
+        return self.table.device
+
+    @property
     def n_examples(self) -> int:
         return self.table.shape[0]
 
@@ -89,10 +93,16 @@ class TensorProblem(Problem):
         tables = np.unique(np.atleast_2d(self.term.variance), axis=0)
         return np.max([self.table.norms(table) for table in tables], axis=0)
 
+    @cached_property
+    def lengths(self) -> Any:
+        """||x_i||, on the device."""
+        return self.put(np.sqrt(self.table.norms()))
+
     @property
     def block_rows(self) -> int:
         """How many rows values are computed of at a time."""
-        return max(min(TOGETHER_BYTES // (8 * (self.table.shape[1] + 4 * self.scores)), self.n_examples), 1)
+        fits = (TOGETHER_BYTES >> self.table.halved) // (8 * (self.table.shape[1] + 4 * self.scores))
+        return max(min(fits, self.n_examples), 1)
 
     # ---- primal -------------------------------------------------------------------------------------------
 
@@ -119,14 +129,13 @@ class TensorProblem(Problem):
         weights, total = self.put(W, torch.float64), 0.0
         turned = even_rows(weights[:, :-1].T)  # columns of scores side by side: GPUs are twice as fast then
         longest = float(np.sqrt(np.square(W).sum(axis=1).max()))
-        lengths = self.put(np.zeros(0) if self.by_double else np.sqrt(self.table.norms()))
         with full_float32():
             for rows, X in self.table.visits(None, self.block_rows, torch.float64 if self.by_double else torch.float32):
                 if self.by_double:
                     S, error = X @ turned, None
                 else:
                     S = by_chunks(X, weights[:, :-1])
-                    error = (gamma(COLUMNS_A_SUM + 2, EPS32) * longest) * lengths[rows]
+                    error = (gamma(COLUMNS_A_SUM + 2, EPS32) * longest) * self.lengths[rows]
                 if bias:  # by itself: with it a product takes twice as long
                     S += bias * weights[:, -1]
                 total = total + self.loss.value(rows, S, error)
@@ -140,8 +149,7 @@ class TensorProblem(Problem):
         torch = library()
         r = even_rows(self.put(np.zeros((self.scores, self.table.shape[1] + 1))))
         sums = self.put(np.zeros(3))
-        lengths = self.put(np.sqrt(self.table.norms()))
-        done = 0
+        lengths, done = self.lengths, 0
         for rows, X in self.table.visits(None, self.block_rows, torch.float64):
             A, reward, terms = self.loss.repaired(rows, duals[done : done + len(rows)])
             done += len(rows)

@@ -12,10 +12,10 @@ the rows of a block hardly meet, larger where they do. Labels that nothing coupl
 small share of the gap rest for some passes. Between passes the duals are extrapolated, as far as they stay feasible, and the same
 line search says how far to go (Nesterov's idea, without its constants).
 
-Nothing waits for the device within a pass: t, sigma and the sums stay there.
+Nothing waits for the device within a pass: t, sigma and the sums stay there, and blocks are replayed (`replayed`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,7 @@ from ..base import Run
 from ..dual_coordinate import COARSE, SAFE, begin
 from ..tuning import VISITS
 from .fused import fused_line
+from .replayed import EAGER, Replayed
 from .tuning import DEVICE, DeviceTuning
 
 STATE = ("A", "share", "due", "wait", "sigma", "value", "ahead")  # tensors that make up the state of a run
@@ -55,7 +56,7 @@ class DeviceWeights:
         self.lower = None if term.lower is None else self.table(put(self.whole(problem, term.lower), dtype))
         self.R = None if problem.R is None else put(problem.R, dtype)
         self.V = self.table(put(np.atleast_2d(term.start((problem.scores, self.features + 1))), dtype))
-        self.W = self.V
+        self.W = self.V if self.lower is None else self.V.maximum(self.lower)
         self.U = library().zeros_like(self.V)
 
     @staticmethod
@@ -72,11 +73,13 @@ class DeviceWeights:
 
     def set(self, V: Any) -> None:
         """Take these weights, unclipped; of coupled labels those that scores use."""
-        self.V = self.table(V[:, : self.features + 1].to(self.dtype))
+        self.V[:, : self.features + 1] = V[:, : self.features + 1]
         self.clip()
 
     def clip(self) -> None:
-        self.W = self.V if self.lower is None else self.V.maximum(self.lower)
+        """In place, as everything that a recorded block changes."""
+        if self.lower is not None:
+            library().maximum(self.V, self.lower, out=self.W)
 
     def scores(self, X: Any) -> Any:
         W, d = self.W, self.features
@@ -134,6 +137,7 @@ class DeviceAscent(Run):
         self.value = torch.full((), self.dual, dtype=torch.float64, device=device)
         self.ahead = torch.full((), self.tuning.ahead, dtype=torch.float64, device=device)
         self.mean: Any = None
+        self.replayed: Replayed | None = None
         if duals is not None:
             self.synchronise()
 
@@ -156,50 +160,84 @@ class DeviceAscent(Run):
         problem = self.problem
         scale = None if problem.R is None else problem.put(np.diag(problem.R), self.dtype)
         self.held_rows = HeldRows(self.A, problem.put(problem.curvature, self.dtype), scale, self.share)
-        self.fused = fused_line(self.weights, self.A, self.tuning)
+        self.fused = fused_line(self.weights, self.A, self.tuning, self.loss.apart)
 
     # ---- a pass ---------------------------------------------------------------------------------------------
 
     @property
     def size(self) -> int:
         """Rows of a block."""
-        fits = max(self.tuning.entries // (self.problem.scores + self.problem.table.shape[1]), 1)
-        return int(
-            np.clip(self.problem.n_examples // self.tuning.parts, min(self.tuning.least, fits), min(self.tuning.rows, fits))
-        )
+        table, tuning = self.problem.table, self.tuning
+        fits = max(tuning.entries // (self.problem.scores + table.shape[1]), 1)
+        found = np.clip(self.problem.n_examples // tuning.parts, min(tuning.least, fits), min(tuning.rows, fits))
+        return max(int(found) >> table.halved, 1)
 
     def advance(self, stop: Callable[[], bool]) -> float:
+        """A pass; where the device has no room for its blocks, one by smaller blocks, from the duals as they are."""
+        while True:
+            try:
+                return self.passed(stop)
+            except self.torch.cuda.OutOfMemoryError:
+                self.replayed = None
+                if not self.problem.table.smaller():
+                    raise no_room(f"blocks of {self.size} rows", self.problem.table.device) from None
+            self.synchronise()
+
+    def passed(self, stop: Callable[[], bool]) -> float:
         torch, now = self.torch, self.passes
         active = torch.nonzero(self.due <= now).flatten()
         order = active[torch.randperm(active.numel(), generator=self.random, device=active.device)]
+        order = self.problem.table.arranged(order)
         sums, many = torch.zeros_like(self.weights.W, dtype=self.dtype), 0
         visited = 0
         with coarse_float32() if self.coarse else full_float32():
-            for rows, X in self.problem.table.visits(order, self.size, self.dtype):
-                self.block(rows, X)
+            for rows in self.stepped_blocks(order):
                 visited += rows.numel()
                 if 2 * visited > order.numel():
                     sums, many = sums.add_(self.weights.W), many + 1
                 if stop():
                     break
+        if self.fused is not None:
+            self.fused.settle(self.value)
         self.mean = sums / many if many else None
         self.rest(order[:visited], now)
         self.passes, self.visits = now + 1, self.visits + visited
         self.dual = float(self.value)
         return float(self.share.sum())
 
+    def stepped_blocks(self, order: Any) -> Iterator[Any]:
+        """Step block after block, each before its rows are given."""
+        table, size = self.problem.table, self.size
+        if not self.may_replay(order.numel() // size):
+            for rows, X in table.visits(order, size, self.dtype):
+                self.block(rows, X)
+                yield rows
+            return
+        X = table.tensor
+        for k, rows in enumerate(order.split(size)):
+            if rows.numel() == size and k >= EAGER and self.replayed is None:
+                self.replayed = Replayed(X, size, self.dtype, self.block)
+            if rows.numel() == size and self.replayed is not None:
+                self.replayed(rows)
+            else:
+                self.block(rows, X.index_select(0, rows).to(self.dtype))
+            yield rows
+
+    def may_replay(self, blocks: int) -> bool:
+        """Whether so many blocks are worth recording one, and nothing in them waits for the device."""
+        table = self.problem.table
+        return table.resident and table.device.type == "cuda" and blocks > 2 * EAGER and not self.loss.waits(self.dtype)
+
     def block(self, rows: Any, X: Any) -> None:
         """One block: all its rows at once, as far as the line search goes."""
         weights = self.weights
         found = self.loss.step(rows, weights.scores(X), self.held_rows, self.sigma)
         U = weights.combined(found.change, X)
-        if self.fused is not None and found.bend is None:
-            self.fused.line(found.gain, weights, U, self.sigma, self.value)
-            self.fused.add(rows, found.change)
+        if self.fused is not None and found.parts:
+            self.fused.go(rows, found, weights, U, self.sigma, self.value)
             return
-        gain, bend = found.gain, found.bend
-        if bend is None:
-            gain, bend = gain.sum(), 0.0 * gain.sum()
+        gain, bend = (each if each is None or not found.parts else each.sum(0) for each in (found.gain, found.bend))
+        bend = 0.0 * gain if bend is None else bend
         t, ratio = self.line(gain, bend, *weights.slopes(U), apart=self.loss.apart)
         self.A.index_add_(0, rows, found.change * t.to(self.dtype))
         self.sigma *= ratio.clamp(0.2, 5.0) ** -self.tuning.follow
@@ -258,13 +296,28 @@ class DeviceAscent(Run):
     # ---- between passes -------------------------------------------------------------------------------------
 
     def synchronise(self) -> float:
-        found = self.problem.evaluate(self.A)
+        found = self.roomy(lambda: self.problem.evaluate(self.A))
+        if self.fused is not None:
+            self.fused.settle(self.value)
         self.exact_weights = found.v
         V = self.problem.coefficients(found.v)
         self.weights.set(self.problem.put(np.atleast_2d(V)))
         self.value.fill_(found.dual)
         self.dual = found.dual
         return found.dual
+
+    def primal(self, w: np.ndarray, n_jobs: int) -> float:
+        return self.roomy(lambda: self.problem.primal(w, n_jobs))
+
+    def roomy(self, work: Callable[[], Any]) -> Any:
+        """Exact values, by smaller blocks where the device has no room."""
+        while True:
+            try:
+                return work()
+            except self.torch.cuda.OutOfMemoryError:
+                self.replayed = None
+                if not self.problem.table.smaller():
+                    raise no_room("the tables of a certificate", self.problem.table.device) from None
 
     def candidates(self) -> list[Any]:
         found = [self.problem.feasible(self.exact_weights)]
@@ -299,6 +352,7 @@ class DeviceAscent(Run):
 
     def refine(self) -> None:
         """float32 products in the place of tf32, then float64 for everything."""
+        self.replayed = None
         if self.coarse:
             self.coarse = False
         elif self.dtype != self.torch.float64:
@@ -306,6 +360,7 @@ class DeviceAscent(Run):
         self.wake()
 
     def widen(self) -> None:
+        self.replayed = None
         self.dtype = self.torch.float64
         self.A = self.A.double()
         self.before = None if self.before is None else self.before.double()
@@ -325,9 +380,8 @@ def at_zero(problem: TensorProblem) -> float:
 
 def float32_fits(problem: TensorProblem, tol: float) -> bool:
     """Whether iterations may be float32: as on the processor."""
-    sizes = np.concatenate([problem.curvature, problem.cap])
-    sizes = sizes[sizes > 0]
-    fits = sizes.size == 0 or (sizes.min() >= SAFE[0] and sizes.max() <= SAFE[1])
+    found = (each for each in (problem.curvature, problem.cap) if each.max(initial=0.0) > 0.0)
+    fits = all(each.min(initial=np.inf, where=each > 0.0) >= SAFE[0] and each.max() <= SAFE[1] for each in found)
     moves = 2 * np.count_nonzero(problem.curvature * problem.cap >= 1e-2) >= problem.n_examples  # a score, by its own dual
     return bool(fits and moves and tol >= COARSE)
 
