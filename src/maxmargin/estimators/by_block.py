@@ -13,7 +13,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from ..callbacks import with_callbacks
-from ..data.sources.base import check_same_names
+from ..data.sources.column_names import check_same_names
 from ..data.sources.memory import Block, is_source
 from ..data.table import table_of
 from ..data.tensors import DeviceMatrix, host_values, is_tensor, place_of

@@ -23,12 +23,13 @@ def no_array(source) -> TypeError:
 
 class Block(NamedTuple):
     """Some rows: their numbers, which are the same in every pass; X (C order or CSR); labels (a CSR indicator matrix for
-    multi-label sources) and weights, None where there are none."""
+    multi-label sources), weights and groups, None where there are none."""
 
     rows: np.ndarray
     X: Any
     y: Any = None
     weight: np.ndarray | None = None
+    group: np.ndarray | None = None
 
 
 class Scan(NamedTuple):
@@ -53,6 +54,7 @@ class RawBlock(NamedTuple):
     X: Any
     y: Any = None
     weight: np.ndarray | None = None
+    group: np.ndarray | None = None
 
 
 def arrays_of(part) -> list[np.ndarray]:
@@ -98,5 +100,9 @@ def indicator(y, columns: int) -> sp.csr_matrix:
 def shuffled(block: Block, seed: int) -> Block:
     """The rows of a block in another order, always the same one for a seed and a block."""
     order = np.random.default_rng([seed, int(block.rows[0])]).permutation(block.rows.size)
-    y, weight = (None if part is None else part[order] for part in (block.y, block.weight))
-    return Block(block.rows[order], block.X[order], y, weight)
+    return part_of(block, order)
+
+
+def part_of(block: Block, chosen: np.ndarray) -> Block:
+    """Some rows of a block."""
+    return Block(*(None if part is None else part[chosen] for part in block))

@@ -21,8 +21,8 @@ from typing import Any, BinaryIO
 import numpy as np
 import scipy.sparse as sp
 
-from .base import stamp
 from .blocks import LabelLists, RawBlock, checksum
+from .one_file import stamp
 from .options import SourceOptions, is_path
 
 VERSION = 2  # of this format and of the parser: a cache with another one is not used
