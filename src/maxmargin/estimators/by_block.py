@@ -1,7 +1,6 @@
 """Linear estimators on data that come in blocks: sources in `fit`, `predict` and `score`, and `partial_fit`."""
 
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, NamedTuple
@@ -28,6 +27,7 @@ from ..solvers import DualCoordinate, OnlineDual, resolve
 from ..solvers.base import Solver, Start
 from ..solvers.streams.run import MEGABYTE
 from .base import Certified
+from .frames import without_names
 from .posing import Posing
 from .scaling import Scaling, scaling_of_source
 
@@ -40,7 +40,7 @@ def blockwise(method: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
         check_is_fitted(self)
         if not is_source(X):
             return method(self, X, *args, **kwargs)
-        self = without_names(self, X)
+        self, X = matched(self, X)
         rows, found = [], []
         for block in X.blocks():
             rows.append(block.rows)
@@ -50,20 +50,25 @@ def blockwise(method: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
     return by_block
 
 
-def without_names(model, source):
-    """The model for blocks of a source, which are arrays: without the names of the columns, where the source has the same."""
+def matched(model, source):
+    """The source with its categories as the model knows them; and the model for its blocks, which are arrays: without the names
+    of the columns, where the source has the same."""
+    if (encoding := getattr(model, "encoding_", None)) is not None and hasattr(source, "encoded"):
+        source = source.encoded(encoding)
     known, found = (getattr(each, name, None) for each, name in ((model, "feature_names_in_"), (source, "feature_names")))
     if known is None or found is None:
-        return model
+        return model, source
     check_same_names(source, found, "the model was fitted with", list(known))
-    result = copy(model)
-    del result.feature_names_in_
-    return result
+    return without_names(model), source
 
 
 def keep_names(model, source) -> None:
-    """Names of columns that a source has are those of the model, as with data frames."""
-    model.__dict__.pop("feature_names_in_", None)
+    """Names of columns that a source has are those of the model, as with data frames; and so is the way its categories became
+    features, for predictions."""
+    for name in ("feature_names_in_", "encoding_"):
+        model.__dict__.pop(name, None)
+    if (encoding := getattr(source, "encoding", None)) is not None:
+        model.encoding_ = encoding
     if (names := getattr(source, "feature_names", None)) is not None:
         model.feature_names_in_ = np.array(names, dtype=object)
 

@@ -80,8 +80,9 @@ class Source(ABC):
         return None
 
     def encoded(self, encoding: Encoding) -> "Source":
-        """The same rows with their categories as another source has them: what a model reads at predict."""
-        raise ValueError(f"{self} has no columns of categories, but the model was fitted with some.")
+        """The same rows with their categories as another source has them: what a model reads at predict. A source that is no table
+        has features already, and is left as it is."""
+        return self
 
     def __array__(self, dtype=None, copy=None):
         raise no_array(self)

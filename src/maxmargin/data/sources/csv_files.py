@@ -182,9 +182,6 @@ class CsvSource(TableSource):
             if isinstance(one, TextError):
                 raise ValueError(self._told(text, rows[start:end], before, one, text.size - rows.size + start))
         table = pa.concat_tables(found).combine_chunks()
-        count = len(lines_of(rows))
-        if table.num_rows != count:
-            raise ValueError(self._told(text, rows, before, TextError(count, "the lines cannot be told apart")))
         batches = table.to_batches()
         return batches[0] if batches else pa.RecordBatch.from_arrays([[]] * table.num_columns, schema=table.schema)
 
@@ -192,12 +189,14 @@ class CsvSource(TableSource):
         """The rows of a run as a table; or a TextError at a row: what is wrong and where comes later."""
         import pyarrow.csv as csv
 
-        if not len(lines_of(text[:MEGABYTE])) and not len(lines_of(text)):
+        count = len(lines_of(text))
+        if not count:
             kinds = conversion.column_types
             return arrow().schema([(name, kinds[name]) for name in conversion.include_columns]).empty_table()
         reading = csv.ReadOptions(use_threads=False, column_names=names, block_size=max(text.size + 1, 1 << 10))
         try:
-            return csv.read_csv(source_of(text), reading, self._format(), conversion)
+            table = csv.read_csv(source_of(text), reading, self._format(), conversion)
+            return table if table.num_rows == count else TextError(count, "its lines cannot be told apart")
         except arrow().lib.ArrowException as error:
             said = str(error)
         if (found := WRONG_COUNT.search(said)) is not None:

@@ -337,3 +337,23 @@ def plain_values(source: str, name: str, column: Any) -> np.ndarray:
 def placed(first: int) -> Callable[[int], str]:
     """Where the rows of a block stand that begins with row `first`."""
     return partial(row_place, first)
+
+
+def coded_frame(encoding: Encoding, frame: Any) -> sp.csr_matrix:
+    """The rows of a data frame of pandas or polars, with the columns of the encoding."""
+    pa = arrow()
+    table = frame.to_arrow() if hasattr(frame, "to_arrow") else pa.Table.from_pandas(frame, preserve_index=False)
+    columns: dict[str, Any] = {}
+    types = dict(zip(table.schema.names, table.schema.types))
+    for code in encoding.columns:
+        kind_of_feature("X", code.name, types, code.kind, True, encoding.names)
+        column = table.column(code.name).combine_chunks()
+        column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        if column.null_count:
+            raise ValueError(
+                f"X, row {int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))}: column {code.name!r} is empty."
+            )
+        columns[code.name] = column
+    numbers = [types[code.name] for code in encoding.columns if code.kind in ("number", "list")]
+    dtype = np.dtype(np.float32 if numbers and all(map(narrow_number, numbers)) else np.float64)
+    return encoding.matrix(columns, table.num_rows, dtype, lambda row: f"X, row {row}")
