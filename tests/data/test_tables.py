@@ -200,7 +200,7 @@ def test_hive_partitions(tmp_path):
         part[["age", "y"]].to_parquet(folder / "x.parquet", index=False)
     source = mm.open_source(tmp_path / "all", label="y", categorical="onehot")
     assert source.feature_names == ["age", "year", "place_a a", "place_a b", "place_a c"]
-    X, y, _, _ = whole(source)
+    X = whole(source)[0]
     assert sorted(X[:, 0]) == sorted(FRAME.age) and set(X[:, 1]) == {2025.0, 2026.0} and np.all(X[:, 2:].sum(axis=1) == 1)
     put(tmp_path / "all" / "year=2025" / "x.parquet", (folder / "x.parquet").read_bytes())
     refuse(lambda: mm.open_source(tmp_path / "all", categorical="onehot"), ValueError, "'place'", "one source")

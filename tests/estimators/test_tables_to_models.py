@@ -44,7 +44,8 @@ def opened(path, **options):
 
 @pytest.fixture
 def fitted(tmp_path):
-    return opened(csv_of(tmp_path / "x.csv")), clone(MODEL).fit(opened(csv_of(tmp_path / "x.csv")))
+    source = opened(csv_of(tmp_path / "x.csv"))
+    return source, clone(MODEL).fit(source)
 
 
 def refuse(call, error, *words):
@@ -143,3 +144,40 @@ def test_regression_and_several_labels(tmp_path):
     several = mm.MultilabelSVMClassifier(random_state=0).fit(labels)
     assert several.encoding_.names == ["city", "kind", "size"]
     assert several.predict(labels).shape == (N, 2) == several.predict(FRAME).shape
+
+
+# ---- ranking -------------------------------------------------------------------------------------------------
+
+
+def test_groups_of_a_source_are_those_of_a_ranking(tmp_path):
+    X = rng.standard_normal((60, 4)).round(4)
+    y, groups, weight = rng.integers(0, 3, 60), rng.permutation(60) % 7, rng.integers(1, 3, 60)  # groups lie anywhere
+    lines = [f"{y[i]} qid:{groups[i]} " + " ".join(f"{j + 1}:{float(X[i, j])!r}" for j in range(4)) for i in range(60)]
+    text = tmp_path / "x.svm"
+    text.write_text("\n".join(lines) + "\n")
+    np.save(tmp_path / "w.npy", weight)
+    table = pd.DataFrame(X, columns=list("abcd")).assign(y=y, q=[f"g{g}" for g in groups], w=weight)
+    known = mm.RankingSVM(tol=1e-6).fit(X, y, weight, groups=groups)
+    sources = [
+        mm.open_source(text, weight=tmp_path / "w.npy", block_size=1e-3),
+        mm.open_source(text, weight=tmp_path / "w.npy", block_size=1e-3, cache=True),
+        mm.open_source(text, weight=tmp_path / "w.npy", block_size=1e-3, cache=True),  # read from the cache
+        mm.open_source(csv_of(tmp_path / "x.csv", table), label="y", weight="w", group="q"),
+    ]
+    for source in sources:
+        found = mm.RankingSVM(tol=1e-6).fit(source)
+        np.testing.assert_allclose(found.coef_, known.coef_, atol=1e-4)
+        assert found.certificate_.primal >= known.certificate_.dual and known.certificate_.primal >= found.certificate_.dual
+        samples = table[list("abcd")] if hasattr(found, "feature_names_in_") else X
+        np.testing.assert_allclose(found.predict(source), found.predict(samples), atol=1e-9)
+        assert found.score(source) == pytest.approx(found.score(samples, y, weight, groups=groups))
+    assert found.feature_names_in_.tolist() == list("abcd")
+    refuse(lambda: known.fit(sources[0], groups=groups), ValueError, "groups", "source")
+    refuse(lambda: known.fit(sources[0], y), ValueError, "y")
+    lines[33] = lines[33].replace(f"qid:{groups[33]} ", "")
+    text.write_text("\n".join(lines) + "\n")
+    refuse(lambda: known.fit(mm.open_source(text, block_size=1e-3)), ValueError, "Row 33", "x.svm", "qid")
+    text.write_text("1 qid:1 1:1 qid:2 2:1\n")
+    refuse(mm.open_source(text).scan, ValueError, "line 1, column 13", "qid", "once")
+    text.write_text(f"1 qid:{10**18} 1:1\n")
+    refuse(mm.open_source(text).scan, ValueError, "line 1", "qid")

@@ -12,6 +12,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from ..callbacks import with_callbacks
+from ..data.sources.blocks import NO_GROUP
 from ..data.sources.column_names import check_same_names
 from ..data.sources.memory import Block, is_source
 from ..data.table import table_of
@@ -82,6 +83,25 @@ def labels_of(source) -> tuple[np.ndarray, np.ndarray | None]:
         weights.append(np.ones(block.rows.size) if block.weight is None else block.weight)
     order = np.argsort(np.concatenate(rows), kind="stable")
     return stacked(labels)[order], np.concatenate(weights)[order]
+
+
+def in_memory(source) -> Block:
+    """All rows of a source in their order: for models that need them at once."""
+    blocks = list(source.blocks())
+    order = np.argsort(np.concatenate([block.rows for block in blocks]), kind="stable")
+    y = stacked([_labels(block) for block in blocks])[order]
+    weight, group = None, None
+    if any(block.weight is not None for block in blocks):
+        weight = np.concatenate([np.ones(block.rows.size) if block.weight is None else block.weight for block in blocks])[order]
+    if any(block.group is not None for block in blocks):
+        group = np.concatenate([no_groups(block.rows) if block.group is None else block.group for block in blocks])[order]
+        if group.dtype.kind == "i" and np.any(group == NO_GROUP):
+            raise ValueError(f"Row {int(np.argmax(group == NO_GROUP))} of {source} has no qid, but others have.")
+    return Block(np.arange(order.size), stacked([block.X for block in blocks])[order], y, weight, group)
+
+
+def no_groups(rows: np.ndarray) -> np.ndarray:
+    return np.full(rows.size, NO_GROUP)
 
 
 def _labels(block: Block) -> np.ndarray:

@@ -80,8 +80,8 @@ class Source(ABC):
         return None
 
     def encoded(self, encoding: Encoding) -> "Source":
-        """The same rows with their categories as another source has them: what a model reads at predict. A source that is no table
-        has features already, and is left as it is."""
+        """The same rows with their categories as another source has them: what a model reads at predict. A source that is no
+        table has features already, and is left as it is."""
         return self
 
     def __array__(self, dtype=None, copy=None):
@@ -326,10 +326,9 @@ def labels_of_sides(source: Source, test: np.ndarray) -> tuple[np.ndarray | None
     if (labels := source.scan().labels) is None:
         return None, None
     seen = np.zeros((2, labels.size), bool)
-    with closing(source.blocks()) as blocks:
-        for block in blocks:
-            for side in (0, 1):
-                y = block.y[test[block.rows] == side]
-                found = np.unique(y.indices) if source.multilabel else np.unique(y)
-                seen[side, np.searchsorted(labels, found)] = True
+    for block in source.blocks():
+        for side in (0, 1):
+            y = block.y[test[block.rows] == side]
+            found = np.unique(y.indices) if source.multilabel else np.unique(y)
+            seen[side, np.searchsorted(labels, found)] = True
     return labels[seen[0]], labels[seen[1]]

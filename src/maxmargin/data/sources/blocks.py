@@ -7,6 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 WIDEST = 2**31 - 2  # features and labels: their numbers fit into 32 bits
+NO_GROUP = -(2**62)  # of a row of text without qid, where others have one
 
 
 class SourceChangedError(ValueError):
@@ -105,4 +106,5 @@ def shuffled(block: Block, seed: int) -> Block:
 
 def part_of(block: Block, chosen: np.ndarray) -> Block:
     """Some rows of a block."""
-    return Block(*(None if part is None else part[chosen] for part in block))
+    y, weight, group = (None if part is None else part[chosen] for part in (block.y, block.weight, block.group))
+    return Block(block.rows[chosen], block.X[chosen], y, weight, group)

@@ -95,7 +95,8 @@ class DatasetSource(TableSource):
 
     def _tables(self, first: int, stop: int | None, columns: list[str]) -> Generator[tuple[Any, Place]]:
         dataset = self._dataset()
-        options = {"columns": columns, "batch_size": self._rows_of_a_block(), "use_threads": False}
+        step = self._rows_of_a_block()
+        options: dict[str, Any] = {"columns": columns, "batch_size": step, "use_threads": False}
         options |= {"batch_readahead": 0, "fragment_readahead": 0}  # memory of a block, not of sixteen
         fragments = self._fragments()
         if stop is None:
@@ -106,8 +107,8 @@ class DatasetSource(TableSource):
                 start = count
                 one = dataset.to_batches(**options) if fragments is None else fragments[k].to_batches(dataset.schema, **options)
                 for batch in one:
-                    for at in range(0, batch.num_rows, options["batch_size"]):
-                        part = batch.slice(at, options["batch_size"])
+                    for at in range(0, batch.num_rows, step):
+                        part = batch.slice(at, step)
                         rows = part.num_rows
                         yield part, placed(row)
                         del part

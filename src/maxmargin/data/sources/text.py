@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from .blocks import WIDEST, LabelLists, RawBlock, Scan, SourceChangedError
+from .blocks import NO_GROUP, WIDEST, LabelLists, RawBlock, Scan, SourceChangedError
 from .lines import PACKED, cut, opened_text, reread
 from .one_file import FileSource
 from .options import SourceOptions
@@ -149,7 +149,7 @@ def as_raw_block(rows: ParsedRows) -> RawBlock:
     width = int(rows.indices.max()) + 1 if rows.indices.size else 0
     X = sp.csr_matrix((rows.values, rows.indices, rows.indptr), shape=(rows.starts.size, width))
     X.has_sorted_indices = X.has_canonical_format = True
-    return RawBlock(X, LabelLists(rows.labels, rows.label_indptr))
+    return RawBlock(X, LabelLists(rows.labels, rows.label_indptr), group=rows.qids if np.any(rows.qids != NO_GROUP) else None)
 
 
 def open_file(path: Path, options: SourceOptions) -> TextSource:
