@@ -204,7 +204,9 @@ class CsvSource(TableSource):
             return TextError(row - 1, f"there are {got} fields for {expected} columns")
         if (found := WRONG_VALUE.search(said)) is not None:
             name, value = names[int(found[1])], found[4]
-            what = "is not UTF-8 text" if value is None else f"holds {value!r}, which is not a {WORDS.get(found[3], found[3])}"
+            what = (
+                "is not UTF-8 text" if value is None else f"holds {value!r}, which is not a {KIND_WORDS.get(found[3], found[3])}"
+            )
             way = f" (categorical={{{name!r}: 'onehot'}} reads texts)" if value is not None else ""
             return TextError(int(found[2]) - 1, f"column {name!r} {what}{way}")
         return TextError(0, said.strip().splitlines()[0].rstrip("."))
@@ -232,7 +234,7 @@ class CsvSource(TableSource):
         raise SourceChangedError(f"{self.path} has changed while it was read; open the source again.")
 
 
-WORDS = {"double": "number", "bool": "truth value"}
+KIND_WORDS = {"double": "number", "bool": "truth value"}
 
 
 class LinePlace:

@@ -10,7 +10,7 @@ from .encoding import Encoding, Place
 from .options import SourceOptions
 from .tables import TableSource, placed, readable
 
-SAMPLE = 1000  # rows by which the size of a row is told
+SAMPLE_ROWS = 1000  # rows by which the size of a row is told
 
 
 def is_arrow_data(given: Any) -> bool:
@@ -73,7 +73,7 @@ class DatasetSource(TableSource):
     def _schema(self) -> Any:
         dataset = self._dataset()
         self._check_fragments(dataset)
-        self.sample = dataset.head(SAMPLE)
+        self.sample = dataset.head(SAMPLE_ROWS)
         return dataset.schema
 
     def _check_fragments(self, dataset: Any) -> None:

@@ -26,8 +26,8 @@ FORMATS = {  # suffix -> the module of this package that opens it
     ".npy": "numpy_files",
     ".npz": "numpy_files",
 }
-TEXTS = ("text", "csv_files")  # which may be packed
-TABLES = ("csv_files", "arrow_files")  # which have columns
+PACKABLE = ("text", "csv_files")  # which may be packed
+WITH_COLUMNS = ("csv_files", "arrow_files")  # which have columns
 
 
 def open_source(path_or_paths, *, label=None, weight=None, features=None, n_features=None, zero_based=False, multilabel=None,
@@ -102,7 +102,7 @@ def format_of(path: Path) -> str:
     if not suffixes or suffixes[-1] not in FORMATS:
         raise ValueError(f"{path}: the format is told by the suffix, one of {', '.join(FORMATS)}; this one is not known.")
     found = FORMATS[suffixes[-1]]
-    if packed and found not in TEXTS:
+    if packed and found not in PACKABLE:
         raise ValueError(f"{path}: only text can be read packed; unpack it first.")
     return found
 
@@ -115,7 +115,7 @@ def open_file(path: Path, options: SourceOptions) -> FileSource:
         raise ValueError(f"{path} is not a file; open a folder by itself, not in a list.")
     if module != "csv_files":
         options.refuse(path, delimiter="it is not CSV", quote="it is not CSV", header="it is not CSV")
-    if module not in TABLES:
+    if module not in WITH_COLUMNS:
         options.refuse(path, categorical="its columns are numbers", group="it has no columns with names")
     return import_module(f".{module}", __package__).open_file(path, options)
 
@@ -127,7 +127,7 @@ def open_folder(path: Path, options: SourceOptions) -> Source:
     other = next((each for each, module in zip(files, modules) if module != modules[0]), None)
     if other is not None:
         raise ValueError(f"{other} and {files[0]} are of different formats: open one by a pattern, such as '*{files[0].suffix}'.")
-    partitions = partitions_of(files, root) if modules[0] in TABLES else [()] * len(files)
+    partitions = partitions_of(files, root) if modules[0] in WITH_COLUMNS else [()] * len(files)
     return several(files, options, [{"partitions": found} for found in partitions])
 
 

@@ -60,7 +60,7 @@ def checked_options(given: dict[str, Any]) -> SourceOptions:
         block_bytes=block_bytes(given["block_size"]),
         n_jobs=threads(given["n_jobs"]),
         categorical=categorical_columns(given["categorical"]),
-        handle_unknown=chosen("handle_unknown", given["handle_unknown"], ("error", "ignore")),
+        handle_unknown=one_of("handle_unknown", given["handle_unknown"], ("error", "ignore")),
         delimiter=one_byte("delimiter", given["delimiter"]),
         quote=given["quote"] if given["quote"] == "" else one_byte("quote", given["quote"]),
         header=header_line(given["header"]),
@@ -109,7 +109,7 @@ def block_bytes(megabytes) -> int:
     return max(1, int(float(megabytes) * MEGABYTE))
 
 
-def chosen(name: str, given: Any, among: tuple[str, ...]) -> str:
+def one_of(name: str, given: Any, among: tuple[str, ...]) -> str:
     if not isinstance(given, str) or given not in among:
         raise ValueError(f"{name} must be {' or '.join(map(repr, among))}, got {given!r}.")
     return given

@@ -4,9 +4,9 @@
 
 Labels and values are decimal numbers, indices grow along the line; `qid` is the group of a row. Blank lines and comments are
 skipped, lines end with LF or CRLF. Anything else is refused with its line and column. Numbers are rounded correctly: up to 2^53
-and with exponents up to 22 by one operation on exact doubles (Clinger 1990), up to 19 digits by a product of two 64-bit integers that gives the nearest
-double or tells that it cannot (after Lemire 2021); those that remain, about one in five hundred, and longer ones are left to
-Python's own `float`. With dtype=float32 the double is rounded once more.
+and with exponents up to 22 by one operation on exact doubles (Clinger 1990), up to 19 digits by a product of two 64-bit integers
+that gives the nearest double or tells that it cannot (after Lemire 2021); those that remain, about one in five hundred, and
+longer ones are left to Python's own `float`. With dtype=float32 the double is rounded once more.
 """
 
 from functools import cache
