@@ -15,7 +15,7 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 from maxmargin.data.sources import svmlight
 from maxmargin.data.sources.blocks import WIDEST
 from maxmargin.data.sources.svmlight import LARGE, TextError, line_and_column, parsed, tables
-from maxmargin.data.sources.text import cut
+from maxmargin.data.sources.lines import cut
 
 NUMBER = rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 BLANKS = b" \t\r\v\f"

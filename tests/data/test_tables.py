@@ -3,6 +3,7 @@
 import gzip
 import lzma
 import pickle
+import sys
 from itertools import pairwise
 
 import numpy as np
@@ -311,6 +312,12 @@ def test_columns_that_are_no_features(tmp_path):
     refuse(lambda: mm.open_source(text), ValueError, "'day'", "days since")
 
 
+def test_csv_needs_the_extra_too(tmp_path, monkeypatch):
+    path = put(tmp_path / "x.csv", "a,b\n1,2\n")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    refuse(lambda: mm.open_source(path), ImportError, "CSV", "pyarrow", "maxmargin[parquet]")
+
+
 def test_too_many_categories(tmp_path, monkeypatch):
     monkeypatch.setattr(encodings, "MOST_CATEGORIES", 3)
     refuse(lambda: csv(tmp_path, **OPTIONS, categorical="onehot").scan(), ValueError, "'city'", "more than 3", "'hash'")
@@ -381,4 +388,7 @@ def test_rows_go_to_the_same_side_whatever_the_blocks_are(tmp_path):
     for bad in (0, 1, -0.1, "x", True, float("nan")):
         refuse(lambda bad=bad: source.train_test_split(bad), ValueError, "test_size")
     refuse(lambda: source.train_test_split(0.2, seed=-1), ValueError, "seed")
+    path = put(tmp_path / "m.csv", "x,a,b\n" + "1,0,1\n2,1,1\n" * 30)
+    for side in mm.open_source(path, label=["a", "b"]).train_test_split(0.4):
+        assert side.multilabel and side.n_labels == 2 and side.scan().labels.tolist() == [0, 1]
     refuse(lambda: source.train_test_split(1e-9), ValueError, "empty")

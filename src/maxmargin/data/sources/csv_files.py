@@ -209,7 +209,9 @@ class CsvSource(TableSource):
             )
             way = f" (categorical={{{name!r}: 'onehot'}} reads texts)" if value is not None else ""
             return TextError(int(found[2]) - 1, f"column {name!r} {what}{way}")
-        return TextError(0, said.strip().splitlines()[0].rstrip("."))
+        return TextError(
+            0, f"this line or one of the {count - 1} behind it cannot be read ({said.strip().splitlines()[0].rstrip('.')})"
+        )
 
     def _told(self, text: np.ndarray, part: np.ndarray, before: int, error: TextError, start: int | None = None) -> str:
         """What is wrong, with its line. A value that goes on over a line end makes rows that are no lines: that is told first."""
