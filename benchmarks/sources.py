@@ -1,5 +1,5 @@
-"""Text on disk: how fast it is read beside scikit-learn's load_svmlight_file, and the memory that passes take. Tables with columns
-of categories, beside pandas and scikit-learn's OneHotEncoder."""
+"""Text on disk: how fast it is read beside scikit-learn's load_svmlight_file, and the memory that passes take. Tables with
+columns of categories, beside pandas and scikit-learn's OneHotEncoder."""
 
 import gzip
 import json
