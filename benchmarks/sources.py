@@ -1,4 +1,5 @@
-"""Text on disk: how fast it is read beside scikit-learn's load_svmlight_file, and the memory that passes take."""
+"""Text on disk: how fast it is read beside scikit-learn's load_svmlight_file, and the memory that passes take. Tables with
+columns of categories, beside pandas and scikit-learn's OneHotEncoder."""
 
 import gzip
 import json
@@ -11,8 +12,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
+from sklearn.preprocessing import OneHotEncoder
 
 import maxmargin as mm
 
@@ -23,6 +27,8 @@ from .workloads import ROOT, MissingDataError, Workload
 TEXTS = {"a9a": 1, "news20": None, "synthetic_dense": 6, "synthetic_sparse": None}  # digits that are kept, None for all
 ROWS = 10_000
 COPIES = (4, 32)  # sizes of the files
+CATEGORIES = {"region": 12, "product": 1000, "user": 20_000}  # and eight columns of numbers beside them
+TABLE_ROWS = 20  # times ROWS
 
 
 def seconds(work: Callable[[], object], repeat: int) -> float:
@@ -71,6 +77,41 @@ def speed(report: Report, folder: Path, rows: int, repeat: int) -> None:
     report.section("sources: speed", "\n\n".join([notes, table(head, lines)]))
 
 
+def frame(rows: int) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    texts = {name: np.char.add(f"{name} ", rng.integers(0, count, rows).astype(str)) for name, count in CATEGORIES.items()}
+    numbers = {f"x{j}": rng.standard_normal(rows).round(6) for j in range(8)}
+    return pd.DataFrame({**texts, **numbers, "y": rng.integers(0, 2, rows)})
+
+
+def tables(report: Report, folder: Path, rows: int, repeat: int) -> None:
+    """Until one-hot rows are in memory, or were read once: a peer holds the whole table, a source a block"""
+    given, lines = frame(rows), []
+    given.to_csv(folder / "x.csv", index=False)
+    given.to_parquet(folder / "x.parquet", index=False)
+    for name, read in (("x.csv", pd.read_csv), ("x.parquet", pd.read_parquet)):
+        path = folder / name
+
+        def peer(path: Path = path, read: Callable[[Path], pd.DataFrame] = read) -> object:
+            encoder = make_column_transformer((OneHotEncoder(), list(CATEGORIES)), remainder="passthrough", sparse_threshold=1.0)
+            return sp.csr_matrix(encoder.fit_transform(read(path).drop(columns="y")))
+
+        def opened(how: str, path: Path = path) -> mm.Source:
+            return mm.open_source(path, label="y", categorical=how)
+
+        ready = {how: opened(how) for how in ("onehot", "hash")}
+        for source in ready.values():
+            source.scan()
+        times = [seconds(lambda how=how: opened(how).scan(), repeat) for how in ready]
+        times += [seconds(lambda source=source: one_pass(source), repeat) for source in ready.values()]
+        lines.append([name, figure(path.stat().st_size / 1e6), figure(seconds(peer, repeat)), *map(figure, times)])
+    head = ["file", "MB", "pandas and OneHotEncoder, s", "scan one-hot, s", "hashed", "a pass one-hot, s", "hashed"]
+    notes = (
+        f"{rows} rows, 3 columns of texts ({', '.join(map(str, CATEGORIES.values()))} categories), 8 of numbers; processor time."
+    )
+    report.section("sources: tables", "\n\n".join([notes, table(head, lines)]))
+
+
 def memory(report: Report, folder: Path, rows: int) -> None:
     """What a fresh process grows by in a scan and a shuffled pass"""
     head = ["text MB", "blocks of 16 MB, extra MB", "of 4 MB", "of 4 MB, gzip"]
@@ -98,6 +139,7 @@ def run(report: Report, quick: bool, repeat: int) -> None:
     with TemporaryDirectory() as folder:
         rows = ROWS // 10 if quick else ROWS
         speed(report, Path(folder), rows, repeat)
+        tables(report, Path(folder), rows * TABLE_ROWS, repeat)
         memory(report, Path(folder), rows)
 
 

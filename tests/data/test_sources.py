@@ -24,7 +24,7 @@ import maxmargin as mm
 from maxmargin.data.sources import blocks as pieces
 from maxmargin.data.sources import text_cache as block_cache
 from maxmargin.data.sources.base import Block
-from maxmargin.data.sources.text import reread
+from maxmargin.data.sources.lines import reread
 from maxmargin.utils.threads import read_ahead
 
 rng = np.random.default_rng(0)
@@ -528,12 +528,13 @@ def test_arguments(tmp_path):
     np.save(tmp_path / "short.npy", Y[:9])
     npy = tmp_path / "x.npy"
     refuse(lambda: mm.open_source(tmp_path / "no.svm"), FileNotFoundError, "no.svm", "does not exist")
-    refuse(lambda: mm.open_source(tmp_path / "x.csv"), ValueError, "x.csv", "suffix")
+    refuse(lambda: mm.open_source(tmp_path / "x.txt"), ValueError, "x.txt", "suffix")
     refuse(lambda: mm.open_source(tmp_path / "x.npy.gz"), ValueError, "x.npy.gz", "only text")
     refuse(lambda: mm.open_source([]), ValueError, "empty")
     refuse(lambda: mm.open_source(3), TypeError, "int")
     os.mkdir(tmp_path / "d.svm")
-    refuse(lambda: mm.open_source(tmp_path / "d.svm"), ValueError, "not a file")
+    refuse(lambda: mm.open_source(tmp_path / "d.svm"), FileNotFoundError, "folder without files")
+    refuse(lambda: mm.open_source([tmp_path / "d.svm"]), ValueError, "not a file")
     refuse(lambda: mm.open_source(path, label=0), ValueError, "label", "each line")
     refuse(lambda: mm.open_source(path, weight=0), ValueError, "weight", ".npy")
     refuse(lambda: mm.open_source(path, features=[1]), ValueError, "features")

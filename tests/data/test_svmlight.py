@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from maxmargin.data.sources import svmlight
-from maxmargin.data.sources.blocks import WIDEST
-from maxmargin.data.sources.svmlight import LARGE, TextError, line_and_column, parsed, tables
-from maxmargin.data.sources.text import cut
+from maxmargin.data.sources.blocks import NO_GROUP, WIDEST
+from maxmargin.data.sources.lines import cut
+from maxmargin.data.sources.svmlight import LARGE, LARGEST_QID, TextError, line_and_column, parsed, tables
 
 NUMBER = rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 BLANKS = b" \t\r\v\f"
@@ -27,16 +27,19 @@ class WrongError(Exception):
 
 
 def slow_line(line, zero_based, limit):
-    """(labels, {index: value}), None for a line that holds nothing."""
+    """(labels, {index: value}, qid), None for a line that holds nothing."""
     tokens = re.split(rb"[ \t\r\v\f]+", line.split(b"#")[0].strip(BLANKS))
     if tokens == [b""]:
         return None
-    labels, entries = [], []
+    labels, entries, qid = [], [], None
     if not tokens[0].startswith(b"q") and not re.match(NUMBER + b":", tokens[0]):
         for label in tokens.pop(0).split(b","):
             labels.append(slow_number(label))
     for token in tokens:
         if re.fullmatch(rb"qid:[0-9]+", token):
+            if qid is not None or int(token[4:]) > LARGEST_QID:
+                raise WrongError
+            qid = int(token[4:])
             continue
         index, colon, value = token.partition(b":")
         if not re.fullmatch(rb"[0-9]+", index) or not colon:
@@ -45,7 +48,7 @@ def slow_line(line, zero_based, limit):
         if not 0 <= column < limit or (entries and column <= entries[-1][0]):
             raise WrongError
         entries.append((column, slow_number(value)))
-    return labels, entries
+    return labels, entries, qid
 
 
 def slow_number(text):
@@ -80,7 +83,8 @@ def fast(data, zero_based=False, limit=WIDEST):
     for i in range(found.starts.size):
         part, own = slice(*found.indptr[i : i + 2]), slice(*found.label_indptr[i : i + 2])
         entries = list(zip(found.indices[part].tolist(), found.values[part].tolist()))
-        result.append((found.labels[own].tolist(), entries))
+        qid = int(found.qids[i])
+        result.append((found.labels[own].tolist(), entries, None if qid == NO_GROUP else qid))
     return result
 
 
@@ -96,7 +100,9 @@ indices = st.one_of(
     st.integers(0, 12).map(str), st.sampled_from(["-1", "+1", "x", "", "qid", "2147483646", "2147483647", "9" * 30])
 )
 tokens = st.one_of(
-    st.tuples(indices, numbers).map(":".join), numbers, st.sampled_from(["qid:3", "qid:", "qid:x", "q", "#", "# c 1:2", ":", ","])
+    st.tuples(indices, numbers).map(":".join),
+    numbers,
+    st.sampled_from(["qid:3", f"qid:{10**17}", f"qid:{10**17 + 1}", "qid:", "qid:x", "q", "#", "# c 1:2", ":", ","]),
 )
 labels = st.lists(numbers, max_size=3).map(",".join)
 lines = st.tuples(
@@ -131,6 +137,7 @@ def sorted_row(rng):
 @example(b"1 -")
 @example(b"1 1:1e+")
 @example(b"1 qid:")
+@example(b"1 qid:3 1:2 qid:3")
 def test_nothing_outside_of_the_text_is_read(data):
     """Uncompiled, where NumPy checks every index."""
     with patch.object(svmlight, "parse", svmlight.parse.plain), patch.object(svmlight, "counts", svmlight.counts.plain):

@@ -6,7 +6,8 @@ import scipy.sparse as sp
 from sklearn.metrics import f1_score, make_scorer
 
 import maxmargin as mm
-from maxmargin.data.sources.dealt import Dealt, folds_of_rows
+from maxmargin.data.sources.base import Dealt
+from maxmargin.data.sources.dealt import folds_of_rows
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 4))

@@ -25,6 +25,8 @@ class BlockTransformer(TransformerMixin, BaseEstimator):
     ----------
     transformer_ : transformer
         The one in use.
+    encoding_ : Encoding or None, where X was a source
+        How its columns of categories became features; sources that are transformed are read so.
 
     Examples
     --------
@@ -46,6 +48,7 @@ class BlockTransformer(TransformerMixin, BaseEstimator):
         """Learn from an array or a source."""
         if is_source(X):
             self.transformer_ = learned(self.transformer, X)
+            self.encoding_ = getattr(X, "encoding", None)
         else:
             self.transformer_ = clone(self.transformer).fit(X, y, **params)
         return self
@@ -53,7 +56,10 @@ class BlockTransformer(TransformerMixin, BaseEstimator):
     def transform(self, X) -> Any:
         """An array of an array; a source of a source."""
         check_is_fitted(self)
-        return Mapped(X, self.transformer_) if is_source(X) else self.transformer_.transform(X)
+        if not is_source(X):
+            return self.transformer_.transform(X)
+        encoding = getattr(self, "encoding_", None)
+        return Mapped(X if encoding is None else X.encoded(encoding), self.transformer_)
 
     def get_feature_names_out(self, input_features=None):
         """Those of the transformer."""

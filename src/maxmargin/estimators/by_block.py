@@ -1,7 +1,6 @@
 """Linear estimators on data that come in blocks: sources in `fit`, `predict` and `score`, and `partial_fit`."""
 
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, NamedTuple
@@ -13,7 +12,8 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from ..callbacks import with_callbacks
-from ..data.sources.base import check_same_names
+from ..data.sources.blocks import NO_GROUP
+from ..data.sources.column_names import check_same_names
 from ..data.sources.memory import Block, is_source
 from ..data.table import table_of
 from ..data.tensors import DeviceMatrix, host_values, is_tensor, place_of
@@ -28,6 +28,7 @@ from ..solvers import DualCoordinate, OnlineDual, resolve
 from ..solvers.base import Solver, Start
 from ..solvers.streams.run import MEGABYTE
 from .base import Certified
+from .frames import without_names
 from .posing import Posing
 from .scaling import Scaling, scaling_of_source
 
@@ -40,7 +41,7 @@ def blockwise(method: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
         check_is_fitted(self)
         if not is_source(X):
             return method(self, X, *args, **kwargs)
-        self = without_names(self, X)
+        self, X = matched(self, X)
         rows, found = [], []
         for block in X.blocks():
             rows.append(block.rows)
@@ -50,20 +51,25 @@ def blockwise(method: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
     return by_block
 
 
-def without_names(model, source):
-    """The model for blocks of a source, which are arrays: without the names of the columns, where the source has the same."""
+def matched(model, source):
+    """The source with its categories as the model knows them; and the model for its blocks, which are arrays: without the names
+    of the columns, where the source has the same."""
+    if (encoding := getattr(model, "encoding_", None)) is not None and hasattr(source, "encoded"):
+        source = source.encoded(encoding)
     known, found = (getattr(each, name, None) for each, name in ((model, "feature_names_in_"), (source, "feature_names")))
     if known is None or found is None:
-        return model
+        return model, source
     check_same_names(source, found, "the model was fitted with", list(known))
-    result = copy(model)
-    del result.feature_names_in_
-    return result
+    return without_names(model), source
 
 
 def keep_names(model, source) -> None:
-    """Names of columns that a source has are those of the model, as with data frames."""
-    model.__dict__.pop("feature_names_in_", None)
+    """Names of columns that a source has are those of the model, as with data frames; and so is the way its categories became
+    features, for predictions."""
+    for name in ("feature_names_in_", "encoding_"):
+        model.__dict__.pop(name, None)
+    if (encoding := getattr(source, "encoding", None)) is not None:
+        model.encoding_ = encoding
     if (names := getattr(source, "feature_names", None)) is not None:
         model.feature_names_in_ = np.array(names, dtype=object)
 
@@ -77,6 +83,25 @@ def labels_of(source) -> tuple[np.ndarray, np.ndarray | None]:
         weights.append(np.ones(block.rows.size) if block.weight is None else block.weight)
     order = np.argsort(np.concatenate(rows), kind="stable")
     return stacked(labels)[order], np.concatenate(weights)[order]
+
+
+def in_memory(source) -> Block:
+    """All rows of a source in their order: for models that need them at once."""
+    blocks = list(source.blocks())
+    order = np.argsort(np.concatenate([block.rows for block in blocks]), kind="stable")
+    y = stacked([_labels(block) for block in blocks])[order]
+    weight, group = None, None
+    if any(block.weight is not None for block in blocks):
+        weight = np.concatenate([np.ones(block.rows.size) if block.weight is None else block.weight for block in blocks])[order]
+    if any(block.group is not None for block in blocks):
+        group = np.concatenate([no_groups(block.rows) if block.group is None else block.group for block in blocks])[order]
+        if group.dtype.kind == "i" and np.any(group == NO_GROUP):
+            raise ValueError(f"Row {int(np.argmax(group == NO_GROUP))} of {source} has no qid, but others have.")
+    return Block(np.arange(order.size), stacked([block.X for block in blocks])[order], y, weight, group)
+
+
+def no_groups(rows: np.ndarray) -> np.ndarray:
+    return np.full(rows.size, NO_GROUP)
 
 
 def _labels(block: Block) -> np.ndarray:

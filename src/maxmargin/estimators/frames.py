@@ -1,8 +1,15 @@
-"""scikit-learn's `validate_data`, which sees the column names of every data frame."""
+"""scikit-learn's `validate_data`, which sees the column names of every data frame; and data frames with columns of categories,
+for models that know these from a source."""
+
+from copy import copy
+from typing import Any
 
 import numpy as np
 import sklearn
 from sklearn.utils import validation
+
+from ..data.sources.column_names import check_same_names
+from ..data.sources.tables import coded_frame
 
 KNOWN_OPTIONS = frozenset({"accept_sparse", "accept_large_sparse", "dtype", "order", "y_numeric", "reset"})
 BLIND = tuple(int(part) for part in sklearn.__version__.split(".")[:2]) < (1, 9)
@@ -68,3 +75,22 @@ def validate_data(estimator, X="no_validation", y="no_validation", **options):
         if (alone or plain_target(y, X.shape[0])) and expected(estimator, X, options["reset"]):
             return X if alone else (X, y)
     return validation.validate_data(estimator, named(X), y, **options)
+
+
+def without_names(model: Any) -> Any:
+    """A model for samples that have lost the names of their columns on the way, after these were compared."""
+    result = copy(model)
+    del result.feature_names_in_
+    return result
+
+
+def with_categories(model: Any, X: Any) -> tuple[Any, Any]:
+    """A frame with the columns of the table that a model was fitted to, as features, and the model for it; others as they are."""
+    encoding = vars(model).get("encoding_")
+    if encoding is None or not hasattr(X, "columns") or not hasattr(X, "shape"):
+        return model, X
+    names, known = list(X.columns), list(model.feature_names_in_)
+    if names == known or known != encoding.feature_names:  # features already; or a transformer came behind the encoding
+        return model, X
+    check_same_names("X", names, "the model was fitted with", encoding.names)
+    return without_names(model), coded_frame(encoding, X)

@@ -27,13 +27,19 @@ from ..solvers.base import NOWHERE, Solver, WarmStart
 from ..utils.threads import thread_count
 from .base import Certified, Fitter, Step, along, settings_of
 from .by_block import Streaming, check_in_memory, check_source, reading_solver
-from .frames import validate_data
+from .frames import validate_data, with_categories
 from .on_device import check_linear, moved_to, posed_anywhere, read_tensor
 from .posing import Posing
 from .scaling import Scaling, scaling_of
 
 FLOATS = [np.float64, np.float32]  # what X may be, the first one otherwise
-LEARNED = ("n_features_in_", "feature_names_in_", "classes_", "_form")  # what checked samples say of a model before any fit
+LEARNED = (
+    "n_features_in_",
+    "feature_names_in_",
+    "encoding_",
+    "classes_",
+    "_form",
+)  # what checked samples say of a model before any fit
 
 
 class Posed(NamedTuple):
@@ -192,9 +198,12 @@ class LinearModel(Certified):
             X = read_tensor(X, self.device, self.dtype)
         if of_own_kind(X):
             return self._taken(X, *y, reset=reset)
+        if reset:
+            self.__dict__.pop("encoding_", None)
+        model, X = with_categories(self, X)
         check_table(X)
         options = {"accept_sparse": "csr", "accept_large_sparse": True, "dtype": FLOATS, **checks}
-        found = validate_data(self, X, *y, reset=reset, **options)
+        found = validate_data(model, X, *y, reset=reset, **options)
         checked = checked_matrix(found[0] if y else found)
         if self.device is not None and reset:
             check_linear(self)

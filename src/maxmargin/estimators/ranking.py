@@ -14,6 +14,7 @@ from ..data.table import of_own_kind, table_of
 from ..problems.ranking import RankingProblem, group_scores, pair_weights, ranked
 from ..solvers import resolve
 from .base import settings_of
+from .by_block import blockwise, check_source, in_memory, keep_names
 from .linear import LinearModel, Posed, Prepared
 
 
@@ -121,7 +122,9 @@ class RankingSVM(LinearModel):
 
         Parameters
         ----------
-        X : array, data frame or CSR matrix of shape (n_samples, n_features)
+        X : array, data frame or CSR matrix of shape (n_samples, n_features), or a source
+            A source is read into memory whole, for all samples of a group are compared. It brings its labels, weights and
+            groups: `qid` of svmlight text, or the column that `open_source(..., group=)` names.
         y : array of shape (n_samples,)
             Numbers, such as degrees of relevance: larger ones should get larger scores.
         sample_weight : array of shape (n_samples,), optional
@@ -141,19 +144,22 @@ class RankingSVM(LinearModel):
         """Fitted copies of this estimator for each C in `Cs`, each started from the one before it and certified."""
         return [step.model for step in self._rising((X, y, sample_weight, groups), settings_of(Cs))]
 
+    @blockwise
     def decision_function(self, X) -> np.ndarray:
-        """Scores, (n_samples,): of two samples of a group the one with the larger score is put first."""
+        """Scores, (n_samples,): of two samples of a group the one with the larger score is put first. X may be a source."""
         return self._scores(X)
 
     def predict(self, X) -> np.ndarray:
         """The scores, as `decision_function` gives them."""
         return self.decision_function(X)
 
-    def score(self, X, y, sample_weight=None, groups=None) -> float:
+    def score(self, X, y=None, sample_weight=None, groups=None) -> float:
         """The part of the pairs of a group that are in order, in the mean over groups that have any; a tie counts half.
 
-        With one group and two targets this is the area under the ROC curve.
+        With one group and two targets this is the area under the ROC curve. A source brings its own targets, weights and groups.
         """
+        if is_source(X):
+            y, sample_weight, groups = self._brought(X, y, sample_weight, groups)[1:]
         scores = np.asarray(self.decision_function(X), dtype=np.float64)
         y = numbers("y", y)
         check_consistent_length(scores, y)
@@ -164,13 +170,14 @@ class RankingSVM(LinearModel):
         return group_scores(layout, scores)
 
     def _prepared(self, X, y, sample_weight, groups=None) -> Prepared:
-        if is_source(X):
-            raise ValueError(
-                "RankingSVM compares all samples of a group and needs them in memory; read the source first, or give arrays."
-            )
+        source = X if is_source(X) else None
+        if source is not None:
+            X, y, sample_weight, groups = self._brought(source, y, sample_weight, groups)
         solver = resolve(self.solver)
         check_target(y, False)
         X, y = self._read(X, y, reset=True, dtype=self._dtypes(), order="C", y_numeric=True)
+        if source is not None:
+            keep_names(self, source)
         if of_own_kind(X):
             raise ValueError(f"RankingSVM takes arrays, data frames and CSR matrices, not {type(X).__name__}.")
         y = numbers("y", y)
@@ -187,6 +194,14 @@ class RankingSVM(LinearModel):
             return Posed(RankingProblem(table, layout, factor * share), None, scaling)
 
         return Prepared(pose, self._learned(), solver, X, y, weight)
+
+    def _brought(self, source, y, sample_weight, groups) -> tuple[Any, np.ndarray, np.ndarray | None, np.ndarray | None]:
+        """Samples, targets, weights and groups of a source."""
+        if groups is not None:
+            raise ValueError("A source brings its own groups, qid of text or open_source(..., group=column); leave groups out.")
+        check_source(self, source, y, sample_weight)
+        found = in_memory(source)
+        return found.X, found.y, found.weight, found.group
 
     def _shaped(self, coef, intercept) -> tuple[np.ndarray, Any]:
         return coef, 0.0

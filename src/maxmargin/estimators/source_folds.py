@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.metrics import accuracy_score, r2_score
 
-from ..data.sources.base import Source
-from ..data.sources.dealt import Dealt, folds_of_rows
+from ..data.sources.base import Dealt, Source
+from ..data.sources.dealt import folds_of_rows
 from .base import Step
 from .bounds import NO_BOUNDS
 from .by_block import labels_of

@@ -7,6 +7,7 @@ from sklearn import model_selection
 from .. import losses, solvers, structures
 from ..data.indicators import LabelColumns
 from ..data.kernel_functions import RBF, Linear, Poly, Sigmoid
+from ..data.sources.encoding import ColumnCode, Encoding
 from ..estimators.by_block import SupportSamples
 from ..estimators.classifier import SVMClassifier
 from ..estimators.classifier_cv import SVMClassifierCV
@@ -83,6 +84,8 @@ RECORDS: dict[str, Any] = {
         Columns,
         Softmax,
         LabelColumns,
+        Encoding,
+        ColumnCode,
         Examples,
         SupportSamples,
         LabelledSupport,

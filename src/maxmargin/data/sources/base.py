@@ -3,17 +3,14 @@
 A *source* is read in passes. The first one, `scan`, finds out what the format does not say (rows, features, labels), checks
 everything once and keeps a checksum of every block, 12 bytes or so; later passes compare what they read with it, so that a
 file that changes while it is in use is an error and never a wrong answer. A format is one file beside this one: it derives
-`FileSource`, tells where reading can begin (`_cuts`) and yields what it reads (`_raw_blocks`).
+`FileSource` (`one_file.py`), tells where reading can begin (`_cuts`) and yields what it reads (`_raw_blocks`).
 """
 
-import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from functools import partial
-from itertools import accumulate, pairwise
-from numbers import Integral
-from pathlib import Path
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -24,22 +21,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...utils.threads import read_ahead
 from ..matrices import checked_matrix
-from .blocks import (
-    Block,
-    LabelLists,
-    RawBlock,
-    Scan,
-    SourceChangedError,
-    checksum,
-    indicator,
-    no_array,
-    shuffled,
-    widened,
-)
-from .options import SourceOptions
-from .scan import DISTINCT, Scanner
+from .blocks import Block, Scan, SourceChangedError, no_array, part_of, shuffled
+from .dealt import shares_of_rows
+from .encoding import Encoding
 
-__all__ = ["Block", "FileSource", "Mapped", "Scan", "Several", "Source", "SourceChangedError", "learned"]
+__all__ = ["Block", "Dealt", "Derived", "Mapped", "Scan", "Source", "SourceChangedError", "learned"]
 
 REALS = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -88,6 +74,16 @@ class Source(ABC):
         """The names of the columns of X; None where the format has none."""
         return None
 
+    @property
+    def encoding(self) -> Encoding | None:
+        """How columns of categories became features; None where there are none."""
+        return None
+
+    def encoded(self, encoding: Encoding) -> "Source":
+        """The same rows with their categories as another source has them: what a model reads at predict. A source that is no
+        table has features already, and is left as it is."""
+        return self
+
     def __array__(self, dtype=None, copy=None):
         raise no_array(self)
 
@@ -125,6 +121,21 @@ class Source(ABC):
         """
         return Mapped(self, learned(transformer, self))
 
+    def train_test_split(self, test_size: float = 0.25, seed: int = 0) -> tuple["Source", "Source"]:
+        """Two sources, to train and to test with: a hash of its number says to which side a row goes, so that it is the same one
+        in every pass and with any size of blocks. `test_size` is the share of rows to test with, which is met in the mean."""
+        if not isinstance(test_size, Real) or isinstance(test_size, bool) or not 0.0 < float(test_size) < 1.0:
+            raise ValueError(f"test_size must be a share of the rows, a number between 0 and 1, got {test_size!r}.")
+        if not isinstance(seed, Integral) or isinstance(seed, bool) or not 0 <= int(seed) < 2**32:
+            raise ValueError(f"seed must be an integer from 0 to 2^32 - 1, got {seed!r}.")
+        test = shares_of_rows(self.scan().n_rows, int(seed)) < float(test_size)
+        if test.all() or not test.any():
+            raise ValueError(
+                f"{self} has {test.size} rows, of which test_size={test_size} with seed={seed} leaves a side empty; take another."
+            )
+        labels = labels_of_sides(self, test)
+        return Dealt(self, np.flatnonzero(~test), labels[0]), Dealt(self, np.flatnonzero(test), labels[1])
+
     @abstractmethod
     def check_unchanged(self) -> None:
         """Raise SourceChangedError if a file has changed since it was opened."""
@@ -149,236 +160,6 @@ class Source(ABC):
         """After the scan: what can be read in any order. The blocks of one run come in the order of the file."""
 
 
-# ---- one file ------------------------------------------------------------------------------------------------
-
-
-class FileSource(Source):
-    """A source that is one file, or one Python object: what formats derive.
-
-    `files` are watched for changes. `side_files` holds arrays in files of their own, with an entry for each row: "y", "weight".
-    """
-
-    def __init__(self, name: str, files: Sequence[Path], options: SourceOptions, side_files: dict[str, Any] | None = None):
-        super().__init__()
-        self.name, self.options, self._side_files = name, options, side_files or {}
-        watched = [*files, *(array.path for array in self._side_files.values())]
-        self._stamps = [(path, stamp(path)) for path in watched]
-        self._first_rows = [0]  # of each block and one beyond
-        self._sums: list[int] = []
-        self._tally = Scanner(self.name, options, self._place)
-
-    def __str__(self) -> str:
-        return self.name
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name}>"
-
-    @property
-    def n_features(self) -> int:
-        return self.options.n_features or self.scan().n_features
-
-    @property
-    def multilabel(self) -> bool:
-        self.scan()
-        return self._tally.multilabel
-
-    @property
-    def label_range(self) -> tuple[float, float] | None:
-        self.scan()
-        return self._tally.range
-
-    @property
-    def n_labels(self) -> int | None:
-        self.scan()
-        return self._tally.n_labels if self._tally.multilabel else None
-
-    def check_unchanged(self) -> None:
-        for path, before in self._stamps:
-            if stamp(path) != before:
-                raise SourceChangedError(
-                    f"{path} has changed since it was opened (its size or its time is another); open the source again."
-                )
-
-    @abstractmethod
-    def _raw_blocks(self, first: int, stop: int | None) -> Generator[RawBlock]:
-        """Blocks first ... stop - 1 of the file; in the scan all, (0, None). The cuts are the same every time."""
-
-    def _cuts(self) -> Iterable[int]:
-        """After the scan: the numbers of the blocks at which reading can begin, 0 among them."""
-        return range(len(self._sums))
-
-    def _place(self, block: int, row: int) -> str:
-        """Where a row of a block stands, for messages."""
-        return f"row {self._first_rows[block] + row}"
-
-    def _scan(self) -> Scan:
-        self._first_rows, self._sums, self._tally = [0], [], Scanner(self.name, self.options, self._place)
-        with closing(read_ahead(self._raw_blocks(0, None))) as raw_blocks:
-            for raw in raw_blocks:
-                raw = self._with_side_files(raw)
-                self._tally.add(len(self._sums), raw)
-                self._first_rows.append(self._first_rows[-1] + raw.X.shape[0])
-                self._sums.append(checksum(raw))
-                del raw
-        for array in self._side_files.values():
-            array.check_length(self._first_rows[-1])
-        return self._tally.finish(self._first_rows[-1])
-
-    def _runs(self) -> list[Callable[[], Iterator[Block]]]:
-        return [partial(self._run, first, stop) for first, stop in pairwise([*self._cuts(), len(self._sums)])]
-
-    def _run(self, first: int, stop: int) -> Generator[Block]:
-        k = first
-        try:
-            for raw in self._raw_blocks(first, stop):
-                if k == stop:
-                    raise self._differs(k)
-                raw = self._with_side_files(raw, k)
-                if not self._same(k, raw):
-                    raise self._differs(k)
-                yield self._block(k, raw)
-                k += 1
-                del raw
-        except SourceChangedError:
-            raise
-        except OSError:
-            self.check_unchanged()  # the likely reason, if it holds
-            raise
-        except ValueError as error:  # what the scan has read without one
-            self.check_unchanged()
-            raise SourceChangedError(f"{self} was fine in its first pass and is not now: {error}") from error
-        if k < stop:
-            raise self._differs(k)
-
-    def _same(self, k: int, raw: RawBlock) -> bool:
-        """Whether block k is what it was in the scan."""
-        return checksum(raw) == self._sums[k]
-
-    def _differs(self, k: int) -> SourceChangedError:
-        return SourceChangedError(
-            f"{self} gives other data than in its first pass, from row {self._first_rows[k]} on; open the source again."
-        )
-
-    def _with_side_files(self, raw: RawBlock, block: int | None = None) -> RawBlock:
-        """A raw with the labels and weights that lie in files of their own."""
-        if not self._side_files:
-            return raw
-        first = self._first_rows[-1 if block is None else block]
-        last = first + raw.X.shape[0]
-        return raw._replace(**{field: array.part(first, last) for field, array in self._side_files.items()})
-
-    def _block(self, k: int, raw: RawBlock) -> Block:
-        y = raw.y
-        if self._tally.multilabel:
-            y = indicator(y, self._tally.n_labels)
-        elif isinstance(y, LabelLists):
-            y = y.values
-        rows = np.arange(self._first_rows[k], self._first_rows[k + 1])
-        return Block(rows, widened(raw.X, self.n_features), y, raw.weight)
-
-
-def stamp(path: Path) -> tuple[int, int]:
-    """The size and the time of a file."""
-    try:
-        found = os.stat(path)
-    except OSError as error:
-        raise SourceChangedError(f"{path} cannot be opened any more: {error.strerror}.") from None
-    return found.st_size, found.st_mtime_ns
-
-
-def check_same_names(source, found: list[str], where: str, known: list[str]) -> None:
-    """Refuse columns that are not those that are known already, in their order."""
-    if found == known:
-        return
-    k = next((k for k, (one, other) in enumerate(zip(found, known)) if one != other), min(len(found), len(known)))
-    one, other = (repr(names[k]) if k < len(names) else "none" for names in (found, known))
-    raise ValueError(
-        f"Column {k} of {source} is {one}; {where} {other}. Bring the columns into one order, that of a file with features=[...]."
-    )
-
-
-# ---- several files -------------------------------------------------------------------------------------------
-
-
-class Several(Source):
-    """Files as one source, their rows numbered on from file to file."""
-
-    def __init__(self, sources: Sequence[FileSource]):
-        super().__init__()
-        self.sources = sources
-        if len({source.dtype for source in sources}) > 1:
-            raise ValueError("The files have different dtypes; give dtype=numpy.float32 or numpy.float64 for all of them.")
-
-    def __str__(self) -> str:
-        return f"{self.sources[0]} and {len(self.sources) - 1} more"
-
-    def __repr__(self) -> str:
-        return f"<Several {self}>"
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.sources[0].dtype
-
-    @property
-    def feature_names(self) -> list[str] | None:
-        return self.sources[0].feature_names
-
-    @property
-    def multilabel(self) -> bool:
-        return any(source.multilabel for source in self.sources)
-
-    @property
-    def label_range(self) -> tuple[float, float] | None:
-        ranges = [source.label_range for source in self.sources if source.label_range is not None]
-        return (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None
-
-    @property
-    def n_labels(self) -> int | None:
-        return max(source._tally.n_labels for source in self.sources) if self.multilabel else None
-
-    def check_unchanged(self) -> None:
-        for source in self.sources:
-            source.check_unchanged()
-
-    def _said_rows(self) -> int | None:
-        counts = [source.n_rows for source in self.sources]
-        return None if None in counts else sum(n for n in counts if n is not None)
-
-    def _scan(self) -> Scan:
-        found = [source.scan() for source in self.sources]
-        first, kind = self.sources[0], self.sources[0]._tally.kind
-        for source, one in zip(self.sources, found):
-            if source._tally.sparse != first._tally.sparse:
-                raise ValueError(f"{source} and {first} cannot be one source: one is sparse and the other is dense.")
-            if not first._tally.sparse and one.n_features != found[0].n_features:
-                raise ValueError(f"{source} has {one.n_features} features, {first} has {found[0].n_features}.")
-            if source.feature_names is not None and first.feature_names is not None:
-                check_same_names(source, source.feature_names, f"in {first} it is", first.feature_names)
-            if source._tally.kind != kind:
-                raise ValueError(f"{source} and {first} cannot be one source: their labels are of different kinds.")
-            if self.multilabel and not source.multilabel and source._tally.unfit is not None:
-                raise ValueError(f"{source} has labels that are not whole numbers, but other files are multi-label.")
-        labels: np.ndarray | None = None
-        known = [one.labels for one in found if one.labels is not None]
-        if known and not any(source._tally.many for source in self.sources):
-            labels = np.unique(np.concatenate(known))
-            labels = labels if labels.size <= DISTINCT else None
-        return Scan(sum(one.n_rows for one in found), max(one.n_features for one in found), labels)
-
-    def _runs(self) -> list[Callable[[], Iterator[Block]]]:
-        counts = [source.scan().n_rows for source in self.sources]
-        starts = accumulate(counts, initial=0)
-        return [partial(self._moved, run, start) for source, start in zip(self.sources, starts) for run in source._runs()]
-
-    def _moved(self, run: Callable[[], Iterator[Block]], start: int) -> Generator[Block]:
-        for block in run():
-            y = block.y
-            if self.multilabel:
-                y = indicator(y, self.n_labels or 0)
-            yield Block(block.rows + start, widened(block.X, self.n_features), y, block.weight)
-            del block, y
-
-
 # ---- made of another source ----------------------------------------------------------------------------------
 
 
@@ -391,6 +172,11 @@ class Derived(Source):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self}>"
+
+    @property
+    def encoding(self) -> Encoding | None:
+        found: Encoding | None = self.source.encoding
+        return found
 
     @property
     def multilabel(self) -> bool:
@@ -439,6 +225,9 @@ class Mapped(Derived):
         if names is None or not hasattr(self.transformer, "get_feature_names_out"):
             return None
         return [str(name) for name in self.transformer.get_feature_names_out(names)]
+
+    def encoded(self, encoding: Encoding) -> Source:
+        return Mapped(self.source.encoded(encoding), self.transformer)
 
     def _said_rows(self) -> int | None:
         return self.source.n_rows
@@ -492,3 +281,54 @@ def is_unfitted(transformer: Any) -> bool:
     except NotFittedError:
         return True
     return False
+
+
+class Dealt(Derived):
+    """Some rows of a source, in their order, numbered anew from 0, as solvers need them; that takes eight bytes for each.
+    `labels` are the different ones among them, as a scan finds them."""
+
+    def __init__(self, source: Any, rows: np.ndarray, labels: np.ndarray | None):
+        super().__init__(source)
+        self.rows, self.labels = rows, labels
+
+    def __str__(self) -> str:
+        return f"{self.rows.size} rows of {self.source}"
+
+    @property
+    def dtype(self) -> np.dtype:
+        found: np.dtype = self.source.dtype
+        return found
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        found: list[str] | None = self.source.feature_names
+        return found
+
+    def encoded(self, encoding: Encoding) -> Source:
+        return Dealt(self.source.encoded(encoding), self.rows, self.labels)
+
+    def _said_rows(self) -> int:
+        return self.rows.size
+
+    def _scan(self) -> Scan:
+        return Scan(self.rows.size, self.source.scan().n_features, self.labels)
+
+    def _run(self, run: Callable[[], Iterator[Block]]) -> Iterator[Block]:
+        for block in run():
+            place = np.minimum(np.searchsorted(self.rows, block.rows), self.rows.size - 1)
+            kept = np.flatnonzero(self.rows[place] == block.rows)
+            if kept.size:
+                yield part_of(block, kept)._replace(rows=place[kept])
+
+
+def labels_of_sides(source: Source, test: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """The different labels of the rows to train and to test with, as a scan of each would find them, by a pass."""
+    if (labels := source.scan().labels) is None:
+        return None, None
+    seen = np.zeros((2, labels.size), bool)
+    for block in source.blocks():
+        for side in (0, 1):
+            y = block.y[test[block.rows] == side]
+            found = np.unique(y.indices) if source.multilabel else np.unique(y)
+            seen[side, np.searchsorted(labels, found)] = True
+    return labels[seen[0]], labels[seen[1]]

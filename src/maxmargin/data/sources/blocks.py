@@ -7,6 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 WIDEST = 2**31 - 2  # features and labels: their numbers fit into 32 bits
+NO_GROUP = -(2**62)  # of a row of text without qid, where others have one
 
 
 class SourceChangedError(ValueError):
@@ -23,12 +24,13 @@ def no_array(source) -> TypeError:
 
 class Block(NamedTuple):
     """Some rows: their numbers, which are the same in every pass; X (C order or CSR); labels (a CSR indicator matrix for
-    multi-label sources) and weights, None where there are none."""
+    multi-label sources), weights and groups, None where there are none."""
 
     rows: np.ndarray
     X: Any
     y: Any = None
     weight: np.ndarray | None = None
+    group: np.ndarray | None = None
 
 
 class Scan(NamedTuple):
@@ -53,6 +55,7 @@ class RawBlock(NamedTuple):
     X: Any
     y: Any = None
     weight: np.ndarray | None = None
+    group: np.ndarray | None = None
 
 
 def arrays_of(part) -> list[np.ndarray]:
@@ -98,5 +101,10 @@ def indicator(y, columns: int) -> sp.csr_matrix:
 def shuffled(block: Block, seed: int) -> Block:
     """The rows of a block in another order, always the same one for a seed and a block."""
     order = np.random.default_rng([seed, int(block.rows[0])]).permutation(block.rows.size)
-    y, weight = (None if part is None else part[order] for part in (block.y, block.weight))
-    return Block(block.rows[order], block.X[order], y, weight)
+    return part_of(block, order)
+
+
+def part_of(block: Block, chosen: np.ndarray) -> Block:
+    """Some rows of a block."""
+    y, weight, group = (None if part is None else part[chosen] for part in (block.y, block.weight, block.group))
+    return Block(block.rows[chosen], block.X[chosen], y, weight, group)

@@ -1,60 +1,25 @@
-"""Rows of a source dealt to folds, and the source without some of them: what a search by cross-validation reads.
-
-The fold of a row is a hash of its number, so that it is the same in every pass and needs no labels. Rows that are left are
-numbered anew, from 0, as solvers need them; that takes eight bytes for each.
-"""
-
-from collections.abc import Callable, Iterator
-from typing import Any
+"""Rows dealt by a hash of their numbers, so that a row goes to the same fold, or side, in every pass."""
 
 import numpy as np
-
-from .base import Derived
-from .blocks import Block, Scan
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # the constants of splitmix64 (Steele, Lea and Flood 2014)
 FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
-def folds_of_rows(count: int, folds: int, seed: int = 0) -> np.ndarray:
-    """The fold of each row, between 0 and `folds` - 1."""
+def hashed_rows(count: int, seed: int) -> np.ndarray:
+    """A number of 64 bits for each row."""
     with np.errstate(over="ignore"):  # modulo 2^64
         mixed = (np.arange(count, dtype=np.uint64) + np.uint64(seed) * np.uint64(2**32) + np.uint64(1)) * GOLDEN
         mixed = (mixed ^ (mixed >> np.uint64(30))) * FIRST
         mixed = (mixed ^ (mixed >> np.uint64(27))) * SECOND
-    return ((mixed ^ (mixed >> np.uint64(31))) % np.uint64(folds)).astype(np.int64)
+    return mixed ^ (mixed >> np.uint64(31))
 
 
-class Dealt(Derived):
-    """Some rows of a source, in their order. `labels` are the different ones among them, as a scan finds them."""
+def folds_of_rows(count: int, folds: int, seed: int = 0) -> np.ndarray:
+    """The fold of each row, between 0 and `folds` - 1."""
+    return (hashed_rows(count, seed) % np.uint64(folds)).astype(np.int64)
 
-    def __init__(self, source: Any, rows: np.ndarray, labels: np.ndarray | None):
-        super().__init__(source)
-        self.rows, self.labels = rows, labels
 
-    def __str__(self) -> str:
-        return f"{self.rows.size} rows of {self.source}"
-
-    @property
-    def dtype(self) -> np.dtype:
-        found: np.dtype = self.source.dtype
-        return found
-
-    @property
-    def feature_names(self) -> list[str] | None:
-        found: list[str] | None = self.source.feature_names
-        return found
-
-    def _said_rows(self) -> int:
-        return self.rows.size
-
-    def _scan(self) -> Scan:
-        return Scan(self.rows.size, self.source.scan().n_features, self.labels)
-
-    def _run(self, run: Callable[[], Iterator[Block]]) -> Iterator[Block]:
-        for block in run():
-            place = np.minimum(np.searchsorted(self.rows, block.rows), self.rows.size - 1)
-            kept = np.flatnonzero(self.rows[place] == block.rows)
-            if kept.size:
-                y, weight = (None if part is None else part[kept] for part in (block.y, block.weight))
-                yield Block(place[kept], block.X[kept], y, weight)
+def shares_of_rows(count: int, seed: int) -> np.ndarray:
+    """A number from 0 to 1 for each row. The hash is that of another seed than of folds, so that these cut across a split."""
+    return hashed_rows(count, 2**32 - 1 - seed).astype(np.float64) / 2.0**64

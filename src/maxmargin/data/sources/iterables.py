@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .base import FileSource, check_same_names
 from .blocks import RawBlock
+from .column_names import check_same_names
+from .one_file import FileSource
 from .options import SourceOptions
 
-MEANINGLESS = ("label", "weight", "features", "zero_based", "cache")
+MEANINGLESS = ("label", "weight", "group", "features", "zero_based", "cache", "categorical", "delimiter", "header", "quote")
 
 
 class IterableSource(FileSource):

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .base import FileSource
 from .blocks import RawBlock, SourceChangedError
 from .iterables import canonical
+from .one_file import FileSource
 from .options import SourceOptions
 from .side_files import is_side_file, mapped, side_files_of
 

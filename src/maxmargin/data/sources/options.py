@@ -1,6 +1,7 @@
 """The arguments of `open_source`, checked."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
@@ -10,8 +11,10 @@ import numpy as np
 
 from ...utils.threads import thread_count
 from .blocks import WIDEST
+from .encoding import Encoding
 
 MEGABYTE = 1 << 20
+HOW = ("onehot", "hash")  # categories become features
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,13 @@ class SourceOptions:
     cache: Any = None
     block_bytes: int = 16 * MEGABYTE
     n_jobs: int = 1
+    group: Any = None
+    categorical: Any = None  # also the Encoding of another source
+    handle_unknown: str = "error"
+    delimiter: str | None = None
+    quote: str | None = None
+    header: Any = None
+    partitions: tuple[tuple[str, str | int], ...] = ()  # columns that stand in the names of folders, and their values
 
     def refuse(self, path: Path, **reasons: str) -> None:
         """Arguments that mean nothing for this format must not be given."""
@@ -37,22 +47,23 @@ class SourceOptions:
                 raise ValueError(f"{name} cannot be given for {path}: {reason}.")
 
 
-def checked_options(
-    label, weight, features, n_features, zero_based, multilabel, n_labels, dtype, cache, block_size, n_jobs=None
-) -> SourceOptions:
-    """In the order of `open_source`. What `label`, `weight`, `features` and `cache` may be depends on the format."""
+def checked_options(given: dict[str, Any]) -> SourceOptions:
+    """The arguments of `open_source` by name. What `label`, `weight`, `group`, `features` and `cache` may be depends on the
+    format."""
     return SourceOptions(
-        label=label,
-        weight=weight,
-        features=features,
-        n_features=positive_integer("n_features", n_features),
-        n_labels=positive_integer("n_labels", n_labels),
-        zero_based=boolean("zero_based", zero_based),
-        multilabel=None if multilabel is None else boolean("multilabel", multilabel),
-        dtype=real_dtype(dtype),
-        cache=cache,
-        block_bytes=block_bytes(block_size),
-        n_jobs=threads(n_jobs),
+        **{name: given[name] for name in ("label", "weight", "group", "features", "cache")},
+        n_features=positive_integer("n_features", given["n_features"]),
+        n_labels=positive_integer("n_labels", given["n_labels"]),
+        zero_based=boolean("zero_based", given["zero_based"]),
+        multilabel=None if given["multilabel"] is None else boolean("multilabel", given["multilabel"]),
+        dtype=real_dtype(given["dtype"]),
+        block_bytes=block_bytes(given["block_size"]),
+        n_jobs=threads(given["n_jobs"]),
+        categorical=categorical_columns(given["categorical"]),
+        handle_unknown=one_of("handle_unknown", given["handle_unknown"], ("error", "ignore")),
+        delimiter=one_byte("delimiter", given["delimiter"]),
+        quote=given["quote"] if given["quote"] == "" else one_byte("quote", given["quote"]),
+        header=header_line(given["header"]),
     )
 
 
@@ -96,3 +107,42 @@ def block_bytes(megabytes) -> int:
     if not isinstance(megabytes, Real) or isinstance(megabytes, bool) or not 0 < float(megabytes) <= 1024:
         raise ValueError(f"block_size is in megabytes, a number > 0 and at most 1024, got {megabytes!r}.")
     return max(1, int(float(megabytes) * MEGABYTE))
+
+
+def one_of(name: str, given: Any, among: tuple[str, ...]) -> str:
+    if not isinstance(given, str) or given not in among:
+        raise ValueError(f"{name} must be {' or '.join(map(repr, among))}, got {given!r}.")
+    return given
+
+
+def categorical_columns(given: Any) -> Any:
+    if given is None or isinstance(given, Encoding):
+        return given
+    if isinstance(given, Mapping):
+        for name, how in given.items():
+            number = isinstance(how, Integral) and not isinstance(how, bool) and 0 < int(how) <= WIDEST
+            if not number and not (isinstance(how, str) and how in HOW):
+                raise ValueError(f"categorical[{name!r}] must be 'onehot', 'hash' or a number of hashed features, got {how!r}.")
+        return {name: how if isinstance(how, str) else int(how) for name, how in given.items()}
+    if not isinstance(given, str) or given not in HOW:
+        raise ValueError(
+            f"categorical must be 'onehot', 'hash', a dictionary with one of them for each column, or the encoding of another "
+            f"source, got {given!r}."
+        )
+    return given
+
+
+def one_byte(name: str, given: Any) -> str | None:
+    if given is not None and (not isinstance(given, str) or len(given.encode()) != 1 or given in "\r\n"):
+        raise ValueError(f"{name} must be one ASCII character, got {given!r}.")
+    return given
+
+
+def header_line(given: Any) -> Any:
+    if given is None or isinstance(given, bool):
+        return given
+    if not isinstance(given, (list, tuple)) or not given or not all(isinstance(name, str) for name in given):
+        raise ValueError(f"header must be True, False, or a list of the names of the columns, got {given!r}.")
+    if len({*given}) < len(given):
+        raise ValueError(f"header names a column twice: {next(name for name in given if list(given).count(name) > 1)!r}.")
+    return list(given)

@@ -2,11 +2,11 @@
 
     label[,label...] [qid:number] index:value index:value ...  # comment
 
-Labels and values are decimal numbers, indices grow along the line. Blank lines, comments and `qid` are skipped, lines end with LF
-or CRLF. Anything else is refused with its line and column. Numbers are rounded correctly: up to 2^53 and with exponents up to 22
-by one operation on exact doubles (Clinger 1990), up to 19 digits by a product of two 64-bit integers that gives the nearest
-double or tells that it cannot (after Lemire 2021); those that remain, about one in five hundred, and longer ones are left to
-Python's own `float`. With dtype=float32 the double is rounded once more.
+Labels and values are decimal numbers, indices grow along the line; `qid` is the group of a row. Blank lines and comments are
+skipped, lines end with LF or CRLF. Anything else is refused with its line and column. Numbers are rounded correctly: up to 2^53
+and with exponents up to 22 by one operation on exact doubles (Clinger 1990), up to 19 digits by a product of two 64-bit integers
+that gives the nearest double or tells that it cannot (after Lemire 2021); those that remain, about one in five hundred, and
+longer ones are left to Python's own `float`. With dtype=float32 the double is rounded once more.
 """
 
 from functools import cache
@@ -17,7 +17,7 @@ import numpy as np
 
 from ...jit import jitable, jitable_call, kernel
 from ...utils.threads import in_threads
-from .blocks import WIDEST
+from .blocks import NO_GROUP, WIDEST
 
 FINE, HARD, NO_ROOM = range(3)
 BAD_NUMBER, NOT_FINITE, LARGE_NUMBER, GLUED, BAD_INDEX, NEGATIVE, ZERO, BEYOND, TWICE, UNSORTED, BAD_QID = range(3, 14)
@@ -31,7 +31,7 @@ REASONS = {
     BEYOND: "the index is too large",
     TWICE: "the index is the same as the one before",
     UNSORTED: "the index is smaller than the one before; indices must grow along a line",
-    BAD_QID: "qid: and a number is expected here",
+    BAD_QID: "qid: and a whole number, once in a line, is expected here",
     LARGE_NUMBER: "the number is too large",
 }
 
@@ -43,6 +43,7 @@ RUNS, LEAST_BYTES, LOOK_BYTES = (
     1 << 18,
     1 << 12,
 )  # runs of text for each thread, and bytes: of one at least, and to find the end of a line in
+LARGEST_QID = 10**17  # another digit fits into 64 bits
 LARGE = 280  # decimal exponents up to which no double is subnormal or infinite
 NEWLINE, HASH, COMMA, COLON, PLUS, MINUS, DOT, Q = (ord(c) for c in "\n#,:+-.q")
 
@@ -64,8 +65,8 @@ class Bounds(NamedTuple):
 
 
 class ParsedRows(NamedTuple):
-    """Room for what a text holds: CSR, lists of labels, where each row starts, and the numbers left to `float`, each with its
-    place in `values` (in `labels` if negative: -1 - place), its first byte and one beyond its last."""
+    """Room for what a text holds: CSR, lists of labels, where each row starts, its qid, and the numbers left to `float`, each
+    with its place in `values` (in `labels` if negative: -1 - place), its first byte and one beyond its last."""
 
     values: np.ndarray
     indices: np.ndarray
@@ -73,6 +74,7 @@ class ParsedRows(NamedTuple):
     labels: np.ndarray
     label_indptr: np.ndarray
     starts: np.ndarray
+    qids: np.ndarray
     hard: np.ndarray
 
 
@@ -268,17 +270,23 @@ def read_labels(text, at, tables, out, labels, hard):
 
 @jitable
 def read_qid(text, at):
-    """FINE or BAD_QID, and where the qid ends or is wrong."""
+    """FINE or BAD_QID, where the qid ends or is wrong, and its number."""
+    qid = 0
     for expected in (105, 100, COLON):  # i d :
         at += ONE
         if byte(text, at) != expected:
-            return BAD_QID, at
+            return BAD_QID, at, qid
     at += ONE
-    if not digit(byte(text, at)):
-        return BAD_QID, at
-    while digit(byte(text, at)):
+    c = byte(text, at)
+    if not digit(c):
+        return BAD_QID, at, qid
+    while digit(c):
+        qid = qid * 10 + c - 48
+        if qid > LARGEST_QID:
+            return BAD_QID, at, qid
         at += ONE
-    return FINE if over(byte(text, at)) else BAD_QID, at
+        c = byte(text, at)
+    return FINE if over(c) else BAD_QID, at, qid
 
 
 @jitable
@@ -304,9 +312,10 @@ def read_index(text, at, previous, bounds):
 
 
 @jitable
-def read_entries(text, at, bounds, tables, out, entries, hard):
-    """index:value up to and with the line end: FINE or what is wrong, where, and how many entries and hard numbers so far."""
-    previous = -1
+def read_entries(text, at, bounds, tables, out, row, entries, hard):
+    """index:value up to and with the line end, and a qid: FINE or what is wrong, where, and how many entries and hard numbers
+    so far."""
+    previous, out.qids[row] = -1, NO_GROUP
     while at < np.uint64(text.size):  # a line end comes before
         c = byte(text, at)
         while blank(c):
@@ -315,7 +324,9 @@ def read_entries(text, at, bounds, tables, out, entries, hard):
         if c in (NEWLINE, HASH):
             return FINE, line_end(text, at) + ONE, entries, hard
         if c == Q:
-            status, at = read_qid(text, at)
+            if out.qids[row] != NO_GROUP:
+                return BAD_QID, at, entries, hard
+            status, at, out.qids[row] = read_qid(text, at)
             if status != FINE:
                 return status, at, entries, hard
             continue
@@ -356,7 +367,7 @@ def parse(text, bounds, tables, out):
             out.starts[rows] = at
             status, at, labels, hard = read_labels(text, at, tables, out, labels, hard)
             if status == FINE:
-                status, at, entries, hard = read_entries(text, at, bounds, tables, out, entries, hard)
+                status, at, entries, hard = read_entries(text, at, bounds, tables, out, rows, entries, hard)
             if status != FINE:
                 return status, at, rows, entries, labels, hard
             rows += ONE
@@ -430,6 +441,7 @@ def parsed_part(text: np.ndarray, zero_based: bool, limit: int, dtype: np.dtype)
             np.empty(lines + commas, np.float64),
             np.empty(lines + 1, np.int32),
             np.empty(lines, np.int32),
+            np.empty(lines, np.int64),
             np.empty((capacity, 3), np.int64),
         )
         found = parse(text, bounds, tables(), out)
@@ -444,7 +456,7 @@ def parsed_part(text: np.ndarray, zero_based: bool, limit: int, dtype: np.dtype)
     if status != FINE:
         beyond = f"; there are {limit} features" if status == BEYOND and limit < WIDEST else ""
         raise TextError(at, REASONS[status] + beyond)
-    used = (entries, entries, rows + 1, labels, rows + 1, rows, hard)
+    used = (entries, entries, rows + 1, labels, rows + 1, rows, rows, hard)
     return ParsedRows(*(array[:n] if n > array.shape[0] // 2 else array[:n].copy() for array, n in zip(out, used))), lines
 
 

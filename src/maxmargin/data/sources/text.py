@@ -8,72 +8,18 @@ from collections.abc import Generator, Iterable
 from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import scipy.sparse as sp
 
-from .base import FileSource
-from .blocks import WIDEST, LabelLists, RawBlock, Scan, SourceChangedError
+from .blocks import NO_GROUP, WIDEST, LabelLists, RawBlock, Scan, SourceChangedError
+from .lines import PACKED, cut, opened_text, reread
+from .one_file import FileSource
 from .options import SourceOptions
 from .scan import Scanner
 from .side_files import side_files_of
-from .svmlight import NEWLINE, ParsedRows, TextError, line_and_column, parsed
+from .svmlight import ParsedRows, TextError, line_and_column, parsed
 from .text_cache import BlockCache, CacheError, CacheFile, CacheWriter
-
-LONGEST = 2**31 - 2  # bytes of a line: positions fit into 32 bits
-
-
-def cut(file: BinaryIO, size: int) -> Generator[tuple[np.ndarray, int]]:
-    """The text in runs of whole lines of about `size` bytes, each with its offset; longer only where a line is. A run may be read
-    until the next is asked for. The last one ends with a line end even if the file does not."""
-    buffer, filled, offset = bytearray(size + 1), 0, 0
-    while True:
-        more = fill(file, buffer, filled)
-        filled += more
-        ended = filled < len(buffer) - 1  # one byte is left for the last line end
-        end = filled if ended else buffer.rfind(b"\n", 0, filled) + 1
-        if ended and filled and buffer[filled - 1] != NEWLINE:
-            buffer[filled] = NEWLINE
-            end += 1
-        if end:
-            yield np.frombuffer(buffer, np.uint8, end), offset
-        if ended:
-            return
-        if not end:
-            if len(buffer) > LONGEST:
-                raise TextError(0, f"the line is longer than {LONGEST} bytes")
-            buffer = buffer + bytes(min(len(buffer), LONGEST + 2 - len(buffer)))
-            continue
-        rest = filled - end
-        following = bytearray(size + 1 if rest < size else len(buffer))
-        following[:rest] = memoryview(buffer)[end:filled]
-        buffer, filled, offset = following, rest, offset + end
-
-
-def fill(file: BinaryIO, buffer: bytearray, filled: int) -> int:
-    """Read into all but the last byte of the buffer, behind what it holds; returns how much there was."""
-    start, view = filled, memoryview(buffer)[:-1]
-    while filled < len(view):
-        got = file.readinto(view[filled:])  # type: ignore[attr-defined]  # every binary file has it, their base class does not
-        if not got:
-            break
-        filled += got
-    return filled - start
-
-
-def reread(file: BinaryIO, ranges: Iterable[tuple[int, int, int]], path: Path) -> Generator[tuple[np.ndarray, int]]:
-    """The runs that `cut` has given, by their offsets and lengths; `path` is for messages."""
-    for offset, length, _ in ranges:
-        buffer = bytearray(length + 1)
-        file.seek(offset)
-        filled = fill(file, buffer, 0)
-        if filled == length - 1:  # the line end that `cut` has added
-            buffer[filled] = NEWLINE
-        elif filled < length:
-            raise SourceChangedError(f"{path} is shorter than in its first pass; open the source again.")
-        yield np.frombuffer(buffer, np.uint8, length), offset
-
 
 # ---- the source ----------------------------------------------------------------------------------------------
 
@@ -85,7 +31,7 @@ class TextSource(FileSource):
     def __init__(self, path: Path, options: SourceOptions):
         super().__init__(str(path), [path], options, side_files_of(path, weight=options.weight))
         self.path = path
-        self.packed = path.suffix.lower() in (".gz", ".xz")
+        self.packed = path.suffix.lower() in PACKED
         self._ranges: list[tuple[int, int, int]] = []  # offset, length and lines before, of each block
         self._cache = BlockCache.of(path, options)
         self._stored: CacheFile | None = None
@@ -166,7 +112,7 @@ class TextSource(FileSource):
         """Runs of text with the lines before them and their rows; those without rows are left out."""
         known = None if stop is None else self._ranges[first:stop]
         limit = self.options.n_features or WIDEST
-        with self._open() as file:
+        with opened_text(self.path) as file:
             before = 0
             runs = cut(file, self.options.block_bytes) if known is None else reread(file, known, self.path)
             try:
@@ -189,13 +135,6 @@ class TextSource(FileSource):
             except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
                 raise ValueError(f"{self.path} is truncated or damaged behind line {before}: {error}.") from None
 
-    def _open(self) -> BinaryIO:
-        if self.path.suffix.lower() == ".gz":
-            return gzip.open(self.path, "rb")  # type: ignore[return-value]  # a binary file in all but name
-        if self.path.suffix.lower() == ".xz":
-            return lzma.open(self.path, "rb")  # type: ignore[return-value]  # likewise
-        return open(self.path, "rb", buffering=0)
-
     def _place(self, block: int, row: int) -> str:
         if self._stored is not None or block >= len(self._ranges):
             return super()._place(block, row)
@@ -210,7 +149,7 @@ def as_raw_block(rows: ParsedRows) -> RawBlock:
     width = int(rows.indices.max()) + 1 if rows.indices.size else 0
     X = sp.csr_matrix((rows.values, rows.indices, rows.indptr), shape=(rows.starts.size, width))
     X.has_sorted_indices = X.has_canonical_format = True
-    return RawBlock(X, LabelLists(rows.labels, rows.label_indptr))
+    return RawBlock(X, LabelLists(rows.labels, rows.label_indptr), group=rows.qids if np.any(rows.qids != NO_GROUP) else None)
 
 
 def open_file(path: Path, options: SourceOptions) -> TextSource:

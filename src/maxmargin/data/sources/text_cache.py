@@ -21,11 +21,11 @@ from typing import Any, BinaryIO
 import numpy as np
 import scipy.sparse as sp
 
-from .base import stamp
 from .blocks import LabelLists, RawBlock, checksum
+from .one_file import stamp
 from .options import SourceOptions, is_path
 
-VERSION = 2  # of this format and of the parser: a cache with another one is not used
+VERSION = 3  # of this format and of the parser: a cache with another one is not used
 MAGIC = b"maxmargin blocks\n"
 TAIL = struct.Struct("<QQ32s")  # place, length and SHA-256 of the index
 
@@ -94,7 +94,7 @@ class CacheWriter:
     def __init__(self, path: Path, made_of: dict[str, Any]):
         self.path, self.made_of = path, made_of
         self.part = path.with_name(f"{path.name}.{token_hex(4)}.part")
-        self.blocks: list[tuple[int, ...]] = []  # place, checksum, rows, entries and labels
+        self.blocks: list[tuple[int, ...]] = []  # place, checksum, rows, entries, labels and groups
         self.file: BinaryIO | None = None
         with self.forgiven():
             self.file = open(self.part, "wb")  # noqa: SIM115 - closed by discard() or finish()
@@ -115,8 +115,10 @@ class CacheWriter:
         if self.file is None:
             return
         with self.forgiven():
-            self.blocks.append((self.file.tell(), checksum(raw), raw.X.shape[0], raw.X.nnz, raw.y.values.size))
-            for array in (raw.X.data, raw.X.indices, raw.X.indptr, *raw.y):
+            group = () if raw.group is None else (raw.group,)
+            sizes = raw.X.shape[0], raw.X.nnz, raw.y.values.size, sum(array.size for array in group)
+            self.blocks.append((self.file.tell(), checksum(raw), *sizes))
+            for array in (raw.X.data, raw.X.indices, raw.X.indptr, *raw.y, *group):
                 self.file.write(memoryview(array).cast("B") if array.size else b"")
 
     def finish(self, ranges: list[tuple[int, int, int]], found: dict[str, Any]) -> "CacheFile | None":
@@ -172,20 +174,21 @@ class CacheFile:
         try:
             with open(self.path, "rb") as file:
                 for block in self.blocks[first:stop]:
-                    yield self.raw_block(file, *block)
+                    yield self.raw_block(file, block)
         except OSError as error:
             raise CacheError(f"The cache {self.path} cannot be read ({error.strerror or error}).") from None
 
-    def raw_block(self, file: BinaryIO, place: int, expected: int, rows: int, entries: int, n_labels: int) -> RawBlock:
+    def raw_block(self, file: BinaryIO, block: tuple[int, ...]) -> RawBlock:
+        place, expected, rows, entries, n_labels, n_groups = block
         file.seek(place)
         ends = ("int32", rows + 1)
-        kinds = (self.made_of["dtype"], entries), ("int32", entries), ends, ("float64", n_labels), ends
+        kinds = (self.made_of["dtype"], entries), ("int32", entries), ends, ("float64", n_labels), ends, ("int64", n_groups)
         try:
-            data, indices, indptr, labels, label_indptr = (np.fromfile(file, dtype, count) for dtype, count in kinds)
+            data, indices, indptr, labels, label_indptr, group = (np.fromfile(file, dtype, count) for dtype, count in kinds)
             X = sp.csr_matrix((data, indices, indptr), shape=(rows, int(indices.max(initial=-1)) + 1))
         except ValueError as error:
             raise CacheError(f"The cache {self.path} is damaged ({error}).") from None
-        raw = RawBlock(X, LabelLists(labels, label_indptr))
+        raw = RawBlock(X, LabelLists(labels, label_indptr), group=group if n_groups else None)
         if checksum(raw) != expected:
             raise CacheError(f"The cache {self.path} is damaged (a block is not what was written).")
         X.has_sorted_indices = X.has_canonical_format = True

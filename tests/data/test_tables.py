@@ -1,0 +1,394 @@
+"""Tables as sources: CSV, folders, patterns, datasets; columns of categories; what is refused, and where it stands."""
+
+import gzip
+import lzma
+import pickle
+import sys
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse as sp
+from sklearn.compose import ColumnTransformer
+from sklearn.preprocessing import OneHotEncoder
+
+import maxmargin as mm
+from maxmargin.data.sources import encoding as encodings
+
+SMALL = 1e-3  # megabytes: many blocks
+N = 300
+rng = np.random.default_rng(3)
+FRAME = pd.DataFrame(
+    {
+        "city": rng.choice(["Bonn", "Aachen", "Köln, am Rhein", 'the "old" one'], N),
+        "kind": pd.Categorical(rng.choice(["b", "a", "c"], N)),
+        "age": rng.standard_normal(N).round(6),
+        "count": rng.integers(0, 4, N),
+        "member": rng.random(N) < 0.5,
+        "y": rng.choice([-1, 1], N),
+        "w": rng.integers(0, 3, N),
+    }
+)
+X_COLUMNS = ["city", "kind", "age", "count", "member"]
+
+
+def in_memory(frame=FRAME):
+    """The same through scikit-learn."""
+    first = ColumnTransformer([("c", OneHotEncoder(), ["city", "kind"])], remainder="passthrough", sparse_threshold=1.0)
+    X = first.set_output(transform="default").fit_transform(frame[X_COLUMNS].assign(member=frame.member.astype(float)))
+    return sp.csr_matrix(X).toarray(), [name.split("__")[1] for name in first.get_feature_names_out()]
+
+
+def put(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def whole(source, seed=None):
+    """X, y and weights of all rows in the order of their numbers."""
+    blocks = list(source.blocks(seed))
+    rows = np.concatenate([block.rows for block in blocks])
+    order = np.argsort(rows)
+    assert np.array_equal(rows[order], np.arange(source.n_rows))
+    for block in blocks:
+        assert block.X.shape == (block.rows.size, source.n_features) and block.X.dtype == source.dtype
+        if sp.issparse(block.X):
+            block.X.check_format(full_check=True)
+    X = np.concatenate([block.X.toarray() if sp.issparse(block.X) else block.X for block in blocks])[order]
+    rest = [[getattr(block, name) for block in blocks] for name in ("y", "weight", "group")]
+    return X, *(None if parts[0] is None else np.concatenate(parts)[order] for parts in rest)
+
+
+def refuse(call, error, *words):
+    with pytest.raises(error) as caught:
+        call()
+    sentence = str(caught.value)
+    assert len(sentence.splitlines()) == 1
+    for word in words:
+        assert word in sentence, f"{word!r} is not in {sentence!r}"
+
+
+# ---- the same table in every form ----------------------------------------------------------------------------
+
+
+def csv(folder, **options):
+    FRAME.to_csv(folder / "x.csv", index=False)
+    return mm.open_source(folder / "x.csv", **options)
+
+
+def csv_gz(folder, **options):
+    return mm.open_source(put(folder / "x.csv.gz", gzip.compress(FRAME.to_csv(index=False).encode())), **options)
+
+
+def tsv_xz(folder, **options):
+    return mm.open_source(put(folder / "x.tsv.xz", lzma.compress(FRAME.to_csv(index=False, sep="\t").encode())), **options)
+
+
+def semicolons(folder, **options):
+    text = FRAME.to_csv(index=False, header=False, sep=";", quotechar="'").replace("\n", "\r\n\r\n")  # blank lines are skipped
+    return mm.open_source(put(folder / "x.csv", text), delimiter=";", quote="'", header=[*FRAME.columns], **options)
+
+
+def threads(folder, **options):
+    FRAME.to_csv(folder / "x.csv", index=False)
+    return mm.open_source(folder / "x.csv", n_jobs=3, **{**options, "block_size": 16})
+
+
+def parquet(folder, **options):
+    pq.write_table(pa.Table.from_pandas(FRAME, preserve_index=False), folder / "x.parquet", row_group_size=70)
+    return mm.open_source(folder / "x.parquet", **options)
+
+
+def arrow(folder, **options):
+    content = pa.Table.from_pandas(FRAME, preserve_index=False).unify_dictionaries()
+    with pa.OSFile(str(folder / "x.arrow"), "wb") as sink, pa.ipc.new_file(sink, content.schema) as writer:
+        writer.write_table(content, max_chunksize=64)
+    return mm.open_source(folder / "x.arrow", **options)
+
+
+def parts(folder, write):
+    for k, (first, last) in enumerate(pairwise([0, 90, 91, N])):
+        write(FRAME.iloc[first:last], folder / "parts" / f"part-{k}")
+
+
+def parquet_parts(folder):
+    (folder / "parts").mkdir()
+    parts(folder, lambda frame, path: frame.astype({"kind": str}).to_parquet(f"{path}.parquet", index=False))
+    put(folder / "parts" / "_SUCCESS", "")
+    return folder / "parts"
+
+
+def parquet_folder(folder, **options):
+    return mm.open_source(f"{parquet_parts(folder)}/", **options)
+
+
+def csv_pattern(folder, **options):
+    (folder / "parts").mkdir()
+    parts(folder, lambda frame, path: frame.to_csv(f"{path}.csv", index=False))
+    put(folder / "parts" / "notes.txt", "no data")
+    return mm.open_source(folder / "parts" / "part-*.csv", **options)
+
+
+def dataset(folder, **options):
+    return mm.open_source(ds.dataset(parquet_parts(folder)), **options)
+
+
+def arrow_table(folder, **options):
+    return mm.open_source(pa.Table.from_pandas(FRAME, preserve_index=False), **options)
+
+
+FORMS = [csv, csv_gz, tsv_xz, semicolons, threads, parquet, arrow, parquet_folder, csv_pattern, dataset, arrow_table]
+OPTIONS = {"label": "y", "weight": "w", "features": X_COLUMNS, "block_size": SMALL}
+
+
+@pytest.fixture(autouse=True)
+def _many_runs(monkeypatch):
+    monkeypatch.setattr("maxmargin.data.sources.csv_files.LEAST_BYTES", 1 << 10)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_gives_what_scikit_learn_makes(form, tmp_path):
+    source = form(tmp_path, **OPTIONS, categorical="onehot")
+    X, names = in_memory()
+    for seed in (None, 4):
+        got, y, weight, group = whole(source, seed)
+        np.testing.assert_array_equal(got, X)
+        np.testing.assert_array_equal(y, FRAME.y)
+        np.testing.assert_array_equal(weight, FRAME.w)
+        assert group is None
+    assert source.feature_names == names and source.n_features == len(names) and source.n_rows == N
+    assert source.encoding.names == X_COLUMNS and source.encoding.n_features == len(names)
+    again = pickle.loads(pickle.dumps(source))
+    np.testing.assert_array_equal(whole(again)[0], X)
+
+
+def test_numbers_alone_stay_dense(tmp_path):
+    source = csv(tmp_path, label="y", features=["age", "count", "member"])
+    X, y, weight, _ = whole(source)
+    np.testing.assert_array_equal(X, FRAME[["age", "count", "member"]].astype(float))
+    assert source.feature_names == ["age", "count", "member"] and source.encoding is None and weight is None
+    assert y.dtype == np.float64 and source.scan().labels.tolist() == [-1.0, 1.0]
+    assert whole(csv(tmp_path, label="city", features="age"))[1].tolist() == FRAME.city.tolist()
+    assert whole(csv(tmp_path, group="kind", features="age"))[3].tolist() == FRAME.kind.tolist()
+
+
+def test_packed_text_keeps_the_order_of_its_blocks_and_plain_text_does_not(tmp_path):
+    firsts = [[block.rows.min() for block in form(tmp_path, **OPTIONS, categorical="hash").blocks(5)] for form in (csv, csv_gz)]
+    assert len(firsts[0]) > 5 and firsts[0] != sorted(firsts[0]) and firsts[1] == sorted(firsts[1])
+
+
+def test_hashed_columns(tmp_path):
+    source = csv(tmp_path, **{**OPTIONS, "features": ["city", "age", "count"]}, categorical={"city": 5, "count": "onehot"})
+    X = whole(source)[0]
+    assert source.feature_names == [*(f"city#{j}" for j in range(5)), "age", *(f"count_{k}" for k in range(4))]
+    for text in FRAME.city.unique():  # one feature a category, always the same
+        of_it = X[FRAME.city == text, :5]
+        assert np.all(of_it.sum(axis=1) == 1) and np.all(of_it == of_it[0])
+    np.testing.assert_array_equal(X[:, 6:].argmax(axis=1), FRAME["count"])
+    wide = parquet(tmp_path, **OPTIONS, categorical="hash")
+    assert wide.n_features == 2 * encodings.HASHED_WIDTH + 3
+
+
+def test_hive_partitions(tmp_path):
+    for (year, kind), part in FRAME.groupby([np.arange(N) % 2 + 2025, "kind"], observed=True):
+        folder = tmp_path / "all" / f"year={year}" / f"place=a%20{kind}"
+        folder.mkdir(parents=True)
+        part[["age", "y"]].to_parquet(folder / "x.parquet", index=False)
+    source = mm.open_source(tmp_path / "all", label="y", categorical="onehot")
+    assert source.feature_names == ["age", "year", "place_a a", "place_a b", "place_a c"]
+    X = whole(source)[0]
+    assert sorted(X[:, 0]) == sorted(FRAME.age) and set(X[:, 1]) == {2025.0, 2026.0} and np.all(X[:, 2:].sum(axis=1) == 1)
+    put(tmp_path / "all" / "year=2025" / "x.parquet", (folder / "x.parquet").read_bytes())
+    refuse(lambda: mm.open_source(tmp_path / "all", categorical="onehot"), ValueError, "'place'", "one source")
+
+
+def test_datasets_filtered_and_with_partitions(tmp_path):
+    table = pa.Table.from_pandas(FRAME.astype({"kind": str}), preserve_index=False)
+    ds.write_dataset(table, tmp_path / "d", format="parquet", partitioning=["kind"], partitioning_flavor="hive")
+    found = ds.dataset(tmp_path / "d", partitioning="hive")
+    source = mm.open_source(found, label="y", features=["age", "kind"], categorical="onehot", block_size=SMALL)
+    X = whole(source)[0]
+    np.testing.assert_array_equal(np.sort(X[:, 0]), np.sort(FRAME.age))
+    np.testing.assert_array_equal(X[:, 1:].sum(axis=0), FRAME.kind.value_counts().sort_index())
+    few = mm.open_source(found.filter(ds.field("age") > 0), label="y", features=["age", "kind"], categorical="onehot")
+    np.testing.assert_array_equal(np.sort(whole(few)[0][:, 0]), np.sort(FRAME.age[FRAME.age > 0]))
+    pq.write_table(table.drop_columns(["age", "kind"]), tmp_path / "d" / "kind=a" / "z.parquet")
+    refuse(lambda: mm.open_source(ds.dataset(tmp_path / "d", partitioning="hive")), ValueError, "z.parquet", "'age'")
+    refuse(lambda: mm.open_source(found, cache=True), ValueError, "cache", "Dataset")
+
+
+def test_lists_beside_categories(tmp_path):
+    table = pa.table({"l": [[1.0, 2.0], [0.0, 3.0], [4.0, 5.0]], "s": ["b", "a", "b"]})
+    pq.write_table(table, tmp_path / "x.parquet")
+    source = mm.open_source(tmp_path / "x.parquet", categorical="onehot")
+    assert source.feature_names == ["l[0]", "l[1]", "s_a", "s_b"]
+    assert whole(source)[0].tolist() == [[1, 2, 0, 1], [0, 3, 1, 0], [4, 5, 0, 1]]
+
+
+# ---- categories seen elsewhere -------------------------------------------------------------------------------
+
+
+def test_a_category_seen_late_in_another_source(tmp_path):
+    train = put(tmp_path / "a.csv", "c,x,y\nu,1,1\nv,2,-1\n")
+    test = put(tmp_path / "b.csv", "c,x,y\nv,1,1\n\nnew,2,-1\n")
+    strict, lenient = (mm.open_source(train, label="y", categorical="onehot", handle_unknown=h) for h in ("error", "ignore"))
+    other = mm.open_source(test, label="y", categorical="onehot")
+    assert other.feature_names == ["c_new", "c_v", "x"]
+    refuse(other.encoded(strict.encoding).scan, ValueError, "b.csv", "line 4", "'c'", "'new'", "handle_unknown='ignore'")
+    assert whole(other.encoded(lenient.encoding))[0].tolist() == [[0, 1, 1], [0, 0, 2]]
+    same = mm.open_source(test, label="y", categorical=lenient.encoding)
+    assert same.encoded(lenient.encoding) is same and same.feature_names == lenient.feature_names
+    less = put(tmp_path / "c.csv", "x,z\n1,2\n")
+    refuse(lambda: mm.open_source(less, categorical=strict.encoding), ValueError, "c.csv", "missing: 'c'", "unexpected: 'z'")
+
+
+# ---- what is refused -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a,b\n1,2\n\n3\n", ("line 4", "1 fields for 2 columns")),
+        ("a,b\n1,2\n3,4,5\n", ("line 3", "3 fields for 2 columns")),
+        ("a,b\n1,2\n3,\n", ("line 3", "'b'", "empty")),
+        ("a,b\n1,2\n3,nan\n", ("line 3", "finite")),
+        ("a,b\n1,2\n3,NA\n", ("line 3", "'b'", "'NA'", "not a number")),
+        ('a,b\n1,2\n"3\n4",5\n', ("line 3", "goes on over the end of the line")),
+        ('a,b\n1,2\n"3,5\n', ("line 3", "goes on over the end of the line")),
+        ("a,b\n", ("no rows",)),
+        ("", ("empty",)),
+        ("\n\n", ("empty",)),
+        ("a,a\n1,2\n", ("'a'", "one column")),
+    ],
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_lines_of_csv_that_are_wrong(text, words, packed, tmp_path):
+    path = put(tmp_path / ("x.csv.gz" if packed else "x.csv"), gzip.compress(text.encode()) if packed else text)
+    refuse(lambda: mm.open_source(path).scan(), ValueError, "x.csv", *words)
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_a_mistake_far_down_is_named_by_its_line(jobs, tmp_path):
+    lines = ["x,s", *(f"{k},t{k % 7}" for k in range(3000))]
+    for line, words in (("5", "fields"), ("abc,t", "'abc'"), (",t", "'x' is empty"), ("7,", "'s' is empty"), ("inf,t", "finite")):
+        text = "\n".join([*lines[:2000], line, *lines[2000:]]) + "\n"
+        path = put(tmp_path / "x.csv", text)
+        source = mm.open_source(path, categorical="onehot", block_size=SMALL * 8, n_jobs=jobs)
+        refuse(source.scan, ValueError, "x.csv, line 2001", words)
+
+
+def test_texts_that_are_not_utf8_or_damaged(tmp_path):
+    path = put(tmp_path / "x.csv", b"a,s\n1,u\n2,\xff\xfe\n")
+    refuse(lambda: mm.open_source(path, categorical="onehot").scan(), ValueError, "x.csv")
+    packed = gzip.compress(FRAME.to_csv(index=False).encode())
+    refuse(
+        lambda: mm.open_source(put(tmp_path / "y.csv.gz", packed[: len(packed) // 2])).scan(), ValueError, "y.csv.gz", "truncated"
+    )
+
+
+def test_columns_that_are_no_features(tmp_path):
+    days = pa.array([1, 2], pa.date32())
+    table = pa.table(
+        {"x": [1.0, 2.0], "s": ["u", "v"], "d": days, "r": [{"p": 1}, {"p": 2}], "t": [["a"], ["b"]], "b": [b"1", b"2"]}
+    )
+    path = tmp_path / "x.parquet"
+    pq.write_table(table, path)
+    refuse(lambda: mm.open_source(path, features=["x", "s"]), ValueError, "'s'", "categorical='onehot'", "features=['x']")
+    refuse(lambda: mm.open_source(path, features=["x", "d"]), ValueError, "'d'", "date32", "days since", "features=['x']")
+    refuse(lambda: mm.open_source(path, features=["x", "r"], categorical="hash"), ValueError, "'r'", "flatten")
+    refuse(lambda: mm.open_source(path, features=["x", "t"], categorical="hash"), ValueError, "'t'", "parts")
+    refuse(lambda: mm.open_source(path, features=["x", "b"]), ValueError, "'b'", "binary")
+    refuse(lambda: mm.open_source(path, features=["x", "x"]), ValueError, "'x'", "twice")
+    refuse(lambda: mm.open_source(path, features="x", label="d"), ValueError, "'d'", "label", "date32")
+    refuse(lambda: mm.open_source(path, features=["x", "s"], categorical={"x": "onehot"}), ValueError, "'x'", "whole numbers")
+    refuse(lambda: mm.open_source(path, features=["x", "s"], categorical={"z": "hash"}), ValueError, "'z'", "x, s")
+    refuse(lambda: mm.open_source(path, features=["x"], categorical="hash", n_features=9), ValueError, "n_features")
+    text = put(tmp_path / "x.csv", "x,day\n1,2026-01-02\n2,2026-01-03\n")
+    refuse(lambda: mm.open_source(text), ValueError, "'day'", "days since")
+
+
+def test_csv_needs_the_extra_too(tmp_path, monkeypatch):
+    path = put(tmp_path / "x.csv", "a,b\n1,2\n")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    refuse(lambda: mm.open_source(path), ImportError, "CSV", "pyarrow", "maxmargin[parquet]")
+
+
+def test_too_many_categories(tmp_path, monkeypatch):
+    monkeypatch.setattr(encodings, "MOST_CATEGORIES", 3)
+    refuse(lambda: csv(tmp_path, **OPTIONS, categorical="onehot").scan(), ValueError, "'city'", "more than 3", "'hash'")
+
+
+def test_arguments_of_tables(tmp_path):
+    path = put(tmp_path / "x.csv", "a,b\n1,2\n")
+    for bad in ("one", 3, {"a": "one"}, {"a": 0}, {"a": True}):
+        refuse(lambda bad=bad: mm.open_source(path, categorical=bad), ValueError, "categorical", "'onehot'")
+    refuse(lambda: mm.open_source(path, handle_unknown="skip"), ValueError, "handle_unknown", "'ignore'", "'skip'")
+    refuse(lambda: mm.open_source(path, delimiter=";;"), ValueError, "delimiter")
+    refuse(lambda: mm.open_source(path, quote="ä"), ValueError, "quote")
+    refuse(lambda: mm.open_source(path, header=["a"]), ValueError, "header names 1", "2 fields")
+    refuse(lambda: mm.open_source(path, header=["a", "a"]), ValueError, "header", "twice")
+    refuse(lambda: mm.open_source(path, header=3), ValueError, "header", "3")
+    refuse(lambda: mm.open_source(path, cache=True), ValueError, "cache")
+    refuse(lambda: mm.open_source(tmp_path / "no*.csv"), FileNotFoundError, "no*.csv")
+    refuse(lambda: mm.open_source([(np.eye(2), [0, 1])], categorical="hash"), ValueError, "categorical")
+    np.save(tmp_path / "x.npy", np.eye(2))
+    refuse(lambda: mm.open_source(tmp_path / "x.npy", categorical="hash"), ValueError, "categorical")
+    refuse(lambda: mm.open_source(tmp_path / "x.npy", delimiter=","), ValueError, "delimiter")
+    refuse(lambda: mm.open_source(tmp_path), ValueError, "x.npy", "different formats")
+    numbers = put(tmp_path / "n.csv", "1,2\n3,4\n")
+    assert mm.open_source(numbers, header=False).feature_names == ["f0", "f1"]
+    assert whole(mm.open_source(numbers, header=False))[0].tolist() == [[1, 2], [3, 4]]
+
+
+def test_files_with_other_columns(tmp_path):
+    folder = tmp_path / "d"
+    put(folder / "a.csv", "a,b\n1,2\n")
+    put(folder / "b.csv", "b,a\n1,2\n")
+    refuse(lambda: mm.open_source(folder), ValueError, "b.csv", "'b'", "a.csv", "'a'", "features")
+    assert whole(mm.open_source(folder, features=["a", "b"]))[0].tolist() == [[1, 2], [2, 1]]
+    put(folder / "b.csv", "a,b\nu,2\n")
+    refuse(lambda: mm.open_source(folder, categorical="onehot"), ValueError, "'a'", "b.csv", "a.csv", "onehot", "number")
+    assert mm.open_source(folder, categorical={"a": "onehot"}).feature_names == ["a_1", "a_u", "b"]
+    put(folder / "c.csv", "a,c\nu,2\n")
+    refuse(lambda: mm.open_source(folder, categorical={"a": "hash"}), ValueError, "c.csv", "missing: 'b'", "unexpected: 'c'")
+
+
+def test_a_table_that_changes(tmp_path):
+    source = csv(tmp_path, **OPTIONS, categorical="onehot")
+    source.scan()
+    put(tmp_path / "x.csv", FRAME.iloc[:-1].to_csv(index=False))
+    refuse(lambda: list(source), mm.SourceChangedError, "x.csv")
+
+
+# ---- a hash splits rows --------------------------------------------------------------------------------------
+
+
+def test_rows_go_to_the_same_side_whatever_the_blocks_are(tmp_path):
+    sides = []
+    for size in (SMALL, 1.0):
+        train, test = csv(tmp_path, **{**OPTIONS, "block_size": size}, categorical="onehot").train_test_split(
+            test_size=0.3, seed=7
+        )
+        assert train.n_rows + test.n_rows == N and abs(test.n_rows - 90) < 30
+        assert train.encoding == test.encoding and train.feature_names == test.feature_names
+        sides.append([whole(side)[0] for side in (train, test)])
+    for one, other in zip(*sides):
+        np.testing.assert_array_equal(one, other)
+    both = np.concatenate(sides[0])
+    assert sorted(map(tuple, both)) == sorted(map(tuple, in_memory()[0]))
+    source = csv(tmp_path, **OPTIONS, categorical="hash")
+    assert not np.array_equal(source.train_test_split(0.3, 1)[1].rows, source.train_test_split(0.3, 2)[1].rows)
+    part, rest = source.train_test_split(0.01, 3)
+    assert rest.scan().labels.size <= 2 and part.scan().labels.tolist() == [-1.0, 1.0]
+    for bad in (0, 1, -0.1, "x", True, float("nan")):
+        refuse(lambda bad=bad: source.train_test_split(bad), ValueError, "test_size")
+    refuse(lambda: source.train_test_split(0.2, seed=-1), ValueError, "seed")
+    path = put(tmp_path / "m.csv", "x,a,b\n" + "1,0,1\n2,1,1\n" * 30)
+    for side in mm.open_source(path, label=["a", "b"]).train_test_split(0.4):
+        assert side.multilabel and side.n_labels == 2 and side.scan().labels.tolist() == [0, 1]
+    refuse(lambda: source.train_test_split(1e-9), ValueError, "empty")
