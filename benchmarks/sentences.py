@@ -10,7 +10,6 @@ the sequences, with what compiling takes. --memory says where ours goes, stage b
 
 import argparse
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ from threadpoolctl import threadpool_limits
 
 import maxmargin as mm
 
+from .measure import PeakMemory, release_memory
 from .report import Report, table
 from .sequences import (
     CONLL_QUICK,
@@ -44,6 +44,7 @@ PEERS: dict[str, tuple[str, dict[str, int]]] = {
     "CRFsuite, passive aggressive": ("pa", {}),
     "CRFsuite, L-BFGS, 100 iterations": ("lbfgs", {"max_iterations": 100}),
 }
+MEGABYTE = 2**20
 WARM = 30  # sequences of a first fit, which compiles
 CALLS = 300  # sequences decoded one by one
 HELD_OUT = 5  # every fifth training sequence judges a C
@@ -93,26 +94,25 @@ def read(corpus: Corpus, quick: bool) -> tuple[Samples, Samples]:
     return Samples(kept[0], tags[0]), Samples(kept[1], tags[1])
 
 
-def megabytes() -> float:
-    """The largest memory of this process so far"""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def tell(stage: str, memory: PeakMemory) -> None:
+    print(f"{stage} {memory.growth() / MEGABYTE:.0f} MB", end=", ", file=sys.stderr)
 
 
-def ours(train: Samples, test: Tokens, C: float, name: str, stages: dict[str, float]) -> tuple[float, Tags, float]:
+def ours(train: Samples, test: Tokens, C: float, name: str, memory: PeakMemory) -> tuple[float, Tags, float]:
     """Seconds from names of features to a model, predictions, and milliseconds for one sequence, features read beforehand.
-    `stages` gets the largest memory so far."""
+    The memory after each stage goes to stderr."""
     structure = mm.structures.Chain(forbidden="iob" if "iob" in name else None)
     new = mm.StructuredSVM(structure, C, tol=float(name.split()[1]), random_state=0)
     few = train.every(lambda i: i < WARM)
     mm.StructuredSVM(structure, C, tol=0.1, random_state=0).fit(mm.SequenceVectorizer().fit_transform(few.names), few.tags)
-    stages["compiled"] = megabytes()
+    tell("compiled", memory)
     start = time.process_time()
     vectorizer = mm.SequenceVectorizer()
     X = vectorizer.fit_transform(train.names)
-    stages["features read"] = megabytes()
+    tell("features read", memory)
     model = new.fit(X, train.tags)
     seconds = time.process_time() - start
-    stages["fitted"] = megabytes()
+    tell("fitted", memory)
     X = vectorizer.transform(test)
     guess = model.predict(X)
     for x in X[:CALLS]:  # each length has a first call
@@ -121,7 +121,7 @@ def ours(train: Samples, test: Tokens, C: float, name: str, stages: dict[str, fl
     for x in X[:CALLS]:
         model.predict([x])
     each = (time.process_time() - start) / len(X[:CALLS]) * 1e3
-    stages["predicted"] = megabytes()
+    tell("predicted", memory)
     return seconds, guess, each
 
 
@@ -149,19 +149,23 @@ def crfsuite(train: Samples, test: Tokens, name: str) -> tuple[float, Tags, floa
     return seconds, guess, each
 
 
-def one(corpus: Corpus, name: str, quick: bool, memory: bool) -> list[str]:
+def one(corpus: Corpus, name: str, quick: bool) -> list[str]:
     """The row of one model, in this process"""
-    stages = {"imported": megabytes()}
+    imported = PeakMemory().before
     train, test = read(corpus, quick)
-    stages["sequences"] = before = megabytes()
+    release_memory()
+    memory = PeakMemory()
+    sizes = [f"{size / MEGABYTE:.0f} MB" for size in (imported, memory.before)]
+    print(f"imported {sizes[0]}, with sequences {sizes[1]}; above that", end=" ", file=sys.stderr)
     with threadpool_limits(1):
-        way = (train, test.names, name) if name in PEERS else (train, test.names, corpus.C, name, stages)
-        seconds, guess, each = (crfsuite if name in PEERS else ours)(*way)
-    if memory:
-        print(", ".join(f"{stage} {peak:.0f} MB" for stage, peak in stages.items()), file=sys.stderr)
+        if name in PEERS:
+            seconds, guess, each = crfsuite(train, test.names, name)
+        else:
+            seconds, guess, each = ours(train, test.names, corpus.C, name, memory)
+    tell("at the end", memory)
     f1 = chunk_f1([corpus.spans(tags) for tags in test.tags], [corpus.spans(tags) for tags in guess])
     figures = [f"{seconds:.2f}", f"{token_accuracy(test.tags, guess):.4f}", f"{f1:.4f}", f"{each:.3f}"]
-    return [name, *figures, f"{megabytes() - before:.0f}"]
+    return [name, *figures, f"{memory.growth() / MEGABYTE:.0f}"]
 
 
 def choose(corpus: Corpus, quick: bool) -> str:
@@ -186,13 +190,13 @@ def run(report: Report, sets: Sequence[str], quick: bool, C: float | None = None
         rows = []
         for name in (*corpus.models, *PEERS):
             command = [sys.executable, "-m", "benchmarks.sentences", "--set", key, "--model", name, "--C", str(corpus.C)]
-            command += [*["--quick"] * quick, *["--memory"] * memory]
+            command += ["--quick"] * quick
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
                 print(f"\nskipped {name}: {done.stderr.strip().splitlines()[-1]}", flush=True)
                 continue
             rows.append(done.stdout.strip().splitlines()[-1].split("\t"))
-            print(", ".join(rows[-1]), *[f"({done.stderr.strip().splitlines()[-1]})"] * memory, flush=True)
+            print(", ".join(rows[-1]), *(f"({line})" for line in done.stderr.splitlines()[-1:] if memory), flush=True)
         tags = len({tag for sequence in train.tags for tag in sequence})
         text = f"{len(train.tags)} sequences to learn from, {len(test.tags)} to test on, {tags} tags, C = {corpus.C:g}; features "
         text += (
@@ -208,12 +212,12 @@ def main() -> None:
     parser.add_argument("--C", type=float, help=", ".join(f"{key}: {corpus.C:g}" for key, corpus in SETS.items()))
     parser.add_argument("--model", help="one model only, in this process")
     parser.add_argument("--choose", action="store_true", help=f"judge C of {GRID} on every fifth training sequence, and no more")
-    parser.add_argument("--memory", action="store_true", help="the largest memory after each stage of our models")
+    parser.add_argument("--memory", action="store_true", help="the largest memory after each stage, too")
     args = parser.parse_args()
     if args.model or args.choose:
         for key in args.set:
             corpus = SETS[key] if args.C is None else replace(SETS[key], C=args.C)
-            print(choose(corpus, args.quick) if args.choose else "\t".join(one(corpus, args.model, args.quick, args.memory)))
+            print(choose(corpus, args.quick) if args.choose else "\t".join(one(corpus, args.model, args.quick)))
         return
     run(Report(None), args.set, args.quick, args.C, args.memory)
 

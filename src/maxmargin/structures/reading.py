@@ -127,7 +127,8 @@ def gathered_rows(features: list, taken: np.ndarray, dtype: np.dtype) -> tuple[n
     kind = np.int32 if max(indices.size, features[0].shape[1]) <= np.iinfo(np.int32).max else np.int64  # one to compile for
     indptr = np.zeros(counts.size + 1, kind)
     np.cumsum(counts, out=indptr[1:])
-    at = np.arange(indices.size) + np.repeat(first[taken] - indptr[:-1], counts)
+    at = np.arange(indices.size, dtype=kind)
+    at += np.repeat((first[taken] - indptr[:-1]).astype(kind, copy=False), counts)
     return data[at].astype(dtype, copy=False), indices[at].astype(kind, copy=False), indptr
 
 
