@@ -1,7 +1,7 @@
 """The command line: python -m benchmarks COMMAND [options], with COMMAND one of
 
 fit, everyday, scaling, startup, sources, structured, topk, multilabel, multilabel_kernel, bundle, latent, online,
-search, probability, kernels, newton, blocks, cores, files, all, summary
+search, probability, kernels, newton, blocks, cores, files, sentences, all, summary
 """
 
 import argparse
@@ -24,6 +24,7 @@ from . import (
     probability,
     scaling,
     search,
+    sentences,
     sequences,
     sources,
     startup,
@@ -135,6 +136,9 @@ def parser() -> argparse.ArgumentParser:
     many_threads.add_argument("--no-peers", action="store_true", help="leave the peers out")
     many_threads.add_argument("--plot", type=Path, metavar="FILE", help="where to draw the roofline")
     commands.add_parser("files", parents=[common], help="models as files, and checkpoints: what they cost")
+    tagged = commands.add_parser("sentences", parents=[common], help="tagging from names of features to F1, beside crfsuite")
+    sets = list(sentences.SETS)
+    tagged.add_argument("--workload", nargs="+", choices=sets, default=sets, metavar="NAME", help=", ".join(sets))
     second = commands.add_parser("newton", parents=[common], help="second-order steps on raw data, and beside LIBLINEAR's")
     kinds = list(newton.PARTS)
     second.add_argument("--part", nargs="+", choices=kinds, default=kinds, metavar="PART", help=", ".join(kinds))
@@ -211,6 +215,8 @@ def main() -> None:
         cores.run(report, chosen.family, own)
     if args.command in ("files", "all"):
         files.run(report, args.quick, repeat, args.limit or 30.0)
+    if args.command in ("sentences", "all"):
+        sentences.run(report, args.workload if args.command == "sentences" else list(sentences.SETS), args.quick)
     if args.command in ("fit", "all"):
         workloads = [Workload(name, QUICK_ROWS if args.quick else None) for name in args.workload]
         everything = parser().parse_args(["all"])

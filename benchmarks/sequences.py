@@ -112,6 +112,33 @@ def indicators(sentence: list[list[str]], column: dict[str, int]) -> sp.csr_matr
     return matrix
 
 
+# ---- proteins --------------------------------------------------------------------------------------------
+
+Protein = list[tuple[str, str]]  # residue, structure: h for helix, e for sheet, _ for neither
+
+
+def proteins(part: str) -> list[Protein]:
+    """The proteins of Qian and Sejnowski (1988); `part` is train or test"""
+    with lzma.open(path("protein_secondary_structure", f"protein-secondary-structure.{part}.xz"), "rt") as file:
+        lines = [line.split() for line in file]
+    found: list[Protein] = []
+    for words in lines:
+        if words == ["<>"]:
+            found.append([])
+        elif len(words) == 2 and not words[0].startswith("#"):
+            found[-1].append((words[0], words[1]))
+    return [protein for protein in found if protein]
+
+
+def residue_attributes(protein: Protein, t: int) -> list[str]:
+    """The residues at most seven places away, and pairs of neighbours at most four"""
+
+    def at(offset: int) -> str:
+        return protein[t + offset][0] if 0 <= t + offset < len(protein) else "-"
+
+    return [*(f"r{o}={at(o)}" for o in range(-7, 8)), *(f"r{o}{o + 1}={at(o)}{at(o + 1)}" for o in range(-4, 4))]
+
+
 # ---- all of them -----------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import maxmargin as mm
-from maxmargin.structures import Chain, Multiclass, Tree
+from maxmargin.structures import Chain, Multiclass, Tree, reading
 from maxmargin.structures.transitions import has_output, scheme_rules
 
 SOLVERS = ["dual_coordinate", "frank_wolfe", "partial_linearization", "exponentiated_gradient", "bundle"]
@@ -286,3 +286,114 @@ def test_saved_with_rules_and_lists(tmp_path):
     mm.save(model, tmp_path / "model")
     again = mm.load(tmp_path / "model")
     assert again.predict(X) == model.predict(X) and np.array_equal(again.structure_.rules_, model.structure_.rules_)
+
+
+# ---- edges of several types ------------------------------------------------------------------------------
+
+
+def typed_words(seed=0, n=14):
+    """Labels change where the type of the edge is 1, and seldom elsewhere; type 2 says nothing."""
+    rng = np.random.default_rng(seed)
+    X, y = [], []
+    for i in range(n):
+        size = [0, 1, 4, 5, 6][i % 5]
+        types = rng.integers(0, 3, max(size - 1, 0))
+        labels = [int(rng.integers(3))] if size else []
+        for kind in types:
+            labels.append((labels[-1] + 1) % 3 if kind == 1 else labels[-1] if kind == 0 else int(rng.integers(3)))
+        X.append((rng.normal(size=(size, 2)) + 0.5 * np.eye(3)[labels][:, :2].reshape(size, 2), types))
+        y.append(labels)
+    return X, y
+
+
+@pytest.mark.parametrize("rules", [None, [(0, 2)]])
+def test_typed_edges_are_those_of_a_tree(rules):
+    X, y = typed_words()
+    filled = [i for i, labels in enumerate(y) if labels and not any((a, b) == (0, 2) for a, b in pairwise(labels))]
+    X, y = [X[i] for i in filled], [y[i] for i in filled]
+    params = {"C": 0.5, "tol": 1e-5, "random_state": 0}
+    model = mm.StructuredSVM(Chain(3, first_last_bias=False, edge_types=True, forbidden=rules), **params).fit(X, y)
+    assert model.certificate_.converged and model.transitions_.shape == (3, 3, 3)
+    if rules is None:
+        steps = [[(t, t + 1) for t in range(len(labels) - 1)] for labels in y]
+        as_trees = [(x, np.reshape(edges, (-1, 2)).astype(int), types) for (x, types), edges in zip(X, steps)]
+        tree = mm.StructuredSVM(Tree(3), **params).fit(as_trees, y)
+        assert model.certificate_.dual <= tree.certificate_.primal and tree.certificate_.dual <= model.certificate_.primal
+        np.testing.assert_allclose(model.w_, tree.w_, atol=1e-2)
+    for x, found, best in zip(X, model.predict(X), model.predict_n_best(X, 4), strict=True):
+        every = model.structure_.every_output(x, found, 1000)
+        scores = sorted((float(model.w_ @ model.structure_.joint_feature(x, output)) for output in every), reverse=True)
+        np.testing.assert_allclose([score for _, score in best], scores[:4], atol=1e-9)
+        assert float(model.w_ @ model.structure_.joint_feature(x, found)) == pytest.approx(scores[0], abs=1e-9)
+        assert model.predict([x])[0] == found == best[0][0]
+
+
+def test_typed_edges_by_brute_force_and_from_files(tmp_path):
+    X, y = typed_words()
+    mm.check_structure(Chain(3, edge_types=True), X, y)  # the first is empty
+    assert mm.StructuredSVM(Chain(3, edge_types=True), tol=0.1).fit(X, y).predict_marginals(X[:1])[0].shape == (0, 3)
+    model = mm.StructuredSVM(Chain(3, edge_types=True), tol=1e-3, random_state=0).fit(X, y)
+    K, w = 3, model.w_
+    np.testing.assert_array_equal(np.concatenate([model.coef_.ravel(), model.intercept_, model.first_, model.last_]), w[: K * 5])
+    np.testing.assert_array_equal(model.transitions_.ravel(), w[K * 5 :])
+    risk = 0.5 * w @ w
+    for x, labels in zip(X, y):
+        own = model.structure_.joint_feature(x, labels)
+        outputs = model.structure_.every_output(x, labels, 1000)
+        risk += max(
+            w @ (model.structure_.joint_feature(x, other) - own) + model.structure_.loss(labels, other) for other in outputs
+        )
+    assert risk == pytest.approx(model.certificate_.primal, rel=1e-9)
+    mm.save(model, tmp_path / "typed.safetensors")
+    assert mm.load(tmp_path / "typed.safetensors").predict(X) == model.predict(X)
+
+
+def test_one_type_is_the_plain_chain():
+    X, y = typed_words(1)
+    plain = mm.StructuredSVM(Chain(3), tol=1e-4, random_state=0).fit([x for x, _ in X], y)
+    typed = mm.StructuredSVM(Chain(3, edge_types=True), tol=1e-4, random_state=0).fit([(x, 0 * types) for x, types in X], y)
+    np.testing.assert_array_equal(typed.w_, plain.w_)
+    assert typed.transitions_.shape == (1, 3, 3)
+
+
+X3, Y3 = typed_words(2, 5)
+
+
+@pytest.mark.parametrize(
+    ("structure", "x", "words"),
+    [
+        (Chain(3, edge_types=True), X3[2][0], r"Sample 2 of X must be a pair \(features, types of edges\)"),
+        (Chain(3, edge_types=True), (X3[2][0], [0, 1]), r"Sample 2 of X has 3 edges but edge_types of shape \(2,\)"),
+        (Chain(3, edge_types=True), (X3[2][0], [0, -1, 0]), "Sample 2 of X has a negative edge type, -1"),
+        (Chain(3, edge_types=True), (X3[2][0], [0.5, 1.0, 0.0]), "Sample 2 of X has edge_types that are not integers"),
+        (Chain(3), X3[2], r"Sample 2 of X is a pair; .* needs Chain\(edge_types=True\)"),
+    ],
+)
+def test_bad_types_are_named(structure, x, words):
+    samples = [given if structure.edge_types else given[0] for given in X3]
+    with pytest.raises(ValueError, match=words):
+        mm.StructuredSVM(structure).fit([*samples[:2], x, *samples[3:]], Y3)
+
+
+def test_types_never_met_are_refused():
+    model = mm.StructuredSVM(Chain(3, edge_types=True), tol=0.1, random_state=0).fit(*typed_words())
+    for predict in (model.predict, model.predict_marginals, lambda X: model.predict_n_best(X, 2)):
+        with pytest.raises(ValueError, match="Sample 0 of X has an edge of type 7; the training samples have types 0 to 2 only"):
+            predict([(np.zeros((2, 2)), [7])])
+    with pytest.raises(ValueError, match="edge_types"):
+        mm.StructuredSVM(Chain(3, edge_types=[0, 1])).fit(*typed_words())
+
+
+def test_rows_are_stacked_a_few_samples_at_a_time(monkeypatch):
+    rng = np.random.default_rng(0)
+    parts = [sp.random_array((size, 30), density=0.3, format="csr", rng=rng) for size in (3, 1, 7, 2, 40, 5)]
+    for part in parts:
+        part.sort_indices()
+    start = np.concatenate([[0], np.cumsum([part.shape[0] for part in parts])])
+    taken = np.concatenate([np.arange(a, b)[::-1] for a, b in pairwise(start)])
+    wanted = sp.vstack(parts, format="csr")[taken].toarray()
+    for entries in (1, 40, 2**18):
+        monkeypatch.setattr(reading, "GATHERED", entries)
+        found = reading.stacked_nodes(parts, taken, start)
+        assert found.indices.dtype == found.indptr.dtype == np.int32
+        np.testing.assert_array_equal(found.toarray(), wanted)

@@ -130,9 +130,9 @@ def test_the_best_outputs_are_those_of_the_list(name, count):
 
 def test_many_best_sequences_of_a_long_chain():
     rng = np.random.default_rng(0)
-    unary, pair = rng.normal(size=(40, 5)), rng.normal(size=(5, 5))
+    unary, pair = rng.normal(size=(40, 5)), rng.normal(size=(39, 5, 5))
     codes, scores = best_paths(unary, pair, 50)
-    direct = unary[np.arange(40), codes].sum(axis=1) + pair[codes[:, :-1], codes[:, 1:]].sum(axis=1)
+    direct = unary[np.arange(40), codes].sum(axis=1) + pair[np.arange(39), codes[:, :-1], codes[:, 1:]].sum(axis=1)
     np.testing.assert_allclose(scores, direct)
     assert np.all(np.diff(scores) <= 0) and len(np.unique(codes, axis=0)) == 50
 

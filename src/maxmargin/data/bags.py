@@ -1,12 +1,13 @@
 """Bags of candidates as a user gives them, checked and put below each other."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from ..jit import kernel
 from . import rows
+from .groups import named_groups
 from .matrices import checked_matrix
 from .mistakes import check_opened, trouble
 
@@ -17,7 +18,8 @@ def bag_count(X) -> int:
     if sp.issparse(X) or (hasattr(X, "shape") and not isinstance(X, np.ndarray)) or (getattr(X, "ndim", 3) == 2 and _plain(X)):
         raise ValueError(
             "X must be a sequence of bags, each a matrix (candidates, features), or an array (bags, candidates, features); got "
-            f"one matrix of shape {X.shape}. Bags of one candidate each are X[:, None, :]."
+            f"one matrix of shape {X.shape}. Where its rows are the candidates, groups= names the bag of each; bags of one "
+            "candidate each are X[:, None, :]."
         )
     if isinstance(X, str | bytes | dict) or not hasattr(X, "__len__") or getattr(X, "shape", None) == ():
         raise ValueError(f"X must be a sequence of bags, each a matrix (candidates, features); got {type(X).__name__}.")
@@ -50,6 +52,53 @@ def stacked_bags(X, dtype=None, width: int | None = None) -> tuple[Any, np.ndarr
             matrix = np.concatenate(bags, dtype=kind)
     _check_finite(matrix, start)
     return checked_matrix(matrix), start
+
+
+class Grouped(NamedTuple):
+    """Which rows of one table are the candidates of which bag. Bags count in the order in which they first come, and so do the
+    candidates of a bag."""
+
+    names: np.ndarray  # (bags,)
+    number: np.ndarray  # (rows,) the bag of each row
+    order: np.ndarray | None  # the rows, bag after bag; None where they lie so
+    start: np.ndarray  # (bags + 1,) where each bag starts in that order
+
+    def below_each_other(self, table):
+        """The rows of a matrix, bag after bag; itself where they lie so."""
+        return table if self.order is None else table[self.order]
+
+    def one_each(self, name: str, values: np.ndarray) -> np.ndarray:
+        """What `values` says of each bag: it has an entry for each, or one for each row that all rows of a bag share."""
+        bags, size = self.names.size, self.number.size
+        if values.shape == (bags,):
+            return values
+        if values.shape != (size,):
+            raise ValueError(
+                f"{name} has shape {values.shape}; a table of {size} rows in {bags} groups takes one entry for each row, or one "
+                "for each group, in the order in which groups first come."
+            )
+        first = self.start[:-1] if self.order is None else self.order[self.start[:-1]]
+        wrong = np.flatnonzero(values != values[first[self.number]])
+        if wrong.size:
+            row = int(wrong[0])
+            other = int(first[self.number[row]])
+            group, one, two = (part.tolist() for part in (self.names[self.number[row]], values[other], values[row]))
+            raise ValueError(
+                f"{name} must have one entry for all rows of a group; group {group!r} has {one!r} in row {other} and {two!r} in "
+                f"row {row}."
+            )
+        return values[first]
+
+
+def grouped_rows(groups, size: int) -> Grouped:
+    """The bags that `groups` names, for a table of so many rows; the rows of a bag may lie anywhere."""
+    names, first, number = named_groups(groups, size)
+    came = np.argsort(first)
+    place = np.empty_like(came)
+    place[came] = np.arange(came.size)
+    number = place[number]
+    order = None if np.all(number[1:] >= number[:-1]) else np.argsort(number, kind="stable")
+    return Grouped(names[came], number, order, np.concatenate([[0], np.cumsum(np.bincount(number))]))
 
 
 def _floating(dtype) -> np.dtype:

@@ -5,13 +5,15 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from ..callbacks import with_callbacks
 from ..data import bags
-from ..data.matrices import row_products
-from ..data.mistakes import check_target, uneven
+from ..data.matrices import checked_matrix, numbers, row_products
+from ..data.mistakes import check_table, check_target, uneven
 from ..data.rows import SPARSE_BELOW, rows
 from ..jit import vectors
 from ..problems.latent import BagProblem
@@ -20,9 +22,11 @@ from ..structures.encoded.bags import Bags, coefficients
 from ..structures.encoded.binary_bags import BinaryBags
 from ..structures.encoded.contract import new_scratch
 from ..utils.threads import thread_count
-from .base import checked_dtype, checked_weight, same_count
+from .base import checked_dtype, checked_weight, same_count, sample_count
 from .classifier import class_factors, cost_matrix
+from .frames import validate_data
 from .latent_base import LatentModel
+from .linear import FLOATS
 
 INITS = ("mean", "random", "first")
 SIGNED = ([0, 1], [-1, 1])  # labels of which the second is meant; False and True equal 0 and 1
@@ -107,11 +111,12 @@ class LatentSVMClassifier(ClassifierMixin, LatentModel):
     history_ : History
         The exact evaluations of all convex problems, one after another.
     dual_coef_ : array of shape (n_candidates,) or (n_candidates, n_classes), with keep_duals=True
-        For the candidates of all bags, one after another: coef_ = sum_r dual_coef_[r] x_r.
+        For the candidates of all bags, bag after bag: coef_ = sum_r dual_coef_[r] x_r.
     n_iter_ : int
         Passes made, in all convex problems.
     n_oracle_calls_ : int
     n_features_in_ : int
+    feature_names_in_ : array of shape (n_features,), from a data frame with `groups`
 
     Examples
     --------
@@ -176,31 +181,71 @@ class LatentSVMClassifier(ClassifierMixin, LatentModel):
         self.verbose = verbose
         self.dtype = dtype
 
-    def decision_function(self, X) -> np.ndarray:
+    @with_callbacks
+    def fit(self, X, y=None, sample_weight=None, groups=None):
+        """Lower the objective from convex problem to convex problem; certify the last one to the relative duality gap `tol`.
+
+        Parameters
+        ----------
+        X : sequence of bags, or one table with `groups`
+            Bags are arrays or CSR matrices (candidates, features), or all one array (bags, candidates, features). With `groups`
+            X is an array, data frame or CSR matrix (rows, features), and each row a candidate.
+        y : sequence of classes
+            One for each bag. With `groups` also one for each row, the same for all rows of a group.
+        sample_weight : array of shape (n_samples,), optional
+            Weights s_i >= 0 of bags; an integer weight equals that many repetitions of the bag. With `groups` as y.
+        groups : array of shape (rows,), optional
+            The bag of each row of X, any labels. The rows of a bag may lie anywhere; where they do not lie together, X is copied
+            once. Bags are numbered in the order in which they first come, candidates within their bag.
+
+        Returns
+        -------
+        self
+        """
+        return self._fitted_to(X, y, sample_weight, groups)
+
+    def regularization_path(self, X, y, Cs, sample_weight=None, groups=None) -> list:
+        """Fitted copies of this estimator for each C in `Cs`, each started from the one before it and certified.
+
+        Go from small to large C.
+        """
+        return self._rising(Cs, X, y, sample_weight, groups)
+
+    def decision_function(self, X, groups=None) -> np.ndarray:
         """Scores of best candidates, (n_samples, n_classes); for two classes (n_samples,), and positive for `classes_[1]`.
 
         That is scikit-learn's convention: where `positive_class_` is `classes_[0]`, these are minus the best candidates' scores.
+        With `groups`, here and below, X is one table as in `fit`, and a result has an entry for each bag, in the order in which
+        they first come.
         """
-        found = self._best_scores(*self._candidate_scores(X))
+        found = self._best_scores(*self._candidate_scores(X, groups))
         if found.shape[1] > 1:
             return found
         return found[:, 0] if self.positive_class_ == self.classes_[1] else -found[:, 0]
 
-    def predict(self, X) -> np.ndarray:
+    def predict(self, X, groups=None) -> np.ndarray:
         """The class with the highest score; of two classes `classes_[1]` where `decision_function` is above zero."""
-        found = self.decision_function(X)
+        found = self.decision_function(X, groups)
         return self.classes_[(found > 0).astype(np.intp) if found.ndim == 1 else found.argmax(axis=1)]
 
-    def predict_latent(self, X, y=None) -> np.ndarray:
+    def score(self, X, y, sample_weight=None, groups=None) -> float:
+        """The share of bags whose class is predicted rightly. With `groups`, y and the weights are those of bags or of rows."""
+        found = self.predict(X, groups)
+        if groups is not None:
+            y, sample_weight = of_bags(bags.grouped_rows(groups, sample_count("X", X)), column_or_1d(y), sample_weight)
+        return float(accuracy_score(y, found, sample_weight=sample_weight))
+
+    def predict_latent(self, X, y=None, groups=None) -> np.ndarray:
         """The number of the best candidate of each bag: for the class predicted, or for the classes `y`.
 
         With two classes there is one score: the best candidate is the one most like `positive_class_`, whatever the class.
         """
-        scores, start = self._candidate_scores(X)
+        scores, start = self._candidate_scores(X, groups)
         samples = start.size - 1
         column = np.zeros(samples, np.int64)
         if y is not None:
-            column[:] = self._numbers_of(y, samples)
+            given = y if groups is None else bags.grouped_rows(groups, int(start[-1])).one_each("y", column_or_1d(y))
+            column[:] = self._numbers_of(given, samples)
         elif scores.shape[1] > 1:
             column[:] = self._best_scores(scores, start).argmax(axis=1)
         if scores.shape[1] == 1:
@@ -211,12 +256,27 @@ class LatentSVMClassifier(ClassifierMixin, LatentModel):
 
     # ---- how ----------------------------------------------------------------------------------------------
 
-    def _candidate_scores(self, X) -> tuple[np.ndarray, np.ndarray]:
-        """The scores of all candidates, and where each bag starts."""
+    def _candidate_scores(self, X, groups) -> tuple[np.ndarray, np.ndarray]:
+        """The scores of all candidates, bag after bag, and where each bag starts."""
         check_is_fitted(self)
-        matrix, start = bags.stacked_bags(X, None, self.n_features_in_)
+        if groups is None:
+            matrix, start = bags.stacked_bags(X, None, self.n_features_in_)
+            return self._row_scores(matrix), start
+        table = self._read_table(X, FLOATS, reset=False)
+        grouped = bags.grouped_rows(groups, table.shape[0])
+        return grouped.below_each_other(self._row_scores(table)), grouped.start
+
+    def _row_scores(self, matrix) -> np.ndarray:
         weights = self.coef_.T.astype(matrix.dtype)
-        return row_products(matrix, weights, thread_count(self.n_jobs)) + np.asarray(self.intercept_, matrix.dtype), start
+        return row_products(matrix, weights, thread_count(self.n_jobs)) + np.asarray(self.intercept_, matrix.dtype)
+
+    def _read_table(self, X, dtype, reset: bool):
+        """The one table that `groups` goes with, checked."""
+        if getattr(X, "ndim", 2) == 3 or (isinstance(X, list | tuple) and X and getattr(X[0], "ndim", 1) > 1):
+            raise ValueError("With groups X is one table (rows, features), each row a candidate; got bags, which need no groups.")
+        check_table(X)
+        options = {"accept_sparse": "csr", "accept_large_sparse": True, "dtype": dtype, "order": "C", "reset": reset}
+        return checked_matrix(validate_data(self, X, **options))
 
     def _best_scores(self, scores: np.ndarray, start: np.ndarray) -> np.ndarray:
         return np.maximum.reduceat(scores, start[:-1], axis=0)
@@ -231,22 +291,17 @@ class LatentSVMClassifier(ClassifierMixin, LatentModel):
             raise ValueError(f"Label {y[wrong[0]]!r} of y, of sample {wrong[0]}, was not seen in fit.")
         return found
 
-    def _prepared(self, X, y, sample_weight):
+    def _prepared(self, X, y, sample_weight, groups=None):
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        dtype = checked_dtype(self.dtype)
-        bags.bag_count(X)
-        weight = checked_weight(sample_weight, same_count(X, y))
-        check_target(y, classes=True)
-        check_classification_targets(y)
-        y = column_or_1d(y)
+        matrix, start, y, given = self._read_samples(X, y, sample_weight, groups)
+        weight = checked_weight(given, start.size - 1)
         classes, label = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(f"y must hold at least 2 classes; it holds only one class: {classes.tolist()[0]!r}.")
         positive = positive_of(self.positive_class, classes.tolist())
         cost = cost_matrix(self.cost, classes)
-        factors = class_factors(self.class_weight, classes, y, label, sample_weight if sample_weight is None else weight)
-        matrix, start = bags.stacked_bags(X, dtype)
+        factors = class_factors(self.class_weight, classes, y, label, None if given is None else weight)
         bias = float(self.intercept_scaling) if self.fit_intercept else 0.0
         table = rows(matrix, bias, SPARSE_BELOW["scalar" if len(classes) == 2 else "row"])
         bags.check_sizes(table, start)
@@ -257,11 +312,24 @@ class LatentSVMClassifier(ClassifierMixin, LatentModel):
         else:
             data = Bags(table, start, label.astype(np.int64), first, cost)
         meant = None if positive is None else classes[positive]
-        return BagProblem(data, weight * factors[label], matrix), {
-            "classes_": classes,
-            "positive_class_": meant,
-            "n_features_in_": matrix.shape[1],
-        }
+        learned = {"classes_": classes, "positive_class_": meant, "n_features_in_": matrix.shape[1]}
+        if "feature_names_in_" in vars(self):
+            learned["feature_names_in_"] = self.feature_names_in_
+        return BagProblem(data, weight * factors[label], matrix), learned
+
+    def _read_samples(self, X, y, sample_weight, groups):
+        """All candidates bag after bag, where each bag starts, and the labels and weights of bags."""
+        dtype = checked_dtype(self.dtype)
+        if groups is None:
+            self.__dict__.pop("feature_names_in_", None)
+            bags.bag_count(X)
+            same_count(X, y)
+            labels = classes_of(y)
+            return *bags.stacked_bags(X, dtype), labels, sample_weight
+        labels = classes_of(y)
+        table = self._read_table(X, FLOATS if dtype is None else dtype, reset=True)
+        grouped = bags.grouped_rows(groups, table.shape[0])
+        return grouped.below_each_other(table), grouped.start, *of_bags(grouped, labels, sample_weight)
 
     def _checked_init(self, problem: BagProblem):
         sizes = np.diff(problem.data.start)
@@ -294,6 +362,18 @@ class LatentSVMClassifier(ClassifierMixin, LatentModel):
         tags.input_tags.sparse = True
         tags.input_tags.three_d_array = True
         return tags
+
+
+def classes_of(y) -> np.ndarray:
+    check_target(y, classes=True)
+    check_classification_targets(y)
+    return column_or_1d(y)
+
+
+def of_bags(grouped: bags.Grouped, y: np.ndarray, sample_weight) -> tuple[np.ndarray, np.ndarray | None]:
+    """The labels and the weights of bags, which may be given for rows."""
+    weight = None if sample_weight is None else grouped.one_each("sample_weight", numbers("sample_weight", sample_weight))
+    return grouped.one_each("y", y), weight
 
 
 def positive_of(given, classes: list) -> int | None:

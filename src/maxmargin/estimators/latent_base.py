@@ -39,9 +39,8 @@ class LatentModel(Certified):
         Parameters
         ----------
         X : sequence of samples
-            For `LatentSVMClassifier` bags, each an array or CSR matrix (candidates, features); or an array (bags, candidates,
-            features).
-        y : sequence of classes or outputs
+            Whatever the structure reads.
+        y : sequence of outputs
         sample_weight : array of shape (n_samples,), optional
             Weights s_i >= 0; an integer weight equals that many repetitions of the sample.
 
@@ -49,20 +48,28 @@ class LatentModel(Certified):
         -------
         self
         """
-        self._validate_params()
-        check_opened(X, READ)
-        problem, learned = self._prepared(X, y, sample_weight)
-        self._fit(problem, learned, self.__dict__.get("_last") if self.warm_start else None)
-        return self
+        return self._fitted_to(X, y, sample_weight)
 
     def regularization_path(self, X, y, Cs, sample_weight=None) -> list:
         """Fitted copies of this estimator for each C in `Cs`, each started from the one before it and certified.
 
         Go from small to large C.
         """
+        return self._rising(Cs, X, y, sample_weight)
+
+    def _fitted_to(self, X, *samples):
+        """`fit`, for what `_prepared` takes."""
+        self._validate_params()
+        check_opened(X, READ)
+        problem, learned = self._prepared(X, *samples)
+        self._fit(problem, learned, self.__dict__.get("_last") if self.warm_start else None)
+        return self
+
+    def _rising(self, Cs, *samples) -> list:
+        """`regularization_path`, for what `_prepared` takes."""
         values = checked_Cs(Cs)
         self._validate_params()
-        problem, learned = self._prepared(X, y, sample_weight)
+        problem, learned = self._prepared(*samples)
         fitted: list[LatentModel] = []
         last = None
         for C in values:

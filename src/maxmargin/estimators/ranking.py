@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.utils.validation import check_consistent_length
 
 from ..callbacks import with_callbacks
+from ..data.groups import named_groups
 from ..data.matrices import numbers
 from ..data.mistakes import check_target
 from ..data.rows import SPARSE_BELOW
@@ -22,20 +23,7 @@ def checked_groups(groups, samples: int) -> np.ndarray:
     """The number of the group of each sample; one group where none are given. Samples of a group may lie anywhere."""
     if groups is None:
         return np.zeros(samples, np.int64)
-    names = np.asarray(groups)
-    if names.shape != (samples,):
-        raise ValueError(f"groups has shape {names.shape}; {samples} entries are needed, the group of each sample.")
-    if names.dtype.kind == "f" and not np.all(np.isfinite(names)):
-        raise ValueError(
-            f"groups must name the group of each sample; sample {int(np.argmin(np.isfinite(names)))} has NaN or infinity."
-        )
-    if names.dtype.kind == "O" and any(name is None or name != name for name in names):
-        raise ValueError("groups must name the group of each sample; it holds None or NaN.")
-    try:
-        number: np.ndarray = np.unique(names, return_inverse=True)[1]
-    except TypeError:
-        raise ValueError("groups must be of one kind, all texts or all numbers.") from None
-    return number
+    return named_groups(groups, samples)[2]
 
 
 class RankingSVM(LinearModel):

@@ -1,6 +1,7 @@
 """`SequenceVectorizer`: sentences of tokens or dicts of features as CSR matrices, for `StructuredSVM("chain")`."""
 
 import re
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -119,8 +120,8 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
             raise ValueError("There are no features: X has no positions, or positions without features.")
         names = list(number)
         order = sorted(range(len(names)), key=names.__getitem__)
-        at = np.array(columns, np.int32)
-        rows = sp.csr_array((np.array(values, self.dtype), at, _ends(sizes)), shape=(len(sizes), len(names)))
+        rows = self._rows_of(sizes, columns, values, len(names))
+        del columns, values
         rows.sum_duplicates()
         often = np.bincount(rows.indices, minlength=len(names)) >= self.min_count
         kept = [k for k in order if often[k]]
@@ -128,20 +129,23 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
             raise ValueError(f"There are no features: none is at {self.min_count} positions, as min_count asks.")
         self.vocabulary_ = {names[k]: j for j, k in enumerate(kept)}
         self._rare = {names[k] for k in order if not often[k]} if self.unknown == "error" else set()
-        return _sorted_rows(rows[:, kept]), lengths
+        return _sorted_rows(_renumbered(rows, kept)), lengths
 
     def _looked_up(self, X) -> tuple[sp.csr_array, np.ndarray]:
         lengths, sizes, columns, values = self._collected(X, self.vocabulary_, grow=False)
-        parts = np.array(values, self.dtype), np.array(columns, np.int32), _ends(sizes)
-        return _sorted_rows(sp.csr_array(parts, shape=(len(sizes), len(self.vocabulary_)))), lengths
+        return _sorted_rows(self._rows_of(sizes, columns, values, len(self.vocabulary_))), lengths
 
-    def _collected(self, X, number: dict[str, int], grow: bool) -> tuple[np.ndarray, list[int], list[int], list[float]]:
+    def _rows_of(self, sizes: list[int], columns: array, values: array, width: int) -> sp.csr_array:
+        """What was collected as a matrix, in its own memory."""
+        found = np.asarray(values), np.asarray(columns), _ends(sizes)
+        return sp.csr_array(found, shape=(len(sizes), width))
+
+    def _collected(self, X, number: dict[str, int], grow: bool) -> tuple[np.ndarray, list[int], array, array]:
         """The lengths of sentences, the number of features of each position, their columns and values. With `grow` a feature that
-        has no number gets the next one."""
+        has no number gets the next one. All is collected in the memory of the matrix to be: lists would take as much again."""
         lengths: Counter[int] = Counter()
         sizes: list[int] = []
-        columns: list[int] = []
-        values: list[float] = []
+        columns, values = array("i"), array(np.dtype(self.dtype).char)
         strict = self.unknown == "error" and not grow
         count = _checked_sentences(X)
         for i, t, features in self._positions(X):
@@ -210,8 +214,20 @@ def _checked_sentences(X) -> int:
     return len(X)
 
 
-def _ends(sizes: list[int]) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(np.array(sizes, np.int64))])
+def _ends(sizes: list[int] | np.ndarray) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(np.asarray(sizes, np.int64))])
+
+
+def _renumbered(rows: sp.csr_array, kept: list[int]) -> sp.csr_array:
+    """The columns `kept`, in that order."""
+    place = np.full(rows.shape[1], -1, np.int32)
+    place[kept] = np.arange(len(kept), dtype=np.int32)
+    indptr, data, indices = rows.indptr, rows.data, place[rows.indices]
+    if len(kept) < rows.shape[1]:
+        stays = indices >= 0
+        indptr = _ends(np.add.reduceat(np.append(stays, False), rows.indptr[:-1]) * (np.diff(rows.indptr) > 0))
+        data, indices = data[stays], indices[stays]
+    return sp.csr_array((data, indices, indptr), shape=(rows.shape[0], len(kept)))
 
 
 def _sorted_rows(rows: sp.csr_array) -> sp.csr_array:

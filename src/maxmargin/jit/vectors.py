@@ -72,7 +72,7 @@ class VectorTable(NamedTuple):
 
 
 def table(array: np.ndarray) -> VectorTable:
-    return VectorTable(array, array.reshape(array.shape[0], -1))
+    return VectorTable(array, array.reshape(array.shape[0], array.shape[1] * array.shape[2]))
 
 
 def zeros_table(rows: int, classes: int, dtype) -> VectorTable:

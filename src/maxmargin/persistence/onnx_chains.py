@@ -18,6 +18,10 @@ def chain_graph(model: Any, dtype: np.dtype) -> Any:
     from onnx import TensorProto, checker, helper, numpy_helper
 
     structure = model.structure_
+    if structure.edge_types:
+        raise TypeError(
+            "to_onnx takes chains of one input, their features; this one has types of edges besides (edge_types=True)."
+        )
     labels = label_constant(structure.labels_)
     kind = helper.np_dtype_to_tensor_dtype(dtype)
     constants: dict[str, Any] = chain_weights(structure, model.w_, dtype)

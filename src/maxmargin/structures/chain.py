@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from ..data.rows import CSR, SPARSE_BELOW, rows
 from ..jit import vectors
+from .edges import count_types, edge_arrays
 from .encoded import contract
 from .encoded.forest import Forest
 from .encoded.graphs import FORBIDDEN, RULED, GraphLayout, GraphScratch
@@ -34,7 +35,7 @@ class Chain(Labelling):
     empty. Where the outputs that are learned from are lists, so are those that are predicted; else they are arrays.
 
     Weights: one for each label and feature, a bias for each label, one more at the first and at the last position, and one
-    for each pair of neighbouring labels. K (features + 3 + K) in all.
+    for each pair of neighbouring labels, of each type of edge. K (features + 3 + types K) in all.
 
     Parameters
     ----------
@@ -55,7 +56,12 @@ class Chain(Labelling):
         no outputs: neither learning nor `predict` meets them, and training labels that have one are refused.
     required : dict, optional
         required[a]: the labels that may follow a, and no others; None among them is the end, and the key None the beginning.
+    edge_types : bool, default=False
+        Whether the edges between neighbouring positions are of several types, each with pair weights of its own. A sample x is
+        then a pair (features, types), types a sequence of length - 1 integers that count from 0.
     """
+
+    _parameter_constraints = {**Labelling._parameter_constraints, "edge_types": ["boolean"]}
 
     may_be_empty = True
 
@@ -69,6 +75,7 @@ class Chain(Labelling):
         normalize_loss=False,
         forbidden=None,
         required=None,
+        edge_types=False,
     ):
         self.n_labels = n_labels
         self.first_last_bias = first_last_bias
@@ -77,27 +84,37 @@ class Chain(Labelling):
         self.normalize_loss = normalize_loss
         self.forbidden = forbidden
         self.required = required
+        self.edge_types = edge_types
 
     def _learn_labels(self, y):
         super()._learn_labels(y)
         self.rules_ = rules_of(self.forbidden, self.required, self.labels_.tolist())
 
     def _parts(self, x, which):
+        types = None
+        if self.edge_types:
+            if not isinstance(x, tuple | list) or len(x) != 2:
+                raise ValueError(f"{which} must be a pair (features, types of edges), for edge_types=True.")
+            x, types = x
+        elif isinstance(x, tuple) and len(x) == 2 and getattr(x[0], "ndim", 1) > 1:
+            raise ValueError(f"{which} is a pair; a sequence with types of edges needs Chain(edge_types=True).")
         shape = getattr(x, "shape", None)
         if shape is None:
             shape = (len(x),) if hasattr(x, "__len__") else ()
         size = shape[0] if shape else 0
         if shape == (0,):
             x = np.zeros((0, vars(self).get("n_features_", 0)))  # an empty list does not say how many features it has not
-        return x, *_path(size)
+        edges, kinds = _path(size)
+        return x, edges, kinds if types is None else edge_arrays(edges, types, which)[1]
 
     def _count_kinds(self, kinds):
-        return 1
+        return count_types(kinds)
 
     def _layout(self, size, edges, kinds, which):
         if self.rules_ is not None and not any_length(self.rules_) and not has_output(self.rules_, size):
             raise ValueError(f"{which} has {size} positions; the structure's rules allow no sequence of labels of that length.")
-        return _laid_out(size, self.first_last_bias, self.rules_ is not None)
+        layout = _laid_out(size, self.first_last_bias, self.rules_ is not None)
+        return layout._replace(kind=kinds) if self.edge_types else layout
 
     def _coded(self, y, start):
         codes = super()._coded(y, start)
@@ -113,10 +130,10 @@ class Chain(Labelling):
     def named_weights(self, w):
         found = super().named_weights(w)
         if self.first_last_bias:
-            K = len(self.labels_)
-            ends = w[-(K + 2) * K : -K * K].reshape(2, K)
+            K, pairs = len(self.labels_), found["transitions_"].size
+            ends = w[w.size - pairs - 2 * K : w.size - pairs].reshape(2, K)
             found |= {"first_": ends[0], "last_": ends[1]}
-        return found | {"transitions_": found["transitions_"][0]}
+        return found if self.edge_types else found | {"transitions_": found["transitions_"][0]}
 
     def every_output(self, x, y, most):
         found = super().every_output(x, y, most)
@@ -127,10 +144,12 @@ class Chain(Labelling):
     def n_best(self, W, X, count):
         K, d = len(self.labels_), self.n_features_
         table, found = vectors.unpack(W, K), []
-        pair = table[-K:] if self.rules_ is None else table[-K:] + self.rules_[PAIRS:]
+        pair = table[len(table) - self.n_kinds_ * K :].reshape(-1, K, K)
+        pair = pair if self.rules_ is None else pair + self.rules_[PAIRS:]
         for i, x in enumerate(X):
-            features, _, _ = self._checked_parts(x, i)
+            features, _, kinds = self._checked_parts(x, i)
             self._check_width(features, i)
+            self._check_kinds(kinds, i)
             size = features.shape[0]
             if size == 0:
                 found.append([(self._outputs(self.labels_[:0], np.zeros(2, np.int64))[0], 0.0)])
@@ -142,7 +161,7 @@ class Chain(Labelling):
             if self.rules_ is not None:
                 unary[0] += self.rules_[FIRST_LABEL]
                 unary[-1] += self.rules_[LAST_LABEL]
-            codes, scores = best_paths(unary, pair, count)
+            codes, scores = best_paths(unary, pair[kinds], count)
             outputs = self._outputs(self.labels_[codes.ravel()], size * np.arange(len(codes) + 1))
             found.append([(o, float(score)) for o, score in zip(outputs, scores, strict=True) if score > 0.5 * FORBIDDEN])
         return found
@@ -158,7 +177,7 @@ class Chain(Labelling):
         return super().size(X, y)
 
     def _worst_all(self, W, X, y, n_jobs=1):
-        alone = y is None and isinstance(X, list | tuple) and len(X) == 1
+        alone = y is None and isinstance(X, list | tuple) and len(X) == 1 and not self.edge_types
         return (self._decoded_alone(W, X[0]) if alone else None) or super()._worst_all(W, X, y, n_jobs)
 
     def _decoded_alone(self, W, x) -> tuple[list, np.ndarray] | None:
@@ -226,16 +245,16 @@ def _laid_out(size: int, weighted: bool, ruled: bool) -> GraphLayout:
 def best_paths(unary: np.ndarray, pair: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """The `count` best sequences of labels, or as many as there are, and their scores, the best first.
 
-    Viterbi's recursion with several sequences for each label that they may end with. unary is (length, K), pair (K, K) by
-    [label, next label].
+    Viterbi's recursion with several sequences for each label that they may end with. unary is (length, K), pair
+    (length - 1, K, K) by [position, label, next label].
     """
     K = unary.shape[1]
     scores = unary[0][:, None]  # (label at the end, rank)
     steps: list[np.ndarray] = []  # for each label and rank, which label and rank it came from, as one number
     ranks: list[int] = []
-    for here in unary[1:]:
+    for here, joint in zip(unary[1:], pair, strict=True):
         kept = scores.shape[1]
-        reached = (scores[:, :, None] + pair[:, None, :]).reshape(K * kept, K)
+        reached = (scores[:, :, None] + joint[:, None, :]).reshape(K * kept, K)
         order = np.argsort(-reached, axis=0, kind="stable")[:count]
         scores = np.take_along_axis(reached, order, axis=0).T + here[:, None]
         steps.append(order.T)

@@ -36,7 +36,7 @@ class Edged(Labelling):
         return x[0], *edge_arrays(x[1], x[2] if len(x) == 3 else None, which)
 
     def _count_kinds(self, kinds):
-        return max((int(each.max()) + 1 for each in kinds if each.size), default=1)
+        return count_types(kinds)
 
     def _layout(self, size, edges, kinds, which):
         check_edges(size, edges, which)
@@ -48,6 +48,11 @@ class Edged(Labelling):
 
     def _assemble(self, graphs: Graphs, layouts: list[GraphLayout]):
         return forest(graphs, layouts)
+
+
+def count_types(kinds: list[np.ndarray]) -> int:
+    """How many types of edges there are, from those of each sample."""
+    return max((int(each.max()) + 1 for each in kinds if each.size), default=1)
 
 
 def edge_arrays(edges, kinds, which: str) -> tuple[np.ndarray, np.ndarray]:

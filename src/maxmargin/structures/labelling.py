@@ -132,6 +132,13 @@ class Labelling(Compiled):
         if features.shape[1] != self.n_features_ and features.shape != (0, 0):
             raise ValueError(f"Sample {i} of X has {features.shape[1]} features; {self.n_features_} are expected.")
 
+    def _check_kinds(self, kinds: np.ndarray, i: int) -> None:
+        if kinds.size and kinds.max() >= self.n_kinds_:
+            raise ValueError(
+                f"Sample {i} of X has an edge of type {kinds.max()}; "
+                f"the training samples have types 0 to {self.n_kinds_ - 1} only."
+            )
+
     # ---- encoding -----------------------------------------------------------------------------------------
 
     def encode(self, X, y):
@@ -147,11 +154,7 @@ class Labelling(Compiled):
             self._check_width(part, i)
             key = (part.shape[0], edges.tobytes(), kinds.tobytes())
             if key not in seen:
-                if kinds.size and kinds.max() >= self.n_kinds_:
-                    raise ValueError(
-                        f"Sample {i} of X has an edge of type {kinds.max()}; "
-                        f"the training samples have types 0 to {self.n_kinds_ - 1} only."
-                    )
+                self._check_kinds(kinds, i)
                 seen[key] = self._layout(part.shape[0], edges, kinds, f"Sample {i} of X")
             features.append(part)
             layouts.append(seen[key])
@@ -301,7 +304,7 @@ class Labelling(Compiled):
 
     def _shown_marginals(self, node: np.ndarray, start: np.ndarray):
         """The marginals of all nodes as a user gets them."""
-        return np.split(node, start[1:-1]) if len(node) else []
+        return np.split(node, start[1:-1]) if start.size > 1 else []
 
     def _decoded(self, data, codes, start) -> list:
         found = np.empty(codes.size, np.int64)
