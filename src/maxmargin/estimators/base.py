@@ -87,6 +87,7 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         "dtype": "no_validation",
     }
     _silent = False  # whether somebody else tells of a target that was missed: a search does, once for all its fits
+    _learns_on_folds = False  # whether a fit goes on with models of folds, for probabilities and the like
     _state_bytes = 0  # that the state of a run may take, for another one to go on from: a search does so
 
     def _validate_params(self) -> None:
@@ -172,7 +173,7 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         self.__dict__.pop("_under_way", None)
         if keepers:
             self._under_way = keepers[0], result.certificate.converged
-            if vars(self).get("probability") is None:
+            if not self._learns_on_folds:
                 self._finish()
         self.certificate_, self.history_, self.n_iter_ = result.certificate, result.history, result.n_iter
         self.__dict__.pop("statistics_", None)
