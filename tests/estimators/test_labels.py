@@ -246,9 +246,9 @@ def test_bad_thresholds(given, message):
 
 
 def test_thresholds_that_cannot_be_tuned():
-    with pytest.raises(ValueError, match="thresholds='f1' needs all samples at once.*for partial_fit give numbers"):
+    with pytest.raises(ValueError, match=r"thresholds='f1' needs all samples at once.*for partial_fit give numbers"):
         model(thresholds="f1").partial_fit(X, Y)
-    with pytest.raises(ValueError, match="thresholds='f1' needs all samples at once.*for a source give numbers"):
+    with pytest.raises(ValueError, match=r"thresholds='f1' needs all samples at once.*for a source give numbers"):
         model(thresholds="f1").fit(mm.open_source([(X, sp.csr_array(Y))], multilabel=True))
     with pytest.raises(ValueError, match="thresholds='f1' holds out 5 folds of the samples, and there are 4"):
         model(thresholds="f1").fit(X[:4], Y[:4])

@@ -250,7 +250,7 @@ def test_what_later_pieces_must_not_have():
         model.partial_fit([x[:, :2] for x in X], y)
     with pytest.raises(ValueError, match="X has 14 samples, y has 13"):
         model.partial_fit(X, y[:-1])
-    with pytest.raises(ValueError, match="frozen duals, which belong to C=0.3; it cannot be posed at C=1"):
+    with pytest.raises(ValueError, match=r"frozen duals, which belong to C=0\.3; it cannot be posed at C=1"):
         model.set_params(C=1.0).partial_fit(X, y)
     assert model._kept is kept
     with pytest.raises(ValueError, match="has no such labels"):

@@ -1,6 +1,7 @@
 """Labels by name: lists of labels as a matrix of indicators, and the names of the columns of a data frame."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -36,8 +37,8 @@ def read_labels(Y: Any, known: Any = None) -> ReadLabels:
     names = _names_in(rows) if names is None else names
     if ONES_AND_ZEROS.issuperset(names.tolist()) and not any(isinstance(row, set | frozenset) for row in rows):
         raise ValueError(
-            "Y holds lists of 0 and 1 only, which are no matrix of numbers of one length: give that, or sets where these are names "
-            "of labels."
+            "Y holds lists of 0 and 1 only, which are no matrix of numbers: give rows of one length, or sets where these are the "
+            "names of labels."
         )
     return ReadLabels(_indicators(rows, names), names, True)
 
@@ -82,7 +83,7 @@ def named(names: np.ndarray | None) -> bool:
 def lists_of(indicators: sp.csr_array, names: np.ndarray) -> list[tuple]:
     """The names of the labels of each sample, as `MultiLabelBinarizer.inverse_transform` gives them."""
     told, ends = names[indicators.indices].tolist(), indicators.indptr.tolist()
-    return [tuple(told[begin:end]) for begin, end in zip(ends, ends[1:])]
+    return [tuple(told[begin:end]) for begin, end in pairwise(ends)]
 
 
 def _plain(name: Any) -> Any:
@@ -126,12 +127,12 @@ def _rows_of(Y: Any) -> list | None:
         return None
     else:  # a column of NumPy, pandas or polars
         entries = (Y.to_list if hasattr(Y, "to_list") else Y.tolist)()
-    sample = next((i for i, entry in enumerate(entries) if not _is_list(entry)), None)
-    if sample is None and entries:
-        return entries
-    if any(_is_list(entry) for entry in entries):
-        raise ValueError(f"Y has {entries[sample]!r} for sample {sample}, which is no list of labels; one without labels has [].")
-    return None
+    if not any(_is_list(entry) for entry in entries):
+        return None
+    for i, entry in enumerate(entries):
+        if not _is_list(entry):
+            raise ValueError(f"Y has {entry!r} for sample {i}, which is no list of labels; one without labels has [].")
+    return entries
 
 
 def _is_list(entry: Any) -> bool:
@@ -154,7 +155,7 @@ def _is_matrix(rows: list, count: int | None) -> bool:
     if values.ndim == 2 and values.dtype.kind in "iu" and np.any(wrong := (values != 0) & (values != 1)):
         row, column = np.argwhere(wrong)[0]
         raise ValueError(
-            f"Y is a list of rows of one length, that is a matrix, and holds {values[row, column]} in row {row}, column {column}; "
+            f"Y is a list of rows of one length, a matrix, and holds {values[row, column]} in row {row}, column {column}; "
             "labels are 0 or 1. If these are the numbers of labels, give sets: [{3, 5}, {3, 8}]."
         )
     return True

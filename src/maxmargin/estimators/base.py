@@ -87,7 +87,6 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         "dtype": "no_validation",
     }
     _silent = False  # whether somebody else tells of a target that was missed: a search does, once for all its fits
-    _learns_on_folds = False  # whether a fit goes on with models of folds, for probabilities and the like
     _state_bytes = 0  # that the state of a run may take, for another one to go on from: a search does so
 
     def _validate_params(self) -> None:
@@ -102,6 +101,11 @@ class Certified(CallbackSupportMixin, BaseEstimator):
             if len(VALID) >= MOST_VALID:
                 VALID.clear()
             VALID.add((type(self), kinds, values))
+
+    @property
+    def _learns_on_folds(self) -> bool:
+        """Whether a fit goes on with models of folds, for probabilities and the like."""
+        return False
 
     @classmethod
     @cache

@@ -116,7 +116,7 @@ class PartialFit(Kernelised):
 
     def _checked_piece(self, X, y, mask, classes, kept: LabelledSupport | None) -> tuple[Any, Checked]:
         """Samples and labels, which are those of the first call."""
-        shape = getattr(y, "shape", ())
+        shape: tuple[int, ...] = getattr(y, "shape", ())
         columns = int(shape[1]) if len(shape) == 2 else None
         unsaid = classes is None or (np.array_equal(classes, (0, 1)) and columns != len(classes))  # or what y holds
         if kept is None:
@@ -124,7 +124,9 @@ class PartialFit(Kernelised):
             if classes is None and columns is None and read_labels(y).listed:
                 names = vars(self).get("classes_")
                 if names is None:
-                    raise ValueError("classes must be given in the first call of partial_fit with lists: all labels that will come.")
+                    raise ValueError(
+                        "classes must be given in the first call of partial_fit with lists: all labels that will come."
+                    )
             return self._checked_pair(X, y, mask, classes=names)
         if columns not in (None, len(self.classes_)):
             raise ValueError(f"y has {columns} labels; those of the first call of partial_fit were {len(self.classes_)}.")

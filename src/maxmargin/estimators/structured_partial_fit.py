@@ -4,7 +4,6 @@ import sys
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,7 +47,6 @@ class KeptOutputs(NamedTuple):
 class StructuredPartialFit(Certified):
     """What `StructuredSVM` knows about pieces of data."""
 
-    C: float
     class_weight: Any
     structure_: Structure
     _encoded: Callable[..., tuple[Any, np.ndarray]]
@@ -59,9 +57,9 @@ class StructuredPartialFit(Certified):
         """Learn from another piece of the samples, and keep those that matter for the calls to come.
 
         The model becomes the optimum, to the relative gap `tol`, over the samples kept so far and the new piece. Samples whose
-        distribution has all mass on the true output are then forgotten. `certificate_.dual` is a lower bound on the optimum of all
-        samples ever given; `certificate_.primal` covers kept and new ones only, and `verified` says so by being False once any
-        was forgotten.
+        distribution has all mass on the true output are then forgotten. `certificate_.dual` is a lower bound on the optimum of
+        all samples ever given; `certificate_.primal` covers kept and new ones only, and `verified` says so by being False once
+        any was forgotten.
 
         Parameters
         ----------

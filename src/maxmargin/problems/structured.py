@@ -8,7 +8,7 @@ weights to be non-negative, w(p) is that sum clipped at zero there, and D has th
 
 Samples that are gone but for their points, which stay as they are, add their part of the weights, r, and their expected losses:
 
-    P(w) = 1/2 ||w||^2 - w . r + losses of the frozen points + ...,     w(p) = r + ...,     D(p) = losses of the frozen points + ...
+    P(w) = 1/2 ||w||^2 - w . r + frozen losses + ...,     w(p) = r + ...,     D(p) = frozen losses + ...
 
 which is a prior mean of r, and a constant (regularizers/frozen.py).
 """
@@ -121,7 +121,7 @@ class StructuredProblem(Problem):
         for _, v in found[1:]:
             W += v
         losses = float(sum(total for total, _ in found))
-        if self.frozen is not None:
+        if self.frozen is not None and self.frozen.mean is not None:
             losses += self.frozen.constant + 0.5 * float(np.vdot(self.frozen.mean, self.frozen.mean))
             W += self.frozen.mean
         w = self.feasible(W)

@@ -95,7 +95,9 @@ class Labelling(Compiled):
         self._declared = ordered_labels(list(distinct_labels(labels, "classes")))
         given = getattr(self, self.count_name)
         if given is not None and self._declared != list(range(int(given))):
-            raise ValueError(f"classes={labels!r} are not the labels 0 to {int(given) - 1} that {self.count_name}={given} stands for.")
+            raise ValueError(
+                f"classes={labels!r} are not the labels 0 to {int(given) - 1} that {self.count_name}={given} stands for."
+            )
 
     def _learn_labels(self, y) -> None:
         self._lists = all(isinstance(labels, list | tuple) for labels in y)
