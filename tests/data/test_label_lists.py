@@ -9,7 +9,7 @@ from sklearn.preprocessing import MultiLabelBinarizer
 
 import maxmargin as mm
 from maxmargin.data.indicators import checked_labels
-from maxmargin.data.label_lists import lists_of, read_labels
+from maxmargin.data.label_lists import given_labels, lists_of
 
 LISTS = [["b", "a"], [], ["c"], ["a"]]
 MATRIX = np.array([[1, 1, 0], [0, 0, 0], [0, 0, 1], [1, 0, 0]])
@@ -113,4 +113,4 @@ def test_what_is_refused(given, names, message):
 
 def test_a_binarizer_names_columns():
     theirs = MultiLabelBinarizer().fit(LISTS)
-    assert read_labels(MATRIX, theirs).names.tolist() == ["a", "b", "c"]
+    assert given_labels(MATRIX, theirs).names.tolist() == ["a", "b", "c"]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from .label_lists import LISTS, names_of_count, read_labels
+from .label_lists import LISTS, given_labels, names_of_count
 from .mistakes import uneven
 
 BYTE = 8  # labels
@@ -93,7 +93,7 @@ class Checked(NamedTuple):
 def checked_labels(Y, mask=None, names=None) -> Checked:
     """Indicators 0 and 1 of shape (samples, labels), dense (NaN: not known) or sparse, a frame of them, or lists of labels;
     `mask` says which are not known, `names` are those of all labels."""
-    read = read_labels(Y, names)
+    read = given_labels(Y, names)
     found = _checked_matrix(read.matrix, mask)
     names_of_count(read.names, found.columns.shape[1])
     return found._replace(names=read.names, sparse=found.sparse and not read.listed)

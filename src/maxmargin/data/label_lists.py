@@ -22,13 +22,13 @@ class ReadLabels(NamedTuple):
     listed: bool = False  # whether lists were given
 
 
-def read_labels(Y: Any, known: Any = None) -> ReadLabels:
+def given_labels(Y: Any, known: Any = None) -> ReadLabels:
     """The labels that a user gives, in any form. `known` are the names of all labels, if somebody has said so: an array in the
     order of columns, or a fitted `MultiLabelBinarizer`."""
     names = None if known is None else names_of(known)
     if _is_frame(Y):
         own = _names_of_frame(Y)
-        if named(names) and own is not None and names is not None and own.tolist() != names.tolist():
+        if have_names(names) and own is not None and names is not None and own.tolist() != names.tolist():
             raise ValueError(f"The columns of Y are {shown(own)}; they must be {shown(names)}, in this order.")
         return ReadLabels(_values_of_frame(Y), own if names is None else names)
     rows = _rows_of(Y)
@@ -47,7 +47,7 @@ def checked_names(given: Any, what: str) -> np.ndarray:
     """Names of labels as an array: of integers where all are, else of objects. Each stands there once."""
     if isinstance(given, str | bytes | Mapping) or not hasattr(given, "__len__"):
         raise ValueError(f"{what} must be a list of the names of the labels; got {given!r}.")
-    names = [_plain(name) for name in given]
+    names = [_plain_name(name) for name in given]
     found: dict[Any, int] = {}
     for k, name in enumerate(names):
         if (first := found.setdefault(name, k)) != k:
@@ -75,7 +75,7 @@ def names_of_count(given: Any, count: int) -> np.ndarray:
     return names
 
 
-def named(names: np.ndarray | None) -> bool:
+def have_names(names: np.ndarray | None) -> bool:
     """Whether labels have names: numbers from zero on are none."""
     return names is not None and (names.dtype == object or not np.array_equal(names, np.arange(len(names))))
 
@@ -86,7 +86,7 @@ def lists_of(indicators: sp.csr_array, names: np.ndarray) -> list[tuple]:
     return [tuple(told[begin:end]) for begin, end in pairwise(ends)]
 
 
-def _plain(name: Any) -> Any:
+def _plain_name(name: Any) -> Any:
     return name.item() if isinstance(name, np.generic) else name
 
 
@@ -100,7 +100,7 @@ def _is_frame(Y: Any) -> bool:
 def _names_of_frame(frame: Any) -> np.ndarray | None:
     """The names of its columns; numbers from zero on are none."""
     names = checked_names(list(frame.columns), "Y")
-    return names if named(names) else None
+    return names if have_names(names) else None
 
 
 def _values_of_frame(frame: Any) -> Any:
@@ -177,7 +177,7 @@ def _names_in(rows: list) -> np.ndarray:
 
 
 def _plain_labels(row: Sequence, sample: int) -> set:
-    labels = [_plain(name) for name in row]
+    labels = [_plain_name(name) for name in row]
     try:
         found = set(labels)
     except TypeError:

@@ -35,7 +35,7 @@ def fixed_thresholds(given: Any, count: int) -> np.ndarray:
     return np.broadcast_to(found, (count,)).copy()
 
 
-def above(scores: Any, thresholds: np.ndarray) -> Any:
+def above_thresholds(scores: Any, thresholds: np.ndarray) -> Any:
     """Which labels are predicted, where the scores are."""
     if is_tensor(scores):
         return scores.double() > library().as_tensor(thresholds, device=scores.device)

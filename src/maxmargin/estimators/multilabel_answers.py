@@ -15,7 +15,7 @@ from ..data.sources.memory import is_source
 from ..data.tensors import DeviceMatrix, host_values, place_of
 from ..solvers.tuning import PREDICTION
 from .by_block import Scored, blockwise, check_source, labels_of
-from .label_thresholds import above, fixed_thresholds, is_tuned, tuned_thresholds
+from .label_thresholds import above_thresholds, fixed_thresholds, is_tuned, tuned_thresholds
 from .on_device import best_first, cast_as, taken_classes
 from .probability import EachLabel, folds_of_labels
 
@@ -95,11 +95,11 @@ class LabelAnswers(Scored, ClassifierMixin, EachLabel):
         """What is predicted, dense (on the device of X) or CSR, which is never made dense as a whole."""
         dtype = self._form[0]
         if not sparse:
-            return cast_as(dtype, above(self._scores(X), self._cuts()))
+            return cast_as(dtype, above_thresholds(self._scores(X), self._cuts()))
         X = self._read(X)
         if isinstance(X, DeviceMatrix):
-            return sp.csr_array(host_values(above(self._scored(X), self._cuts()))).astype(dtype)
-        parts = [sp.csr_array(above(part, self._cuts())) for part in self._score_parts(X)]
+            return sp.csr_array(host_values(above_thresholds(self._scored(X), self._cuts()))).astype(dtype)
+        parts = [sp.csr_array(above_thresholds(part, self._cuts())) for part in self._score_parts(X)]
         return sp.vstack(parts, format="csr").astype(dtype)
 
     @blockwise

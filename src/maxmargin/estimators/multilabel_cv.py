@@ -3,7 +3,7 @@
 import numpy as np
 import scipy.sparse as sp
 
-from ..data.label_lists import names_of_count, read_labels
+from ..data.label_lists import given_labels, names_of_count
 from .bounds import DefaultScore, label_bounds
 from .multilabel import MultilabelSVMClassifier
 from .search import ReadSamples, Search, constraints_of_search, init_of_search
@@ -74,7 +74,7 @@ class MultilabelSVMClassifierCV(Search, MultilabelSVMClassifier):
             super().fit(X, y, sample_weight)
             names = None if classes is None else names_of_count(classes, len(self.classes_))
         else:
-            matrix, names, listed = read_labels(y, classes)
+            matrix, names, listed = given_labels(y, classes)
             super().fit(X, matrix.toarray() if listed else matrix, sample_weight)
         if names is not None and self.refit:
             self.classes_ = names_of_count(names, len(self.classes_))

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from ..callbacks import with_callbacks
 from ..data.indicators import Checked, LabelColumns
-from ..data.label_lists import names_of, read_labels
+from ..data.label_lists import given_labels, names_of
 from ..problems.blocked import stacked
 from ..result import Result
 from ..solvers.base import Start
@@ -121,7 +121,7 @@ class PartialFit(Kernelised):
         unsaid = classes is None or (np.array_equal(classes, (0, 1)) and columns != len(classes))  # or what y holds
         if kept is None:
             names = None if unsaid else classes
-            if classes is None and columns is None and read_labels(y).listed:
+            if classes is None and columns is None and given_labels(y).listed:
                 names = vars(self).get("classes_")
                 if names is None:
                     raise ValueError(
