@@ -1,7 +1,7 @@
 """The command line: python -m benchmarks COMMAND [options], with COMMAND one of
 
 fit, everyday, scaling, startup, sources, structured, topk, multilabel, multilabel_kernel, bundle, latent, online,
-search, probability, kernels, newton, blocks, cores, files, sentences, all, summary
+search, probability, pieces, kernels, newton, blocks, cores, files, sentences, all, summary
 """
 
 import argparse
@@ -21,6 +21,7 @@ from . import (
     multilabel_sets,
     newton,
     online,
+    pieces,
     probability,
     scaling,
     search,
@@ -127,6 +128,7 @@ def parser() -> argparse.ArgumentParser:
     choice.add_argument("--rows", type=int, metavar="N", help="rows of each set at the most (2,000; 500 with --quick)")
     choice.add_argument("--Cs", type=int, default=9, metavar="N", help="values between 1e-4 and 1e4 (9)")
     commands.add_parser("probability", parents=[common], help="probabilities beside CalibratedClassifierCV: quality and time")
+    commands.add_parser("pieces", parents=[common], help="partial_fit: what calls cost as more samples are kept")
     commands.add_parser("blocks", parents=[common], help="dense rows of classes in blocks, beside one row after another")
     many_threads = commands.add_parser("cores", parents=[common], help="what threads bring, for every family of problems")
     kinds = [*(family.name for family in cores.FAMILIES), cores.TEXT]
@@ -203,6 +205,8 @@ def main() -> None:
         search.run(report, chosen.workload, chosen.rows or (500 if args.quick else 2_000), chosen.Cs)
     if args.command in ("probability", "all"):
         probability.run(report, args.quick, repeat)
+    if args.command in ("pieces", "all"):
+        pieces.run(report, args.quick)
     if args.command in ("newton", "all"):
         newton.run(report, args.part if args.command == "newton" else newton.PARTS, args.quick, repeat, limit)
     if args.command in ("blocks", "all"):

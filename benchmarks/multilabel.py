@@ -19,6 +19,7 @@ from . import multilabel_peers, multilabel_priors
 from .curves import pictured
 from .multilabel_peers import LAMS, TOL, certified
 from .multilabel_sets import FREQUENT, found, frequent, made
+from .multilabel_thresholds import thresholds
 from .report import Report, figure, table
 
 SCHEDULES = ("yeast", "tmc2007_500", "rcv1_subset1")
@@ -228,7 +229,7 @@ def progress(report: Report, quick: bool, limit: float) -> None:
     report.section("multilabel: progress", "\n\n".join(parts))
 
 
-PARTS = ("peers", "growth", "schedules", "progress", "correlations", "two_labels", "zero_shot")
+PARTS = ("peers", "growth", "schedules", "progress", "correlations", "two_labels", "zero_shot", "thresholds")
 
 
 def run(report: Report, parts, workloads, cs, quick: bool, limit: float, repeat: int) -> None:
@@ -248,3 +249,5 @@ def run(report: Report, parts, workloads, cs, quick: bool, limit: float, repeat:
         multilabel_priors.two_labels(report, quick, limit)
     if "zero_shot" in parts:
         multilabel_priors.zero_shot(report, quick)
+    if "thresholds" in parts:
+        thresholds(report, quick)

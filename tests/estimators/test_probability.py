@@ -186,7 +186,7 @@ def test_labels_are_calibrated_one_by_one(method):
     X, Y = labelled()
     weight = np.arange(len(Y)) % 2 + 1.0
     model = mm.MultilabelSVMClassifier(C=0.1, probability=method, **FINE).fit(X, Y, weight)
-    fold = folds_of_labels(method, checked_labels(Y).columns)
+    fold = folds_of_labels("probability", method, checked_labels(Y).columns)
     splits = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(5)]
     one = mm.SVMClassifier(C=0.1, loss="squared_hinge", **FINE)
     found = model.predict_proba(X)
@@ -238,7 +238,7 @@ def test_kernels_of_labels():
 def test_every_label_is_spread_over_the_folds():
     rng = np.random.default_rng(0)
     Y = rng.random((203, 12)) < np.array([0.5, 0.3, *np.full(10, 0.02)])
-    fold = folds_of_labels("sigmoid", checked_labels(Y.astype(int)).columns)
+    fold = folds_of_labels("probability", "sigmoid", checked_labels(Y.astype(int)).columns)
     sizes = np.bincount(fold, minlength=5)
     assert sizes.sum() == 203 and np.ptp(sizes) <= 10
     for column in Y.T:

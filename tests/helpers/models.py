@@ -81,6 +81,18 @@ GRIDS = images("two parts")
 TREE = [RNG.normal(size=(4, 3)) for _ in range(6)], [RNG.integers(0, 2, 4) for _ in range(6)]
 SPARSE = sp.csr_array(np.where(np.abs(X) > 0.5, X, 0.0))
 COST = {"ä": {"bb": 2.0}}
+
+
+def pieces_of_words(model):
+    """Samples that are kept, and others that have left their weights."""
+    samples, outputs = NAMED_WORDS
+    model.set_params(solver=mm.OnlineDual(cache_size=0.003), C=0.3)
+    for start in range(0, len(samples), 7):
+        model.partial_fit(samples[start : start + 7], outputs[start : start + 7], classes=sorted(set().union(*outputs)))
+    assert model._kept.frozen.size and len(model._kept.y)
+    return model
+
+
 SVM, LABELLED, STRUCTURED = mm.SVMClassifier, mm.MultilabelSVMClassifier, mm.StructuredSVM
 CASES: dict[str, Case] = {
     "two classes": Case(lambda: SVM(keep_duals=True, **COMMON).fit(X, TWO), X, {}),
@@ -111,6 +123,9 @@ CASES: dict[str, Case] = {
     "labels with a kernel": Case(
         lambda: LABELLED(kernel="rbf", label_prior=np.eye(3) + 0.5, probability="sigmoid", **COMMON).fit(X, LABELS), X, {}
     ),
+    "named labels": Case(
+        lambda: LABELLED(thresholds="f1", **COMMON).fit(X, [set(np.flatnonzero(row) + 7) for row in LABELS]), X, {}
+    ),
     "labels in pieces": Case(lambda: pieces(LABELLED(**COMMON), LABELS), X, {}),
     "classes never seen": Case(
         lambda: mm.ZeroShotClassifier(LABELLED(**COMMON), np.eye(3), classes=["p", "q", "r"]).fit(X, LABELS), X, {}
@@ -121,6 +136,7 @@ CASES: dict[str, Case] = {
     "search, labels": Case(lambda: mm.MultilabelSVMClassifierCV(Cs=2, cv=3, **COMMON).fit(X, LABELS), X, {}),
     "search, chains": Case(lambda: mm.StructuredSVMCV(Chain(), Cs=2, cv=3, **COMMON).fit(*words()), words()[0], {}),
     "chains": Case(lambda: STRUCTURED(Chain(), keep_duals=True, **COMMON).fit(*NAMED_WORDS), words()[0], {}),
+    "chains in pieces": Case(lambda: pieces_of_words(STRUCTURED(Chain(), **COMMON)), words()[0], {}),
     "trees": Case(lambda: STRUCTURED(Tree(edges=[(0, 1), (1, 2), (1, 3)]), **COMMON).fit(*TREE), TREE[0], {}),
     "graphs": Case(lambda: STRUCTURED(Graph(edges=[(0, 1), (1, 2), (0, 2), (2, 3)]), **COMMON).fit(*TREE), TREE[0], {}),
     "multiclass": Case(lambda: STRUCTURED(Multiclass(cost=COST), **COMMON).fit(X, THREE), X, {}),

@@ -23,6 +23,7 @@ CONVERTED = [
     "top-2",
     "labels",
     "label prior",
+    "named labels",
     "search",
     "search, labels",
     "search, top-2",
@@ -57,6 +58,17 @@ def test_classes_and_labels(name, dtype):
     assert found["scores"].dtype == dtype and found["scores"].shape == model.decision_function(samples).shape
     close(found["scores"], model.decision_function(samples), dtype)
     np.testing.assert_array_equal(found["label"], model.predict(samples))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_thresholds_of_labels_at_the_scores_themselves(dtype):
+    model, samples = deepcopy(fitted("labels")), NEW.astype(dtype)
+    graph = mm.to_onnx(model, dtype=dtype)
+    scores = answers(graph, samples)["scores"].astype(np.float64)
+    for beside in (0.0, 1e-12, -1e-12):  # a threshold that single precision rounds to a score, from either side
+        model.thresholds_ = scores[3] + beside
+        found = answers(mm.to_onnx(model, dtype=dtype), samples)["label"]
+        np.testing.assert_array_equal(found, scores > model.thresholds_)
 
 
 def likely(name, loss):

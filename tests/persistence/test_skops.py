@@ -8,7 +8,21 @@ from sklearn.preprocessing import StandardScaler
 
 import maxmargin as mm
 
-KEPT = ["objects", "isotonic", "sigmoid", "temperature", "signs", "rbf", "regression", "labels", "pieces", "search", "trees"]
+KEPT = [
+    "objects",
+    "isotonic",
+    "sigmoid",
+    "temperature",
+    "signs",
+    "rbf",
+    "regression",
+    "labels",
+    "named labels",
+    "pieces",
+    "chains in pieces",
+    "search",
+    "trees",
+]
 
 
 @pytest.mark.parametrize("name", [*KEPT, "classes never seen", "top-2", "bags"])

@@ -244,3 +244,23 @@ def test_a_risk_on_the_device_is_minimised():
     assert found.converged and found.dual <= same.primal and same.dual <= found.primal
     with pytest.raises(ValueError, match="what the risk returns requires grad"):
         mm.minimize(lambda w: (rows.sum().requires_grad_(), rows[0]), X.shape[1])
+
+
+def test_thresholds_and_the_best_labels_of_tensors():
+    X, Y = multilabel.data()
+    names, cuts = ["x", "y", "z"], [0.3, -0.2, 0.1]
+    model = mm.MultilabelSVMClassifier(thresholds=cuts, random_state=0).fit(tensor(X), tensor(Y), classes=names)
+    scores = model.decision_function(tensor(X)).cpu().numpy()
+    found = model.predict(tensor(X))
+    assert isinstance(found, torch.Tensor) and model.classes_.tolist() == names
+    np.testing.assert_array_equal(found.cpu().numpy(), scores > np.array(cuts))
+    assert model.predict_topk(tensor(X), 2).tolist() == model.predict_topk(X, 2).tolist()
+    assert model.predict_labels(tensor(X)) == model.predict_labels(X)
+    assert model.score(tensor(X), tensor(Y)) == pytest.approx(model.score(X, Y))
+    assert model.score_topk(tensor(X), tensor(Y), 2) == pytest.approx(model.score_topk(X, Y, 2))
+    by_number = mm.MultilabelSVMClassifier(random_state=0, output="pandas").fit(tensor(X), tensor(Y))
+    assert isinstance(by_number.predict_topk(tensor(X), 1), torch.Tensor) and by_number.predict(tensor(X)).shape == Y.shape
+    with pytest.raises(
+        ValueError, match=r"thresholds='f1' needs all samples at once.*for a device give X\.cpu\(\)\.numpy\(\), or give"
+    ):
+        mm.MultilabelSVMClassifier(thresholds="f1").fit(tensor(X), tensor(Y))

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from .label_lists import LISTS, given_labels, names_of_count
 from .mistakes import uneven
 
 BYTE = 8  # labels
-LISTS = "For lists of labels see sklearn.preprocessing.MultiLabelBinarizer."
 
 
 @dataclass(frozen=True)
@@ -80,15 +80,29 @@ def _sums(matrix: sp.csc_array, weight: np.ndarray) -> np.ndarray:
 
 
 class Checked(NamedTuple):
-    """The user's labels, and the form that predictions take after them."""
+    """The user's labels, their names where they have any, and the form that predictions take after them."""
 
     columns: LabelColumns
     dtype: np.dtype
     sparse: bool
+    names: np.ndarray | None = None
+
+    @property
+    def classes(self) -> np.ndarray:
+        """The names of the labels, or their numbers."""
+        return names_of_count(self.names, self.columns.shape[1])
 
 
-def checked_labels(Y, mask=None) -> Checked:
-    """Indicators 0 and 1 of shape (samples, labels), dense (NaN: not known) or sparse; `mask` says which are not known."""
+def checked_labels(Y, mask=None, names=None) -> Checked:
+    """Indicators 0 and 1 of shape (samples, labels), dense (NaN: not known) or sparse, a frame of them, or lists of labels;
+    `mask` says which are not known, `names` are those of all labels."""
+    read = given_labels(Y, names)
+    found = _checked_matrix(read.matrix, mask)
+    names_of_count(read.names, found.columns.shape[1])
+    return found._replace(names=read.names, sparse=found.sparse and not read.listed)
+
+
+def _checked_matrix(Y, mask) -> Checked:
     if isinstance(Y, np.ma.MaskedArray):
         hidden = np.ma.getmaskarray(Y)
         mask, Y = (hidden if mask is None else hidden | np.asarray(mask, bool)), Y.filled(0)

@@ -102,6 +102,11 @@ class Certified(CallbackSupportMixin, BaseEstimator):
                 VALID.clear()
             VALID.add((type(self), kinds, values))
 
+    @property
+    def _learns_on_folds(self) -> bool:
+        """Whether a fit goes on with models of folds, for probabilities and the like."""
+        return False
+
     @classmethod
     @cache
     def _get_param_names(cls):
@@ -172,7 +177,7 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         self.__dict__.pop("_under_way", None)
         if keepers:
             self._under_way = keepers[0], result.certificate.converged
-            if vars(self).get("probability") is None:
+            if not self._learns_on_folds:
                 self._finish()
         self.certificate_, self.history_, self.n_iter_ = result.certificate, result.history, result.n_iter
         self.__dict__.pop("statistics_", None)

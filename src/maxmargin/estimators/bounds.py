@@ -20,6 +20,7 @@ from ..problems.linear import LinearProblem
 from ..problems.multilabel import LabelGroup, MultilabelProblem
 from ..solvers.base import WarmStart
 from .base import Step
+from .label_thresholds import is_tuned
 
 VALUES = 1e-12  # part of the primal and dual values that their rounding may be
 NO_BOUNDS = np.nan, np.nan
@@ -171,7 +172,10 @@ def label_bounds(held: HeldOut, step: Step) -> tuple[float, float]:
     if found is None:
         return NO_BOUNDS
     scores, reach = found
+    if is_tuned(step.model.thresholds):  # those of the optimum are not known
+        return NO_BOUNDS
     y = held.y.toarray() if sp.issparse(held.y) else np.asarray(held.y)
+    scores = scores - step.model.thresholds_
     ahead = np.where(y != 0, scores, -scores)
     return shares(np.all(ahead > reach, axis=1), np.any(ahead < -reach, axis=1), held.weight)
 

@@ -1,21 +1,21 @@
 """`MultilabelSVMClassifier`: a model for each label, linear or with a kernel, coupled by what is known of the labels."""
 
 from dataclasses import replace
-from numbers import Integral
+from numbers import Integral, Real
 
 import numpy as np
-import scipy.sparse as sp
-from sklearn.base import ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_consistent_length
 
 from ..callbacks import with_callbacks
 from ..data.indicators import Checked, checked_labels
+from ..data.label_lists import names_of_count
 from ..data.matrices import numbers
 from ..data.rows import SPARSE_BELOW
 from ..data.sources.memory import is_source
 from ..data.table import table_of
-from ..data.tensors import DeviceMatrix, TensorTable, host_values, place_of
+from ..data.tensors import TensorTable, host_values, place_of
 from ..losses import MULTILABEL
 from ..losses.base import MultilabelLoss
 from ..problems.kernel import KernelScalarProblem
@@ -24,22 +24,23 @@ from ..problems.risk import Risk, risk_of
 from ..problems.tensors import TensorProblem
 from ..regularizers.label_prior import checked_prior
 from ..solvers import resolve
-from ..solvers.tuning import PREDICTION
 from ..utils.threads import thread_count
 from .base import settings_of
-from .by_block import Scored, blockwise, check_in_memory, check_source, keep_names, reading_solver
+from .by_block import blockwise, check_in_memory, check_source, keep_names, reading_solver
 from .frames import validate_data
 from .kernel import Kernelised, labels_problem
+from .label_thresholds import TUNED, check_untuned, fixed_thresholds
 from .linear import Posed, Prepared
+from .multilabel_answers import OUTPUTS, LabelAnswers
 from .multilabel_partial_fit import PartialFit
 from .multilabel_stream import LabelReader, masses, stream
-from .on_device import cast_as, labels_on_device
+from .on_device import labels_on_device
 from .posing import AllLabels
-from .probability import CALIBRATIONS, EachLabel
+from .probability import CALIBRATIONS
 from .scaling import scaling_of_source
 
 
-class MultilabelSVMClassifier(EachLabel, Scored, ClassifierMixin, PartialFit):
+class MultilabelSVMClassifier(LabelAnswers, PartialFit):
     """Multi-label support vector machine with a prior on labels that go together (M3L), with a certificate.
 
     Minimises 1/2 tr(Z R^+ Z') + C sum_il s_i u_l loss(y_il z_l.x_i) over the weights z_l of the labels, y_il = +-1
@@ -74,6 +75,12 @@ class MultilabelSVMClassifier(EachLabel, Scored, ClassifierMixin, PartialFit):
     probability : {None, "sigmoid", "isotonic", "temperature"}, default=None
         As for `SVMClassifier`, each label by itself. Folds are dealt so that every label is spread over them; a label that no
         sample has, or all, gets one probability for every sample.
+    thresholds : float, array of shape (n_labels,), "f1" or None, default=0.0
+        A label is predicted where its score is above its threshold. "f1": the ones of the best F1 of each label, and so of the
+        best macro F1, on the scores of samples that were held out: five folds, as for `probability`, each started from the model
+        of all samples. A label that no sample has keeps 0.
+    output : {None, "dense", "sparse", "pandas", "polars"}, default=None
+        What `predict` gives. None: CSR where the Y of `fit` was sparse, an array otherwise. Frames have the names of the labels.
     tol, max_iter, max_time, fit_intercept, intercept_scaling, standardize, warm_start, random_state, verbose, \
 dtype, device
         As for `SVMClassifier`. The intercept is a feature like others, coupled by R; with a kernel it is the constant
@@ -92,7 +99,9 @@ dtype, device
         Of the linear kernel only.
     intercept_ : array of shape (n_labels,)
     classes_ : array of shape (n_labels,)
-        The numbers of the labels.
+        The labels: the columns of a data frame, the labels in lists, what `fit` was given as `classes`, else numbers from 0 on.
+    thresholds_ : array of shape (n_labels,)
+        What scores of `decision_function` have to exceed. It may be replaced by another one.
     dual_coef_ : array of shape (n_samples, n_labels), CSR where Y was sparse, with keep_duals=True or a kernel
         a_il y_il, so that coef_ = R dual_coef_' X.
     support_ : array, with a kernel
@@ -120,6 +129,8 @@ dtype, device
         "cost": ["array-like", None],
         "loss": [StrOptions(set(MULTILABEL)), MultilabelLoss],
         "probability": [StrOptions(CALIBRATIONS), None],
+        "thresholds": [Real, "array-like", StrOptions({TUNED}), None],
+        "output": [StrOptions(OUTPUTS), None],
     }
 
     def __init__(
@@ -136,6 +147,8 @@ dtype, device
         loss="squared_hinge",
         cache_size=500.0,
         probability=None,
+        thresholds=0.0,
+        output=None,
         tol=1e-3,
         max_iter=10_000,
         max_time=None,
@@ -162,6 +175,8 @@ dtype, device
         self.loss = loss
         self.cache_size = cache_size
         self.probability = probability
+        self.thresholds = thresholds
+        self.output = output
         self.tol = tol
         self.max_iter = max_iter
         self.max_time = max_time
@@ -178,31 +193,35 @@ dtype, device
         self.device = device
 
     @with_callbacks
-    def fit(self, X, y=None, sample_weight=None, mask=None):
+    def fit(self, X, y=None, sample_weight=None, mask=None, classes=None):
         """Find the optimum to the relative duality gap `tol`.
 
         Parameters
         ----------
         X : array, data frame, CSR matrix or tensor of shape (n_samples, n_features), or a multi-label source (linear models)
-        y : array or sparse matrix of shape (n_samples, n_labels)
+        y : array, data frame or sparse matrix of shape (n_samples, n_labels), or a list of lists, tuples or sets of labels
             Indicators 0 and 1. NaN in a dense one: the label is not known and takes no part. A sparse one is not made dense.
+            Lists of labels are what scikit-learn's MultiLabelBinarizer takes; lists of numbers that all have one length are a
+            matrix of indicators, sets never are.
         sample_weight : array of shape (n_samples,), optional
         mask : boolean array or sparse matrix of the shape of y, optional
             True where a label is not known, as in numpy.ma (whose arrays can be given for y, too).
+        classes : array of shape (n_labels,) or fitted MultiLabelBinarizer, optional
+            The names of the columns of y; with lists, all labels that there are. By default those that y has itself.
 
         Returns
         -------
         self
         """
         self._validate_params()
-        return self._fitted(self._prepared(X, y, sample_weight, mask))
+        return self._fitted(self._prepared(X, y, sample_weight, mask, classes))
 
-    def regularization_path(self, X, y, Cs, sample_weight=None, mask=None) -> list:
+    def regularization_path(self, X, y, Cs, sample_weight=None, mask=None, classes=None) -> list:
         """Fitted copies of this estimator for each C in `Cs`, each started from the one before it and certified.
 
         The samples are checked once.
         """
-        return [step.model for step in self._rising((X, y, sample_weight, mask), settings_of(Cs))]
+        return [step.model for step in self._rising((X, y, sample_weight, mask, classes), settings_of(Cs))]
 
     def risk(self, X, y, sample_weight=None, mask=None, n_groups: int = 1) -> Risk:
         """The losses alone, sum_il s_i u_l loss_il(w), as a convex function for `maxmargin.minimize` or a solver of your own.
@@ -225,35 +244,23 @@ dtype, device
 
     @blockwise
     def decision_function(self, X) -> np.ndarray:
-        """Scores, (n_samples, n_labels); positive where the label is predicted."""
+        """Scores, (n_samples, n_labels); above `thresholds_` where the label is predicted."""
         return self._scores(X)
 
-    @blockwise
-    def predict(self, X):
-        """Indicators 0 and 1 of shape (n_samples, n_labels), in the dtype of the Y of `fit`; CSR if that was sparse."""
-        check_is_fitted(self)
-        dtype, sparse = self._form
-        if not sparse:
-            return cast_as(dtype, self.decision_function(X) > 0)
-        X = self._read(X)
-        if isinstance(X, DeviceMatrix):
-            return sp.csr_array(host_values(self._scored(X) > 0)).astype(dtype)
-        starts = range(0, X.shape[0], PREDICTION.labels)
-        parts = [sp.csr_array(self._scored(X[k : k + PREDICTION.labels]) > 0) for k in starts]
-        return sp.vstack(parts, format="csr").astype(dtype)
-
-    def _prepared(self, X, y, sample_weight, mask=None) -> Prepared:
+    def _prepared(self, X, y, sample_weight, mask=None, classes=None) -> Prepared:
         if is_source(X):
             check_source(self, X, y, sample_weight, multilabel=True)
             check_in_memory(self.probability)
+            check_untuned(self.thresholds, "for a source")
             if mask is not None:
                 raise ValueError("A source has no mask of labels; leave mask out.")
-            return Prepared(lambda model: model._source_problem(X), {}, reading_solver(self.solver))
+            return Prepared(lambda model: model._source_problem(X, classes), {}, reading_solver(self.solver))
         solver = resolve(self.solver)
-        X, labels = self._checked_pair(X, y, mask)
+        X, labels = self._checked_pair(X, y, mask, classes=classes)
         weight = np.ones(X.shape[0]) if sample_weight is None else self._checked_weight(sample_weight, X)
         samples = X  # in the user's coordinates, as predictions read them
-        self.classes_, self._form = np.arange(labels.columns.shape[1]), (labels.dtype, labels.sparse)
+        self.classes_, self._form = labels.classes, (labels.dtype, labels.sparse)
+        fixed_thresholds(self.thresholds, len(self.classes_))  # says what is wrong with them before anything is learned
         X, scaling = self._scaled(X, weight)
         data = self._data(X)
 
@@ -268,7 +275,7 @@ dtype, device
             raise ValueError("keep_duals=True needs solver='dual_coordinate' here, and the samples in memory.")
         return super()._fit(posed, solver, last)
 
-    def _source_problem(self, source) -> Posed:
+    def _source_problem(self, source, classes=None) -> Posed:
         """The problem of samples that come in blocks."""
         if self.kernel != "linear":
             raise ValueError("A kernel needs all samples in memory; sources are for kernel='linear'.")
@@ -277,7 +284,8 @@ dtype, device
         found = masses(source) if isinstance(self.label_weight, str) else np.ones((count, 2))
         self.n_features_in_ = int(features)
         keep_names(self, source)
-        self.classes_, self._form = np.arange(count), (np.dtype(int), True)
+        self.classes_, self._form = names_of_count(classes, count), (np.dtype(int), True)
+        fixed_thresholds(self.thresholds, count)
         self._dtypes()
         scaling = None
         if self.standardize:
@@ -295,11 +303,11 @@ dtype, device
             raise ValueError(f"loss={self.loss!r} has no margins, which cost is about; leave cost out.")
         return AllLabels(loss, factors, _pairs("cost", self.cost, count), R)
 
-    def _checked_pair(self, X, y, mask, reset: bool = True) -> tuple[np.ndarray, Checked]:
+    def _checked_pair(self, X, y, mask, reset: bool = True, classes=None) -> tuple[np.ndarray, Checked]:
         X = self._read(X, reset=reset, dtype=self._dtypes(), order="C")
         if y is None:
             validate_data(self, X, y)  # says so in scikit-learn's own words
-        labels = checked_labels(host_values(y, place_of(X)), host_values(mask, place_of(X), "mask"))
+        labels = checked_labels(host_values(y, place_of(X)), host_values(mask, place_of(X), "mask"), classes)
         check_consistent_length(X, labels.columns.present)
         return X, labels
 

@@ -3,6 +3,7 @@
 import numpy as np
 import scipy.sparse as sp
 
+from ..data.label_lists import given_labels, names_of_count
 from .bounds import DefaultScore, label_bounds
 from .multilabel import MultilabelSVMClassifier
 from .search import ReadSamples, Search, constraints_of_search, init_of_search
@@ -45,18 +46,21 @@ class MultilabelSVMClassifierCV(Search, MultilabelSVMClassifier):
     _default_score = DefaultScore("accuracy", label_bounds)
     _multilabel = True
 
-    def fit(self, X, y=None, sample_weight=None, mask=None):
+    def fit(self, X, y=None, sample_weight=None, mask=None, classes=None):
         """Choose C by cross-validation, and find its optimum over all samples to the relative duality gap `tol`.
 
         Parameters
         ----------
         X : array, data frame or CSR matrix of shape (n_samples, n_features), or a multi-label source
-        y : array or sparse matrix of shape (n_samples, n_labels)
+        y : array, data frame or sparse matrix of shape (n_samples, n_labels), or a list of lists, tuples or sets of labels
             Indicators 0 and 1. NaN, for a label that is not known, needs a `scoring` of your own that knows what to do with it.
+            A `scoring` gets a matrix in every case.
         sample_weight : array of shape (n_samples,), optional
             Weights s_i >= 0; they go with their samples into folds and, where the scorer takes weights, into the scores.
         mask : None
             Not served: a score cannot know what was masked. Put NaN into y instead.
+        classes : array of shape (n_labels,) or fitted MultiLabelBinarizer, optional
+            As for `MultilabelSVMClassifier`.
 
         Returns
         -------
@@ -66,7 +70,15 @@ class MultilabelSVMClassifierCV(Search, MultilabelSVMClassifier):
             raise ValueError(
                 "mask cannot be told to a scorer: put NaN where y is not known, and give a scoring that leaves it out."
             )
-        return super().fit(X, y, sample_weight)
+        if y is None:
+            super().fit(X, y, sample_weight)
+            names = None if classes is None else names_of_count(classes, len(self.classes_))
+        else:
+            matrix, names, listed = given_labels(y, classes)
+            super().fit(X, matrix.toarray() if listed else matrix, sample_weight)
+        if names is not None and self.refit:
+            self.classes_ = names_of_count(names, len(self.classes_))
+        return self
 
     def _checked(self, X, y, sample_weight):
         X, labels = self._checked_pair(X, y, None)

@@ -9,11 +9,13 @@ import scipy.sparse as sp
 
 from ..callbacks import with_callbacks
 from ..data.indicators import Checked, LabelColumns
+from ..data.label_lists import given_labels, names_of
 from ..problems.blocked import stacked
 from ..result import Result
 from ..solvers.base import Start
 from .by_block import check_unscaled, check_whole, partial_solver
 from .kernel import Kernelised
+from .label_thresholds import check_untuned, fixed_thresholds
 
 
 class LabelledSupport(NamedTuple):
@@ -53,6 +55,7 @@ class PartialFit(Kernelised):
     """What `MultilabelSVMClassifier` knows about pieces of data."""
 
     label_weight: Any
+    thresholds: Any
     _checked_pair: Callable[..., tuple[Any, Checked]]
     _data: Callable[..., Any]
     _problem: Callable[..., Any]
@@ -69,10 +72,11 @@ class PartialFit(Kernelised):
         Parameters
         ----------
         X : array, data frame or CSR matrix of shape (n_samples, n_features)
-        y : array or sparse matrix of shape (n_samples, n_labels)
-        classes : array, optional
-            The labels by number, 0 to n_labels - 1 (or what y holds, 0 and 1). All pieces have all labels, so there is no need
-            to name them.
+        y : array, data frame or sparse matrix of shape (n_samples, n_labels), or lists of labels
+        classes : array of shape (n_labels,) or fitted MultiLabelBinarizer, optional
+            The names of the labels, in the order of the columns of y. Lists of labels need them in the first call: all labels
+            that will ever come (by default, of a model fitted before, its own). A matrix has all labels, so that there is no need
+            to name them; then what y holds, 0 and 1, is taken as well.
         sample_weight : array of shape (n_samples,), optional
         mask : boolean array or sparse matrix of the shape of y, optional
 
@@ -83,25 +87,23 @@ class PartialFit(Kernelised):
         self._validate_params()
         check_unscaled(self)
         check_whole(self.probability)
+        check_untuned(self.thresholds, "for partial_fit")
         solver, _ = partial_solver(self.solver)
         if self.kernel != "linear":
             raise ValueError(f"partial_fit is for kernel='linear'; kernel={self.kernel!r} needs all samples at once.")
         if isinstance(self.label_weight, str):
             raise ValueError("label_weight='balanced' needs all data at once; give the factors for partial_fit.")
         kept: LabelledSupport | None = self.__dict__.get("_kept")
-        X, labels = self._checked_pair(X, y, mask, reset=kept is None)
+        X, labels = self._checked_piece(X, y, mask, classes, kept)
         count = labels.columns.shape[1]
-        if kept is not None and kept.labels.shape[1] != count:
-            raise ValueError(f"y has {count} labels; those of the first call of partial_fit were {kept.labels.shape[1]}.")
-        if classes is not None and not any(np.array_equal(np.unique(classes), known) for known in (np.arange(count), (0, 1))):
-            raise ValueError(f"classes={classes!r} must be the numbers of the {count} labels of y, or be left out.")
+        thresholds = fixed_thresholds(self.thresholds, count)
         weight = np.ones(X.shape[0]) if sample_weight is None else self._checked_weight(sample_weight, X)
         samples = LabelledSupport(X, labels.columns, weight, sp.csr_array((X.shape[0], count)), False)
         if kept is not None:
             samples = joined_support(kept, samples)
         posed = self._problem(self._data(samples.X), labels._replace(columns=samples.labels), samples.weight)
         problem = posed.at(self.C)
-        self.classes_, self._form = np.arange(count), (labels.dtype, labels.sparse)
+        self.classes_, self._form, self.thresholds_ = labels.classes, (labels.dtype, labels.sparse), thresholds
 
         def keep(result: Result) -> None:
             self._keep(result, problem.coefficients(result.w))
@@ -111,3 +113,23 @@ class PartialFit(Kernelised):
         result = self._drive(solver, problem, keep, resumable=False, start=Start(start))
         self._kept = supported(samples, result.duals)
         return self
+
+    def _checked_piece(self, X, y, mask, classes, kept: LabelledSupport | None) -> tuple[Any, Checked]:
+        """Samples and labels, which are those of the first call."""
+        shape: tuple[int, ...] = getattr(y, "shape", ())
+        columns = int(shape[1]) if len(shape) == 2 else None
+        unsaid = classes is None or (np.array_equal(classes, (0, 1)) and columns != len(classes))  # or what y holds
+        if kept is None:
+            names = None if unsaid else classes
+            if classes is None and columns is None and given_labels(y).listed:
+                names = vars(self).get("classes_")
+                if names is None:
+                    raise ValueError(
+                        "classes must be given in the first call of partial_fit with lists: all labels that will come."
+                    )
+            return self._checked_pair(X, y, mask, classes=names)
+        if columns not in (None, len(self.classes_)):
+            raise ValueError(f"y has {columns} labels; those of the first call of partial_fit were {len(self.classes_)}.")
+        if not unsaid and names_of(classes).tolist() != self.classes_.tolist():
+            raise ValueError(f"classes={classes!r} is not the same as in the first call of partial_fit: {self.classes_!r}.")
+        return self._checked_pair(X, y, mask, reset=False, classes=self.classes_)

@@ -23,6 +23,7 @@ from ..problems.tensors import TensorProblem
 from ..regularizers.base import Regularizer
 from ..regularizers.gaussian import Gaussian
 from ..regularizers.half_spaces import HalfSpaces
+from .label_thresholds import check_untuned
 from .posing import AllLabels, EachAgainstRest, Posing, RealTargets, SeveralClasses, TwoClasses
 
 IN_MEMORY = "give X.cpu().numpy()"
@@ -66,6 +67,7 @@ def check_linear(model: Any) -> None:
         raise ValueError(f"prior_covariance needs X in host memory: {IN_MEMORY}. prior_scale goes with tensors.")
     if model.probability is not None:
         raise ValueError(f"probability={model.probability!r} needs X in host memory, for folds of it: {IN_MEMORY}.")
+    check_untuned(getattr(model, "thresholds", None), f"for a device {IN_MEMORY}, or")
 
 
 # ---- what is posed ------------------------------------------------------------------------------------------

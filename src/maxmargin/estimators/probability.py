@@ -33,6 +33,7 @@ from ..solvers.base import WarmStart
 from ..utils.threads import in_threads, thread_count
 from .base import users_level
 from .by_block import blockwise
+from .label_thresholds import known_of
 from .linear import LinearModel, Prepared
 
 CALIBRATIONS = {"sigmoid", "isotonic", "temperature"}
@@ -200,13 +201,13 @@ def folds_of_classes(method: str, code: np.ndarray) -> np.ndarray:
     return result
 
 
-def folds_of_labels(method: str, columns: LabelColumns) -> np.ndarray:
+def folds_of_labels(parameter: str, value: str, columns: LabelColumns) -> np.ndarray:
     """The fold of each sample, dealt label by label, rare ones first, so that each label is spread over all folds."""
     count = columns.shape[0]
     if count < FOLDS:
         raise ValueError(
-            f"probability={method!r} holds out {FOLDS} folds of the samples, and there are {count}; "
-            "give more of them, or leave probability out."
+            f"{parameter}={value!r} holds out {FOLDS} folds of the samples, and there are {count}; "
+            f"give more of them, or leave {parameter} out."
         )
     result = np.full(count, -1)
     for label in np.argsort(columns.counts, kind="stable").tolist():
@@ -277,9 +278,17 @@ class Probabilities(LinearModel):
     def _calibrate(self, prepared: Prepared, found: WarmStart) -> None:
         self.__dict__.pop("_calibration", None)
         if prepared.folds is not None:
-            scores = self._held_out_scores(prepared, found)
-            self._calibration = self._calibrated(scores, prepared.target, prepared.weight)
+            self._learn_from(self._held_out_scores(prepared, found), prepared.target, prepared.weight)
         self._finish()
+
+    @property
+    def _learns_on_folds(self) -> bool:
+        return self.probability is not None
+
+    def _learn_from(self, scores: np.ndarray, target: Any, weight: np.ndarray | None) -> None:
+        """What held-out scores are good for."""
+        if self.probability is not None:
+            self._calibration = self._calibrated(scores, target, weight)
 
     def _held_out_scores(self, prepared: Prepared, found: WarmStart) -> np.ndarray:
         """The score of each sample by a model that was not fitted to it."""
@@ -301,7 +310,8 @@ class Probabilities(LinearModel):
             parts = in_threads(held_out, range(FOLDS), jobs)
         if self.certificate_.converged and not (self._silent or all(converged for _, _, converged in parts)):
             missed = sum(not converged for _, _, converged in parts)
-            text = f"The probabilities rest on models of {FOLDS} folds, of which {missed} did not reach tol={self.tol:g}."
+            what = "thresholds" if self.probability is None else "probabilities"
+            text = f"The {what} rest on models of {FOLDS} folds, of which {missed} did not reach tol={self.tol:g}."
             warnings.warn(f"{text} Raise max_iter or tol.", ConvergenceWarning, stacklevel=users_level())
         result = np.empty((len(fold), *parts[0][1].shape[1:]))
         for held, scores, _ in parts:
@@ -360,16 +370,11 @@ class EachLabel(Probabilities):
     classes_: np.ndarray
 
     def _folds(self, target):
-        return None if self.probability is None else folds_of_labels(self.probability, target)
+        return None if self.probability is None else folds_of_labels("probability", self.probability, target)
 
     def _calibrated(self, scores, target, weight):
-        curves = []
-        for label, column in enumerate(scores.T):
-            present, known = np.zeros(len(weight), bool), weight.copy()
-            present[rows_listed(target.present, label)] = True
-            if target.missing is not None:
-                known[rows_listed(target.missing, label)] = 0.0
-            curves.append(fitted_curve(self.probability, column, present, known))
+        method = self.probability
+        curves = [fitted_curve(method, column, *known_of(target, label, weight)) for label, column in enumerate(scores.T)]
         return Columns(curves, shared=False)
 
     def _uncalibrated(self):

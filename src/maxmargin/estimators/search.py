@@ -33,6 +33,7 @@ from .base import Certified, checked_Cs, users_level
 from .bounds import NO_BOUNDS, DefaultScore, HeldOut
 from .by_block import check_in_memory, check_source
 from .contest import Contest, Fold, Gaps, where_best
+from .label_thresholds import is_tuned
 from .source_folds import count_of_folds, folds_of_source
 
 POWERS = -4, 4  # of ten, between which a number of Cs is spread, as in LogisticRegressionCV
@@ -232,11 +233,15 @@ class Search(Certified):
         if not isinstance(self.random_state, Integral):  # folds share no state
             own["random_state"] = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         own |= {"n_jobs": 1, "keep_duals": False, "warm_start": False, "verbose": 0}
+        if "output" in own:  # scorers want arrays
+            own["output"] = None
         model = self._estimator(**own)
         model._silent, model._state_bytes = True, self._largest_state
         scorer = check_scoring(model, scoring=self.scoring)
         if "probability" in own and not needs_probabilities(scorer, self.scoring):
             model.set_params(probability=None)
+        if is_tuned(own.get("thresholds")) and not needs_predictions(scorer, self.scoring):
+            model.set_params(thresholds=None)
         return model, scorer
 
     def _missed(self, gaps: list[float], fits: int) -> str:
@@ -297,6 +302,12 @@ def chosen(values: np.ndarray, scores: np.ndarray) -> float:
 def takes_weights(scorer: Any, scoring: Any) -> bool:
     """Whether weights of samples can be given to a scorer; `score` of the estimators takes them."""
     return scoring is None or "sample_weight" in signature(getattr(scorer, "_score_func", scorer)).parameters
+
+
+def needs_predictions(scorer: Any, scoring: Any) -> bool:
+    """Whether a scorer asks for `predict`: `score` does, a function may."""
+    asked = "predict" if scoring is None else getattr(scorer, "_response_method", "predict")
+    return asked == "predict" or (not isinstance(asked, str) and "predict" in asked)
 
 
 def needs_probabilities(scorer: Any, scoring: Any) -> bool:

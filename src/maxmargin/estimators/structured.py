@@ -41,6 +41,7 @@ from .base import (
     settings_of,
 )
 from .by_block import check_source, reading_solver
+from .structured_partial_fit import StructuredPartialFit
 
 # Structures that need no parameters.
 NAMED_STRUCTURES: dict[str, type[Structure]] = {"chain": Chain, "tree": Tree, "graph": Graph, "multiclass": Multiclass}
@@ -58,7 +59,7 @@ class Packed(NamedTuple):
         return structure is self.structure and (same_array or np.array_equal(w, self.w))
 
 
-class StructuredSVM(Certified):
+class StructuredSVM(StructuredPartialFit):
     """Structured support vector machine with a certificate: margin rescaling, one slack for each sample.
 
     Minimises 1/2 ||w||^2 + C sum_i s_i max_y [ Delta(y_i, y) + w . phi(x_i, y) - w . phi(x_i, y_i) ].
@@ -187,6 +188,7 @@ class StructuredSVM(Certified):
         self
         """
         self._validate_params()
+        self.__dict__.pop("_kept", None)
         if is_source(X):
             check_source(self, X, y, sample_weight)
             return self._fit_source(X)
@@ -370,8 +372,8 @@ class StructuredSVM(Certified):
 
     # ---- how ----------------------------------------------------------------------------------------------
 
-    def _encoded(self, X, y, sample_weight):
-        """Samples as solvers see them, and their weights."""
+    def _encoded(self, X, y, sample_weight, classes=None):
+        """Samples as solvers see them, and their weights; `classes`: all labels, where y may not have them all."""
         check_opened(X, READ)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
@@ -381,6 +383,8 @@ class StructuredSVM(Certified):
         weight = checked_weight(sample_weight, same_count(X, y))
         structure = NAMED_STRUCTURES[self.structure]() if isinstance(self.structure, str) else fresh(self.structure)
         structure.dtype_ = dtype
+        if classes is not None:
+            structure.declare_labels(classes)
         size = structure.size(X, y)
         if self.class_weight is not None:
             structure.weigh_labels(self.class_weight, y, weight)

@@ -7,6 +7,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted
 
+from ..data.label_lists import given_labels
 from ..data.mistakes import uneven
 from ..regularizers.label_prior import checked_probabilities, checked_signatures, prior_from_signatures
 
@@ -63,6 +64,8 @@ class ZeroShotClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             raise ValueError(f"classes must be {len(found)} different names, one for each signature.")
         if (reason := uneven(y)) is not None:
             raise ValueError(f"y must be the indicator matrix of the attributes: {reason}.")
+        if given_labels(y).listed:
+            raise ValueError("y must be the indicator matrix of the attributes, in the order of the signatures: lists have none.")
         shape = np.shape(y)
         if len(shape) != 2 or shape[1] != found.shape[1]:
             raise ValueError(f"y has shape {shape}; it must be (n_samples, {found.shape[1]}), the attributes of the signatures.")

@@ -25,11 +25,13 @@ from ..estimators.regressor_cv import SVMRegressorCV
 from ..estimators.sequence_vectorizer import SequenceVectorizer
 from ..estimators.structured import StructuredSVM
 from ..estimators.structured_cv import StructuredSVMCV
+from ..estimators.structured_partial_fit import KeptOutputs
 from ..estimators.topk import TopKSVMClassifier
 from ..estimators.topk_cv import TopKSVMClassifierCV
 from ..estimators.zero_shot import ZeroShotClassifier
 from ..problems.blocked import Examples
 from ..result import Certificate, History, Record
+from ..solvers.polytope.sets import Sets
 
 # Estimators that `save` takes.
 MODELS: tuple[type, ...] = (
@@ -89,6 +91,8 @@ RECORDS: dict[str, Any] = {
         Examples,
         SupportSamples,
         LabelledSupport,
+        KeptOutputs,
+        Sets,
     )
 }
 # Attributes of estimators that are no part of a model: what a warm start goes on from, callbacks, and copies made for speed.

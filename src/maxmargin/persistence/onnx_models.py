@@ -149,7 +149,7 @@ def convert_linear(scope: Any, operator: Any, container: Any) -> None:
     label, shown, *chances = (output.full_name for output in operator.outputs)
     columns = len(np.atleast_2d(model.coef_))
     if isinstance(model, MultilabelSVMClassifier):
-        above = graph.node("Greater", [scores, graph.numbers(np.zeros(1))])
+        above = graph.node("Greater", [scores, graph.numbers(rounded_down(model._cuts(), graph.dtype))])
         graph.node("Cast", [above], out=label, to=graph.proto.INT64)
     else:
         if columns > 2:
@@ -161,6 +161,12 @@ def convert_linear(scope: Any, operator: Any, container: Any) -> None:
     graph.node("Identity", [scores], out=shown)
     if chances:
         add_probabilities(graph, calibration_of(model), scores, chances[0])
+
+
+def rounded_down(thresholds: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """In the type of the scores, of which the same ones are above them."""
+    found = thresholds.astype(dtype)
+    return np.where(found > thresholds, np.nextafter(found, dtype.type(-np.inf)), found)
 
 
 class Graphed:

@@ -5,6 +5,12 @@
 
 with p_i a distribution over the outputs of sample i; both depend on it through its statistics only. Where the structure binds
 weights to be non-negative, w(p) is that sum clipped at zero there, and D has the same form (regularizer.py, without a prior).
+
+Samples that are gone but for their points, which stay as they are, add their part of the weights, r, and their expected losses:
+
+    P(w) = 1/2 ||w||^2 - w . r + frozen losses + ...,     w(p) = r + ...,     D(p) = frozen losses + ...
+
+which is a prior mean of r, and a constant (regularizers/frozen.py).
 """
 
 import math
@@ -18,10 +24,12 @@ import numpy as np
 
 from ..data.rows import column_sizes
 from ..jit import Interpreted, vectors
+from ..regularizers.base import Regularizer
+from ..regularizers.frozen import Frozen
 from ..structures.encoded.contract import kind_of, n_samples, new_scratch, nonnegative, same_shapes, weight_shape
 from ..structures.encoded.sweeps import combine, risk
 from ..utils.threads import in_threads, spans, with_scratch
-from .base import Evaluated, Problem
+from .base import PLAIN_TERM, Evaluated, Problem
 
 # Samples are evaluated in this many spans, so that sums do not depend on the number of threads. Set not recorded, 2026-11-15.
 SPANS = 64
@@ -37,6 +45,11 @@ class StructuredProblem(Problem):
     data: Any
     weight: np.ndarray
     C: float = 1.0
+    frozen: Frozen | None = None
+
+    @property
+    def regularizer(self) -> Regularizer:
+        return PLAIN_TERM if self.frozen is None else self.frozen
 
     @property
     def n_examples(self) -> int:
@@ -58,7 +71,7 @@ class StructuredProblem(Problem):
             return risk(self.data, self.cap, W, scratch, *part)
 
         lent = with_scratch(lambda: new_scratch(self.data), work)
-        return 0.5 * float(np.vdot(W, W)) + float(sum(in_threads(lent, spans(self.n_examples, SPANS), self.jobs(n_jobs))))
+        return self.regularizer.penalty(W) + float(sum(in_threads(lent, spans(self.n_examples, SPANS), self.jobs(n_jobs))))
 
     def jobs(self, n_jobs: int) -> int:
         """How many threads can work on these samples at once: plain Python uses one."""
@@ -107,8 +120,12 @@ class StructuredProblem(Problem):
         W = found[0][1]
         for _, v in found[1:]:
             W += v
+        losses = float(sum(total for total, _ in found))
+        if self.frozen is not None and self.frozen.mean is not None:
+            losses += self.frozen.constant + 0.5 * float(np.vdot(self.frozen.mean, self.frozen.mean))
+            W += self.frozen.mean
         w = self.feasible(W)
-        return Evaluated(float(sum(total for total, _ in found)) - 0.5 * float(np.vdot(w, w)), W)
+        return Evaluated(losses - 0.5 * float(np.vdot(w, w)), W)
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,9 @@ def label_correlation(Y, ridge: float = 0.0) -> np.ndarray:
 
     Parameters
     ----------
-    Y : array or sparse matrix of shape (n_samples, n_labels)
-        Indicators 0 and 1; NaN where a label is not known. A sparse Y is not made dense.
+    Y : array, data frame or sparse matrix of shape (n_samples, n_labels), or lists of labels
+        Indicators 0 and 1; NaN where a label is not known. A sparse Y is not made dense. Labels in lists are in their order, as
+        `MultilabelSVMClassifier` has them.
     ridge : float, default=0.0
         Added to the diagonal. Without it R may be singular, which is allowed; a small one lets labels deviate from it.
 

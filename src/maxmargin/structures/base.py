@@ -121,6 +121,10 @@ class Structure(Parameters):
         """Parts of `w_` by the names that a fitted model shows them under, as views."""
         raise AttributeError(f"{type(self).__name__} does not say what its weights are; they are all in w_.")
 
+    def declare_labels(self, labels: Any) -> None:
+        """All labels that will ever come; before `size`."""
+        raise ValueError(f"classes is there for Multiclass, Chain, Tree and Graph; {type(self).__name__} has no such labels.")
+
     def weigh_labels(self, class_weight: Any, y, sample_weight: np.ndarray) -> None:
         """Multiply the losses of each true label by its factor; after `size`."""
         raise ValueError(

@@ -47,6 +47,7 @@ class Labelling(Compiled):
     first_last_bias = False
     normalize_loss = False
     count_name = "n_labels"  # the parameter that gives the number of labels
+    _declared: list | None = None  # all labels, where somebody has said so
     may_be_empty = False  # whether a sample may have no nodes
     rules_: np.ndarray | None = None  # as of `transitions.py`
     _lists = False  # whether outputs are lists, as those that were learned from, and not arrays
@@ -90,13 +91,21 @@ class Labelling(Compiled):
             self._check_width(part, i)
         self.n_kinds_ = self._count_kinds(list(kinds))
 
+    def declare_labels(self, labels):
+        self._declared = ordered_labels(list(distinct_labels(labels, "classes")))
+        given = getattr(self, self.count_name)
+        if given is not None and self._declared != list(range(int(given))):
+            raise ValueError(
+                f"classes={labels!r} are not the labels 0 to {int(given) - 1} that {self.count_name}={given} stands for."
+            )
+
     def _learn_labels(self, y) -> None:
         self._lists = all(isinstance(labels, list | tuple) for labels in y)
         given = getattr(self, self.count_name)
         if given is not None:
             self.labels_ = np.arange(int(given))
         else:
-            self.labels_ = label_array(ordered_labels(self._distinct_labels(y)))
+            self.labels_ = label_array(self._declared or ordered_labels(self._distinct_labels(y)))
         if len(self.labels_) < 2:
             only = f"only {self.labels_.tolist()[0]!r}" if len(self.labels_) else "none"
             raise ValueError(f"At least two labels are needed; y holds {only}.")

@@ -184,3 +184,52 @@ def grown(old: Sets, size_of: np.ndarray) -> Sets:
     sample, row = np.repeat(np.arange(size.size), capacity), within(np.zeros_like(capacity), capacity)  # the rows of all tables
     new.gram[within(new.sample[sample, PRODUCTS] + row * new.sample[sample, CAPACITY], capacity[sample])] = old.gram
     return new
+
+
+# ---- sets of some samples, and of more ----------------------------------------------------------------------
+
+
+def put_into(new: Sets, at: np.ndarray, old: Sets, of: np.ndarray, size_of: np.ndarray) -> None:
+    """The outputs of the samples `of`, whose codes have `size_of` numbers, as those of the samples `at`; without products."""
+    size = old.sample[of, SIZE]
+    new.sample[at, SIZE] = size
+    new.slots[within(new.sample[at, SLOT], size)] = old.slots[within(old.sample[of, SLOT], size)]
+    new.codes[within(new.sample[at, CODES], size * size_of)] = old.codes[within(old.sample[of, CODES], size * size_of)]
+
+
+def of_samples(old: Sets, size_of: np.ndarray, which: np.ndarray) -> Sets:
+    """The sets of some samples; the next run computes their products anew."""
+    new = empty(size_of[which], old.sample[which, CAPACITY])
+    put_into(new, np.arange(which.size), old, which, size_of[which])
+    return new
+
+
+def continued(old: Sets, data, capacity: int) -> Sets:
+    """The sets of these samples, of which the first are those of `old`; the others have their true outputs."""
+    rest, count = at_truth(data, capacity), len(old.sample)
+    size_of = contract.truths(data)[1]
+    new = empty(size_of, np.concatenate([old.sample[:, CAPACITY], rest.sample[count:, CAPACITY]]))
+    for sets, which in ((old, np.arange(count)), (rest, np.arange(count, size_of.size))):
+        put_into(new, which, sets, which, size_of[which])
+    return new
+
+
+def with_other_outputs(sets: Sets, data) -> np.ndarray:
+    """Which samples have mass on any output but the true one."""
+    codes, size_of = contract.truths(data)
+    size, first = sets.sample[:, SIZE], starts(size_of)
+    slots, owner = within(sets.sample[:, SLOT], size), np.repeat(np.arange(size.size), size)
+    held = sets.slots[slots, MASS] > 0.0
+    owner, place = owner[held], (slots - sets.sample[owner, SLOT])[held]
+    theirs = within(sets.sample[owner, CODES] + place * size_of[owner], size_of[owner])
+    differs = sets.codes[theirs] != codes[within(first[owner], size_of[owner])]
+    result = np.zeros(size.size, bool)
+    result[np.repeat(owner, size_of[owner])[differs]] = True
+    return result
+
+
+def bytes_of_sets(sets: Sets, size_of: np.ndarray) -> np.ndarray:
+    """The memory that each sample takes."""
+    capacity = sets.sample[:, CAPACITY]
+    each = sets.slots.shape[1] * sets.slots.itemsize + size_of * sets.codes.itemsize + capacity * sets.gram.itemsize
+    return capacity * each + sets.sample.shape[1] * sets.sample.itemsize
