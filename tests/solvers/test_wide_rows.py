@@ -80,7 +80,7 @@ def test_systems_are_solved_whatever_is_kept(kept, monkeypatch):
         pairs, whole = PairColumns(table, Y, 4), RowColumns(table)
         assert pairs.prepare(theta, B) and whole.prepare(theta, B)
         if kept == 1000:
-            np.testing.assert_allclose(pairs.matrix(), whole.matrix(), rtol=1e-9, atol=1e-6)
+            np.testing.assert_allclose(np.triu(pairs.matrix()), np.triu(whole.matrix()), rtol=1e-9, atol=1e-6)
         for found, wanted in zip(pairs.solve(g, h), whole.solve(g, h), strict=True):
             np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6 * np.abs(wanted).max())
 
