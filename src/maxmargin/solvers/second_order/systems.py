@@ -69,7 +69,8 @@ def unit_scale(diagonal: np.ndarray) -> np.ndarray:
 
 class Factor:
     """A positive semidefinite matrix, of which only what is on and above the diagonal counts, at unit diagonal, which takes its
-    place, factored with the first of the ridges that does. Where none does there is no `factor`. What has a diagonal of zero stays at zero in solutions."""
+    place, factored with the first of the ridges that does. Where none does there is no `factor`. What has a diagonal of zero
+    stays at zero in solutions."""
 
     def __init__(self, H: np.ndarray, ridges: tuple[float, ...] = RIDGES):
         self.factor = None
