@@ -23,8 +23,8 @@ from .systems import FEW_PAIRS, LEAST_THETA, MANY_CLASSES, RowColumns
 # pairs take 27 and 60, as gradients take longer; 1e-4 and 1e-7 take 33 and 35, with an earlier matrix. 2026-11-17.
 KEPT, LEFT_OVER, MOST_GRADIENTS = 50, 1e-4, 40
 # mu at first, times the mean over all pairs of what the losses are at the start. Steps with 30, 3 and 1: 21, 23 and 25 for made
-# pixels, 6,000 x 150, C = 0.01; 28 and 28 (1 was not tried) for digits of 0..255 mapped to 130 columns, with noise, C = 0.01; with
-# 30 and 1, 46 and 43 for the digits above. 2026-11-17.
+# pixels, 6,000 x 150, C = 0.01; 28 and 28 (1 was not tried) for digits of 0..255 mapped to 130 columns, with noise, C = 0.01;
+# with 30 and 1, 46 and 43 for the digits above. 2026-11-17.
 FIRST_MU = 30.0
 MOST_PAIRS = 1 << 25  # of examples and classes whose weights are kept in memory
 PATH_ROUNDS = 100  # of the search for the level of a row, which has few
