@@ -319,3 +319,11 @@ def test_polishing_ends_with_the_time():
     """No way is gone on with once a run has to end."""
     run = DualCoordinate().begin(problem_of("hinge", *data()), NOWHERE, Setting(tol=1e-9, stop=lambda: True))
     assert run.halted()
+
+
+def test_no_rate_is_no_overflow():
+    """Passes that leave the gap as it is never end, and say so without a warning."""
+    X, scores = data()
+    run = DualCoordinate().begin(problem_of("hinge", X, scores), NOWHERE, Setting(tol=1e-9))
+    run.dual, run.marks = 1.0, np.array([[1.0, 5.0], [60.0, 5.0], [100.0, 5.0]])
+    assert run.to_come() == np.inf

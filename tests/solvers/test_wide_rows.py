@@ -13,7 +13,7 @@ from maxmargin.solvers.second_order import softened, wide_rows
 from maxmargin.solvers.second_order.interior_rows import RowInterior
 from maxmargin.solvers.second_order.softened import WideFirst
 from maxmargin.solvers.second_order.systems import RowColumns
-from maxmargin.solvers.second_order.wide_rows import PairColumns, heaviest, on_path
+from maxmargin.solvers.second_order.wide_rows import PairColumns, WideInterior, heaviest, on_path
 
 RNG = np.random.default_rng(4)
 X = np.maximum(RNG.normal(size=(150, 6)) + RNG.normal(size=(150, 1)), 0.0) * 200.0
@@ -23,7 +23,8 @@ COST = np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0)))
 
 @pytest.fixture
 def wide(monkeypatch):
-    """A small problem counts as one of many columns, and few of its pairs are kept."""
+    """A small problem counts as one of many columns, its rows as small, and few of its pairs are kept."""
+    monkeypatch.setattr(softened, "LARGE_ROWS", np.inf)
     monkeypatch.setattr(softened, "MANY_PAIRS", 0)
     monkeypatch.setattr(wide_rows, "FEW_PAIRS", 0)
     monkeypatch.setattr(wide_rows, "KEPT", 2)
@@ -35,8 +36,10 @@ def problem(C: float = 1.0) -> BlockProblem:
 
 @pytest.mark.usefixtures("wide")
 @pytest.mark.parametrize("C", [1e-4, 1e-2, 1.0])
+@pytest.mark.parametrize("large", [0.0, np.inf])
 @pytest.mark.parametrize("options", [{}, {"cost": COST}, {"keep_duals": True}])
-def test_the_optimum(C, options):
+def test_the_optimum(C, large, options, monkeypatch):
+    monkeypatch.setattr(softened, "LARGE_ROWS", large)
     weight = RNG.uniform(0.1, 3.0, len(Y))
     fine = mm.SVMClassifier(C=C, solver="newton", tol=1e-8, cost=options.get("cost")).fit(X, Y, sample_weight=weight)
     model = mm.SVMClassifier(C=C, solver="newton", tol=1e-3, max_iter=100, **options).fit(X, Y, sample_weight=weight)
@@ -68,6 +71,13 @@ def test_where_it_serves():
     assert kinds == [WideFirst, RowInterior]
 
 
+@pytest.mark.usefixtures("wide")
+def test_large_rows_go_to_the_interior_point_at_once(monkeypatch):
+    monkeypatch.setattr(softened, "LARGE_ROWS", float(np.mean(problem().curvature)))
+    kinds = [type(Newton().begin(problem(C), NOWHERE, Setting(tol=1e-3))) for C in (0.9, 1.1)]
+    assert kinds == [WideFirst, WideInterior]
+
+
 @pytest.mark.parametrize("kept", [0, 1, 1000])
 def test_systems_are_solved_whatever_is_kept(kept, monkeypatch):
     """The matrix of all pairs where all are kept; else only what conjugate gradients begin with."""
@@ -80,7 +90,7 @@ def test_systems_are_solved_whatever_is_kept(kept, monkeypatch):
         pairs, whole = PairColumns(table, Y, 4), RowColumns(table)
         assert pairs.prepare(theta, B) and whole.prepare(theta, B)
         if kept == 1000:
-            np.testing.assert_allclose(pairs.matrix(), whole.matrix(), rtol=1e-9, atol=1e-6)
+            np.testing.assert_allclose(np.triu(pairs.matrix()), np.triu(whole.matrix()), rtol=1e-9, atol=1e-6)
         for found, wanted in zip(pairs.solve(g, h), whole.solve(g, h), strict=True):
             np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6 * np.abs(wanted).max())
 

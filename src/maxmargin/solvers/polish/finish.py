@@ -91,8 +91,8 @@ class Finishing(Run):
     def to_come(self) -> float:
         """What passes will cost from here to the target, by the rate of the later half of them."""
         marks, target = self.marks, math.log(max(self.polish_tol * abs(self.dual), TINY))
-        spent, gap = marks[-1]
-        before, above = marks[np.searchsorted(marks[:, 0], 0.5 * (spent + marks[0, 0]))]
+        spent, gap = marks[-1].tolist()  # numbers of Python: a rate of zero makes this infinite, without a remark
+        before, above = marks[np.searchsorted(marks[:, 0], 0.5 * (spent + marks[0, 0]))].tolist()
         ahead, fallen = gap - target, max(above - gap, TINY)
         return (spent - before) * ahead / fallen if spent > before and ahead > 0.0 else 0.0
 

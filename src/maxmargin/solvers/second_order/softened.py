@@ -33,6 +33,10 @@ LEAST_T = 1e-8  # of the size of costs
 MOST_STEPS, MANY_PAIRS = 30, 50_000
 
 SHORT_IN_A_ROW = 3  # in a row that say that all will be short. Digits in 14 x 14 pixels and 6,000 x 130, normal, 2026-11-17
+# Mean of cap ||x||^2 above which these steps end short of the target wherever they were tried, with many columns: digits of
+# 0..255 under a random map to 130 columns, with noise (3.5 did not, 350 to 3.5e6 did), and made pixels, 6,000 x 150 (1 to 1e6
+# did). 2026-11-17.
+LARGE_ROWS = 30.0
 
 
 class SoftenedRows(SmoothRun):
@@ -137,4 +141,11 @@ def row_run(problem: BlockProblem, start: Start, setting: Setting) -> SecondOrde
     many = problem.n_examples * problem.n_classes >= MANY_PAIRS
     if not (free and many and setting.tol >= FINEST_TARGET):
         return RowInterior(problem, start, setting)
-    return (WideFirst if has_many_columns(problem) else SoftFirst)(problem, start, setting)
+    if not has_many_columns(problem):
+        return SoftFirst(problem, start, setting)
+    return (WideInterior if has_large_rows(problem) else WideFirst)(problem, start, setting)
+
+
+def has_large_rows(problem: BlockProblem) -> bool:
+    """Whether a step with a softened maximum would change scores by much more than costs."""
+    return bool(np.mean(problem.cap * problem.curvature) > LARGE_ROWS) if problem.n_examples else False

@@ -68,8 +68,9 @@ def unit_scale(diagonal: np.ndarray) -> np.ndarray:
 
 
 class Factor:
-    """A positive semidefinite matrix at unit diagonal, which takes its place, factored with the first of the ridges that does.
-    Where none does there is no `factor`. What has a diagonal of zero stays at zero in solutions."""
+    """A positive semidefinite matrix, of which only what is on and above the diagonal counts, at unit diagonal, which takes its
+    place, factored with the first of the ridges that does. Where none does there is no `factor`. What has a diagonal of zero
+    stays at zero in solutions."""
 
     def __init__(self, H: np.ndarray, ridges: tuple[float, ...] = RIDGES):
         self.factor = None
@@ -81,7 +82,7 @@ class Factor:
         H *= self.scale[:, None]
         for ridge in ridges:
             H.flat[:: len(H) + 1] = 1.0 + ridge
-            found, failed = dpotrf(H, lower=1, clean=0)
+            found, failed = dpotrf(H.T, lower=1, clean=0)  # the order that LAPACK takes as it is
             if not failed:
                 self.factor, self.ridge = found, ridge
                 self.sound = ridge == 0.0 and bool(np.min(np.diagonal(found), initial=1.0) > SOUND)
@@ -169,7 +170,7 @@ class ColumnSystem(System):
 
     @abstractmethod
     def matrix(self) -> np.ndarray:
-        """sum_i N_i (x) x_i x_i', class by class."""
+        """sum_i N_i (x) x_i x_i', class by class; what is below the diagonal does not count."""
 
     def solve(self, g, h):
         wanted = g if h is None else g + combination(self.table, h)
