@@ -18,8 +18,8 @@ from ..regularizers.frozen import frozen
 from ..result import Result
 from ..solvers.base import Start
 from ..solvers.polytope.sets import Sets, bytes_of_sets, continued, of_samples, with_other_outputs
+from ..solvers.polytope.tuning import POLYTOPE
 from ..solvers.streams.run import MEGABYTE
-from ..solvers.tuning import POLYTOPE
 from ..structures.base import Structure
 from ..structures.encoded.contract import truths
 from .base import READ, Certified, checked_weight, same_count
