@@ -22,7 +22,7 @@ ROWS = 16  # of a piece
 def pieces(monkeypatch):
     """Every X is too large, and pieces are small."""
     monkeypatch.setattr(streamed, "PIECE_BYTES", ROWS * 4 * X.shape[1])
-    monkeypatch.setattr(reading, "too_large", lambda nbytes, device: True)
+    monkeypatch.setattr(reading, "outgrows", lambda nbytes, device: True)
 
 
 def table_of_pieces(given=X):

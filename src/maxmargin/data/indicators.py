@@ -161,17 +161,17 @@ def _sparse_indicators(Y: sp.csc_array, missing: sp.csc_array | None) -> tuple[s
 
 def _dense_indicators(Y: np.ndarray, missing: sp.csc_array | None) -> tuple[sp.csc_array, sp.csc_array | None]:
     if Y.dtype == bool and missing is None:
-        return listed(Y), None
+        return places_set(Y), None
     unknown = np.isnan(Y) if Y.dtype.kind == "f" else np.zeros(Y.shape, bool)
     if missing is not None:
         unknown |= missing.toarray().astype(bool)
     if np.any(wrong := ~(unknown | (Y == 0) | (Y == 1))):
         row, column = np.argwhere(wrong)[0]
         raise _not_an_indicator(Y[row, column], row, column)
-    return listed((Y == 1) & ~unknown), listed(unknown) if unknown.any() else None
+    return places_set((Y == 1) & ~unknown), places_set(unknown) if unknown.any() else None
 
 
-def listed(Y: np.ndarray) -> sp.csc_array:
+def places_set(Y: np.ndarray) -> sp.csc_array:
     """The places of the Trues, found as places in one long row: a search in two dimensions takes several times as long."""
     places = np.flatnonzero(Y)
     rows, columns = np.divmod(places, Y.shape[1])

@@ -23,7 +23,7 @@ PIECE_BYTES = 1 << 28  # of a piece that is sent. 10.5 GB from host memory, H200
 BUFFERS = 2
 READ_ONLY = 8  # cudaHostRegisterReadOnly
 # Part of the room on a device that X may take as a whole: duals and tables of a block need the rest. By guess, 2026-11-17.
-WHOLE = 0.6
+WHOLE_X = 0.6
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class HostMatrix(DeviceMatrix):
         return self.place
 
 
-def too_large(nbytes: int, device: Any) -> bool:
+def outgrows(nbytes: int, device: Any) -> bool:
     """Whether an X of so many bytes should stay in host memory."""
-    return device.type == "cuda" and nbytes > WHOLE * room_of(device)
+    return device.type == "cuda" and nbytes > WHOLE_X * room_of(device)
 
 
 def from_a_file(X: Any) -> bool:

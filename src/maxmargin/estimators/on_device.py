@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..data.indicators import LabelColumns, class_bits
-from ..data.streamed import HostMatrix, from_a_file, too_large
+from ..data.streamed import HostMatrix, from_a_file, outgrows
 from ..data.tensors import DeviceMatrix, TensorTable, brought, checked_tensor, device_of, host_values, is_tensor, library, no_room
 from ..jit import vectors
 from ..losses.base import Loss
@@ -45,7 +45,7 @@ def moved_to(device: Any, X: np.ndarray) -> DeviceMatrix:
     if sp.issparse(X):
         raise ValueError(f"device={device!r} is for dense X; a sparse matrix is fitted on the processor: leave device out.")
     wanted, torch = device_of(device), library()
-    if too_large(X.nbytes, wanted):
+    if outgrows(X.nbytes, wanted):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # nobody writes to it
             return HostMatrix(torch.from_numpy(X), wanted, from_a_file(X))

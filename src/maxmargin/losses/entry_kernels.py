@@ -6,13 +6,13 @@ Imported where a GPU is used and nowhere else.
 import triton
 import triton.language as tl
 
-TINY = tl.constexpr(1e-37)
+NO_CURVE = tl.constexpr(1e-37)
 
 
 @triton.jit
 def halved_square(d, cap):
     """d^2 / (2 cap), zero where the cap is."""
-    return tl.where(cap > 0.0, d * d / (2.0 * tl.maximum(cap, TINY)), 0.0)
+    return tl.where(cap > 0.0, d * d / (2.0 * tl.maximum(cap, NO_CURVE)), 0.0)
 
 
 @triton.jit
@@ -43,7 +43,7 @@ def entry_best(a, slope, q, cap, epsilon, ABSOLUTE: tl.constexpr, SQUARED: tl.co
     if SQUARED:
         best = 2.0 * cap * aim / (2.0 * cap * q + 1.0)
         return best if ABSOLUTE else tl.maximum(best, 0.0)
-    best = tl.minimum(aim / tl.maximum(q, TINY), cap)
+    best = tl.minimum(aim / tl.maximum(q, NO_CURVE), cap)
     return tl.maximum(best, -cap) if ABSOLUTE else tl.maximum(best, 0.0)
 
 

@@ -7,10 +7,10 @@ and nowhere else.
 import triton
 import triton.language as tl
 
-FAR = tl.constexpr(-1e30)  # of classes that take no part
-PART = tl.constexpr(-1e29)
+FAR_BELOW = tl.constexpr(-1e30)  # of classes that take no part
+TAKES_PART = tl.constexpr(-1e29)
 CONE, BOX, KNAPSACK = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
-ROUNDS, HALVED = tl.constexpr(200), tl.constexpr(4)  # as in `tensor_levels`
+SEARCHED, HALVED_EVERY = tl.constexpr(200), tl.constexpr(4)  # as in `tensor_levels`
 CLOSE = tl.constexpr(2.0**-21)
 
 
@@ -56,16 +56,16 @@ def falling_root(a, low, high, size, radius, k, KIND: tl.constexpr):
         low, high = tl.where(value >= 0.0, u, low), tl.where(value <= 0.0, u, high)
         middle = 0.5 * (low + high)
         aim = tl.where(slope < 0.0, u - value / tl.minimum(slope, -1e-30), middle)
-        aim = tl.where((aim >= low) & (aim <= high) & (rounds % HALVED != HALVED - 1), aim, middle)
+        aim = tl.where((aim >= low) & (aim <= high) & (rounds % HALVED_EVERY != HALVED_EVERY - 1), aim, middle)
         done = (tl.abs(aim - u) <= CLOSE * tl.abs(u)) | (tl.abs(value) <= CLOSE * size)
         u = tl.where(done, u, aim)
         rounds += 1
-        searched = (rounds < ROUNDS) & (done == 0)
+        searched = (rounds < SEARCHED) & (done == 0)
     return u
 
 
 @triton.jit
-def top_of(a, columns, k):
+def largest_of(a, columns, k):
     """The sum of the k largest, that of those above zero, the last of them, the next one, and which they are."""
     total, above, last = 0.0 * tl.max(a, 0), 0.0 * tl.max(a, 0), tl.max(a, 0)
     left, chosen = a, columns < 0
@@ -75,7 +75,7 @@ def top_of(a, columns, k):
         above += tl.maximum(last, 0.0)
         here = columns == tl.argmax(left, 0)
         chosen = chosen | here
-        left = tl.where(here, FAR, left)
+        left = tl.where(here, FAR_BELOW, left)
     return total, above, last, tl.max(left, 0), chosen
 
 
@@ -85,9 +85,9 @@ def topk_projection(a, columns, radius, many, JOINT: tl.constexpr):
     k = many.to(tl.float32)
     top = tl.max(a, 0)
     if JOINT:
-        total, _, last, after, _ = top_of(a, columns, many)
+        total, _, last, after, _ = largest_of(a, columns, many)
         worth = total > 0.0
-        low = tl.where(worth, tl.where(after > PART, after, last), 0.0)
+        low = tl.where(worth, tl.where(after > TAKES_PART, after, last), 0.0)
         whole, _ = mass_above(a, 0.0)
         high = tl.where(worth, tl.maximum(top, whole * (1.0 + k) / k), low)
         u = falling_root(a, low, high, tl.abs(high), radius, k, CONE)
@@ -99,7 +99,7 @@ def topk_projection(a, columns, radius, many, JOINT: tl.constexpr):
         mass = falling_root(a, tl.where(value >= 0.0, radius, 0.0), radius, radius, radius, k, BOX)
         free = tl.minimum(tl.maximum(a - mass, 0.0), radius / k)
     tight = mass >= radius
-    least = tl.min(tl.where(a > PART, a, top), 0) - radius / k
+    least = tl.min(tl.where(a > TAKES_PART, a, top), 0) - radius / k
     t = falling_root(a, tl.where(tight, least, top), top, tl.abs(top) + radius, radius, k, KNAPSACK)
     return tl.where(tight, tl.minimum(tl.maximum(a - t, 0.0), radius / k), free)
 
@@ -125,14 +125,14 @@ def topk_rows(
         margin = tl.where(own, 0.0, 1.0)
     truth, held = tl.sum(tl.where(own, scores, 0.0), 0), tl.sum(tl.where(own, duals, 0.0), 0)
     others = inside & (columns != y)
-    h = tl.where(others, scores + margin - truth, FAR)
+    h = tl.where(others, scores + margin - truth, FAR_BELOW)
     k = many.to(tl.float32)
-    total, above, _, _, chosen = top_of(h, columns, many)
+    total, above, _, _, chosen = largest_of(h, columns, many)
     mean = tl.maximum(total, 0.0) if JOINT else above
     tl.store(share + i, (bound * mean / k + tl.sum(tl.where(inside, (scores + margin) * duals, 0.0), 0)).to(tl.float64))
 
-    B = tl.where(others, h + curvature * (held - duals), FAR)
-    a = topk_projection(tl.where(others, B / curvature, FAR), columns, bound, many, JOINT)
+    B = tl.where(others, h + curvature * (held - duals), FAR_BELOW)
+    a = topk_projection(tl.where(others, B / curvature, FAR_BELOW), columns, bound, many, JOINT)
     if JOINT:
         worth = tl.where(total > 0.0, bound / k, 0.0) + 0.0 * B
     else:

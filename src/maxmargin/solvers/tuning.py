@@ -20,7 +20,7 @@ Rooms below this one cannot import it, so that these stand where they are used, 
     losses/topk_steps.py          SHORTLIST, a field of the losses: which classes a visit puts aside
     losses/multilabel_steps.py    Coupled.sweeps, a field of the loss: sweeps of a visit over coupled labels
     problems/linear.py            CHUNK, TAKEN, BY_PRODUCTS: examples of a part of a sum, and when it is a matrix product
-    problems/tensors.py           COLUMNS_A_SUM, TOGETHER_BYTES: columns of a sum, rows of a block; more in device/tuning.py
+    problems/tensors.py           COLUMNS_A_SUM, TOGETHER_BYTES; data/streamed.py PIECE_BYTES, WHOLE_X; more in device/tuning.py
     problems/structured.py        SPANS: of a sum over samples
     problems/risk.py, ranking.py  CUT_SPANS: of a sum of subgradients; INSERTED: how runs are sorted
     problems/multilabel.py        TOGETHER, TOGETHER_DENSE, PARTS_DENSE: labels of a group
