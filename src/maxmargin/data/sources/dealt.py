@@ -25,6 +25,19 @@ def folds_of_rows(count: int, folds: int, seed: int = 0) -> np.ndarray:
     return ((mixed ^ (mixed >> np.uint64(31))) % np.uint64(folds)).astype(np.int64)
 
 
+class DealtSamples:
+    """Blocks of some structured samples of a source, for `Samples`: `kept` says of each sample whether it is one of them."""
+
+    def __init__(self, source: Any, kept: np.ndarray):
+        self.source, self.kept = source, kept
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        for block in self.source.blocks():
+            places = np.flatnonzero(self.kept[block.rows]).tolist()
+            y, weight = block.y, np.ones(block.rows.size) if block.weight is None else block.weight
+            yield [block.X[k] for k in places], None if y is None else [y[k] for k in places], weight[places]
+
+
 class Dealt(Derived):
     """Some rows of a source, in their order. `labels` are the different ones among them, as a scan finds them."""
 
