@@ -311,7 +311,11 @@ COST = 2.0 - 2.0 * np.eye(K)
         ({"loss": "log_loss", "cost": [[0, 2], [1, 0]]}, TWO, "'log_loss' has no margins.* leave cost out"),
         ({"multi_class": "each"}, MANY, "The 'multi_class' parameter of SVMClassifier must be"),
         ({"loss": losses.BINARY["squared_hinge"]()}, MANY, "SquaredHingeLoss is for two classes; y has 4"),
-        ({"loss": losses.MULTICLASS["hinge"](), "multi_class": "ovr"}, MANY, "'ovr' does not go with CrammerSingerLoss"),
+        (
+            {"loss": losses.MULTICLASS["hinge"](), "multi_class": "ovr"},
+            MANY,
+            "'ovr' does not go with CrammerSingerLoss.* by its name",
+        ),
         ({"loss": "log_loss", "solver": "frank_wolfe"}, MANY, "FrankWolfe serves no MultinomialLoss"),
     ],
 )

@@ -114,6 +114,8 @@ def test_sources_through_transformers():
     np.testing.assert_allclose(np.linalg.norm(np.vstack([block.X for block in twice]), axis=1), 1.0)
     fitted = PCA(2).fit(X)  # has learned already
     assert source.map(fitted).transformer is fitted and source.map(fitted).n_features == 2
+    with pytest.raises(TypeError, match=r"A source needs a transformer, .* a FunctionTransformer\.$"):
+        source.map(np.log1p)
     with pytest.raises(TypeError, match="PCA has no partial_fit, so that it cannot learn from a source"):
         source.map(PCA(2))
     with pytest.raises(ValueError, match=r"FunctionTransformer made \(1, 4\) of \d+ rows"):

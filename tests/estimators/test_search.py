@@ -276,8 +276,9 @@ def test_no_model_without_refit():
     model = mm.SVMClassifierCV(CS, random_state=0).fit(X, TWO)
     model.set_params(refit=False).fit(X, TWO)
     assert model.C_ in CS and model.scores_.shape == (5, 3) and not hasattr(model, "coef_")
-    with pytest.raises(NotFittedError):
+    with pytest.raises(NotFittedError, match=r"There is no model: .* with refit=False.*SVMClassifier\(C=model\.C_\)\.$"):
         model.predict(X)
+    assert "SVMClassifierCV" in model._repr_html_()
 
 
 def test_names_of_columns():
@@ -358,6 +359,7 @@ def test_one_warning_for_the_search_and_one_for_the_model():
         ({"cv": []}, "cv has no folds"),
         ({"cv": 50}, "n_splits=50"),
         ({"scoring": "beauty"}, "'scoring' parameter"),
+        ({"scoring": "neg_log_loss"}, "judges probabilities.* set probability="),
         ({"search_tol": 0.0}, "'search_tol' parameter"),
     ],
 )
@@ -366,11 +368,16 @@ def test_bad_parameters(options, message):
         mm.SVMClassifierCV(**options).fit(X, TWO)
 
 
+def test_one_c_is_refused_by_name():
+    with pytest.raises(TypeError, match=r"SVMClassifierCV\(\) got an unexpected keyword argument 'C'; .* are Cs\."):
+        mm.SVMClassifierCV(C=1.0)
+
+
 def test_bad_samples():
     with pytest.raises(ValueError, match="at least 2 classes"):
         mm.SVMClassifierCV(CS).fit(X, np.ones(60))
-    with pytest.raises(ValueError, match="in memory or a source of rows"):
-        mm.StructuredSVMCV(Chain(), CS).fit(mm.Samples([(SENTENCES, TAGS)]))
+    with pytest.raises(ValueError, match=r"in memory or in mm\.Samples"):
+        mm.StructuredSVMCV(Chain(), CS).fit(mm.open_source([(X, FIVE)]))
     with pytest.raises(ValueError, match="requires y"):
         mm.StructuredSVMCV(Chain(), CS).fit(SENTENCES)
     with pytest.raises(ValueError, match="X has 20 samples, y has 19"):

@@ -100,3 +100,47 @@ def test_bad_input(model, y, message):
 def test_labels_come_with_the_source():
     with pytest.raises(ValueError, match="leave y out"):
         mm.SVMClassifierCV(CS).fit(mm.open_source(blocks(TWO)), TWO)
+
+
+# ---- structured samples -------------------------------------------------------------------------------------------------------
+
+TAGS = [np.array([0, 2]), np.array([1, 1]), *(rng.integers(0, 3, size=2 + k % 4) for k in range(28))]
+SENTENCES = [np.eye(3)[tags] + 0.6 * rng.normal(size=(tags.size, 3)) for tags in TAGS]
+WEIGHED = np.arange(30) % 2 + 1.0
+
+
+def some(first, last):
+    return SENTENCES[first:last], TAGS[first:last], WEIGHED[first:last]
+
+
+def right(model, X, y):
+    return float(np.mean([np.mean(found == tags) for found, tags in zip(model.predict(X), y, strict=True)]))
+
+
+@pytest.mark.parametrize("scoring", [None, right], ids=["default", "own"])
+def test_structured_samples_as_in_memory(scoring):
+    """Of the first block one sample is held out, and its labels with it: the whole source tells the labels."""
+    part = folds_of_rows(30, 3, 2)
+    assert part[0] != part[1]
+    pairs = [(np.flatnonzero(part != k), np.flatnonzero(part == k)) for k in range(3)]
+    source = mm.Samples([some(0, 2), some(2, 3), some(3, 30)])
+    Cs, options = [0.02, 0.1], {"tol": 1e-3, "search_tol": 1e-3, "random_state": 2, "scoring": scoring}
+    found = mm.StructuredSVMCV(mm.structures.Chain(), Cs, cv=3, **options).fit(source)
+    memory = mm.StructuredSVMCV(mm.structures.Chain(), Cs, cv=pairs, **options).fit(SENTENCES, TAGS, WEIGHED)
+    np.testing.assert_allclose(found.scores_, memory.scores_, atol=0.05)  # two labels of a fold
+    assert found.C_ == memory.C_ and found.certificate_.primal == pytest.approx(memory.certificate_.primal, rel=2e-3)
+    assert np.all(np.isnan(found.score_bounds_)) and len(found.predict(source)) == 30
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cv": 31}, "has 30 samples, too few for 31 folds"),
+        ({"cv": [([0], [1])]}, "cv must be a number"),
+        ({"solver": "bundle"}, "read by OnlineDual"),
+        ({"class_weight": "balanced"}, "needs all samples at once"),
+    ],
+)
+def test_structured_samples_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        mm.StructuredSVMCV(mm.structures.Chain(), CS, **options).fit(mm.Samples([some(0, 30)]))

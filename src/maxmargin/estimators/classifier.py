@@ -255,7 +255,10 @@ class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, KernelSVM):
         if own and several and isinstance(self.loss, BinaryLoss):
             raise ValueError(f"{type(self.loss).__name__} is for two classes; y has {count}. A MulticlassLoss serves any number.")
         if own and several and self.multi_class == "ovr":
-            raise ValueError(f"multi_class='ovr' does not go with {type(self.loss).__name__}, which is a loss of all classes.")
+            raise ValueError(
+                f"multi_class='ovr' does not go with {type(self.loss).__name__}, which is a loss of all classes: "
+                "leave multi_class out, or give a loss by its name."
+            )
         if not own and several and (self.multi_class == "ovr" or self.loss not in MULTICLASS):
             if np.any(cost != 1.0 - np.eye(count)):
                 raise ValueError("cost is for one loss of all classes; with each against the rest there is none, leave it out.")

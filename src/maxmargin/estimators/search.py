@@ -70,7 +70,11 @@ def init_of_search(estimator: type) -> Callable[..., None]:
     known = signature(estimator).replace(parameters=parameters)
 
     def __init__(*given: Any, **named: Any) -> None:  # noqa: N807 - that is what it is
-        found = known.bind(*given, **named)
+        try:
+            found = known.bind(*given, **named)
+        except TypeError as wrong:
+            instead = "; the values of C to choose from are Cs" if "C" in named else ""
+            raise TypeError(f"{type(given[0]).__name__}() {wrong}{instead}.") from None
         found.apply_defaults()
         self = found.arguments.pop("self")
         for name, value in found.arguments.items():
@@ -155,6 +159,11 @@ class Search(Certified):
             delattr(self, name)
 
     def __sklearn_is_fitted__(self) -> bool:
+        if "C_" in vars(self) and not self.refit and "certificate_" not in vars(self):
+            raise NotFittedError(
+                f"There is no model: this {type(self).__name__} was fitted with refit=False, which leaves C_ and scores_. Fit it "
+                f"with refit=True, or {self._estimator.__name__}(C=model.C_)."
+            )
         return "certificate_" in vars(self)
 
     # ---- the search ---------------------------------------------------------------------------------------
@@ -206,10 +215,12 @@ class Search(Certified):
         check_source(self, source, y, sample_weight, multilabel=self._multilabel)
         check_in_memory(vars(self).get("probability"))
         model, scorer = self._plain()
-        seed = int(self.random_state) if isinstance(self.random_state, Integral) else 0
-        dealing = count_of_folds(self.cv), seed
         judged = None if self.scoring is None else (scorer, takes_weights(scorer, self.scoring))
-        return folds_of_source(model, source, values, gaps, dealing, judged)
+        return folds_of_source(model, source, values, gaps, self._dealing(), judged)
+
+    def _dealing(self) -> tuple[int, int]:
+        """How many folds a source is dealt to, and the seed of the hash."""
+        return count_of_folds(self.cv), int(self.random_state) if isinstance(self.random_state, Integral) else 0
 
     def _not_dealt(self, X: Any) -> str:
         if vars(self).get("device") is not None:
@@ -238,8 +249,15 @@ class Search(Certified):
         model = self._estimator(**own)
         model._silent, model._state_bytes = True, self._largest_state
         scorer = check_scoring(model, scoring=self.scoring)
-        if "probability" in own and not needs_probabilities(scorer, self.scoring):
-            model.set_params(probability=None)
+        if not needs_probabilities(scorer, self.scoring):
+            if "probability" in own:
+                model.set_params(probability=None)
+        elif isinstance(self.scoring, str) and not hasattr(model, "predict_proba"):
+            ways = "set probability='sigmoid', 'isotonic' or 'temperature', take loss='log_loss', or another scoring"
+            raise ValueError(
+                f"scoring={self.scoring!r} judges probabilities, which this {self._estimator.__name__} has none of: "
+                f"{ways if 'probability' in own else 'take another scoring'}."
+            )
         if is_tuned(own.get("thresholds")) and not needs_predictions(scorer, self.scoring):
             model.set_params(thresholds=None)
         return model, scorer

@@ -10,7 +10,8 @@ from sklearn.base import is_classifier
 from sklearn.metrics import accuracy_score, r2_score
 
 from ..data.sources.base import Dealt, Source
-from ..data.sources.dealt import folds_of_rows
+from ..data.sources.dealt import DealtSamples, folds_of_rows
+from ..data.sources.memory import Samples
 from .base import Step
 from .bounds import NO_BOUNDS
 from .by_block import labels_of
@@ -52,6 +53,31 @@ def folds_of_source(
         held = Dealt(source, test, None if classes is None else np.unique(y[test]))
         fitter = model._fitter((Dealt(source, train, labels), None, None))
         return Fold(values, gaps, fitter, judge(scorer, held, y[test], weight[test]), unproved)
+
+    return [fold(k) for k in range(dealing[0])]
+
+
+def folds_of_samples(
+    model: Any, source: Samples, values: np.ndarray, gaps: Gaps, dealing: tuple[int, int], scorer: Scorer | None
+) -> list[Fold]:
+    """As `folds_of_source`, of structured samples. Outputs are in memory only where a scorer of the user's own asks for them."""
+    count = source.scan()[0]
+    if count < dealing[0]:
+        raise ValueError(f"The source has {count} samples, too few for {dealing[0]} folds.")
+    part = folds_of_rows(count, *dealing)
+
+    def fold(k: int) -> Fold:
+        held = Samples(DealtSamples(source, part == k))
+        if np.all(part == k) or not np.any(part == k):
+            raise ValueError(f"Fold {k} of {dealing[0]} got {np.sum(part == k)} of the {count} samples; take fewer folds.")
+
+        def score(step: Step) -> float:
+            if scorer is None:
+                return float(step.model.score(held))
+            return float(scorer(step.model, held, [output for block in held.blocks() for output in block.y]))
+
+        fitter = model._fitter_of_source(Samples(DealtSamples(source, part != k)), source)
+        return Fold(values, gaps, fitter, score, unproved)
 
     return [fold(k) for k in range(dealing[0])]
 

@@ -191,7 +191,8 @@ class StructuredSVM(StructuredPartialFit):
         self.__dict__.pop("_kept", None)
         if is_source(X):
             check_source(self, X, y, sample_weight)
-            return self._fit_source(X)
+            self._fit(self._streamed(X), None)
+            return self
         problem = StructuredProblem(*self._encoded(X, y, sample_weight))
         self._fit(problem, self.__dict__.get("_last") if self.warm_start else None)
         return self
@@ -228,7 +229,15 @@ class StructuredSVM(StructuredPartialFit):
         """What fits copies with another C (and `tol`) to these samples, which are encoded once."""
         self._validate_params()
         model = clone(self)
-        problem = StructuredProblem(*model._encoded(*samples))
+        return self._fitter_of(model, StructuredProblem(*model._encoded(*samples)))
+
+    def _fitter_of_source(self, source: Any, whole: Any) -> Fitter:
+        """The same for samples that come in blocks; labels and sizes are those of the first block of `whole`."""
+        model = clone(self)
+        return self._fitter_of(model, model._streamed(source, whole))
+
+    def _fitter_of(self, model: "StructuredSVM", problem: StructuredProblem | SampleStream) -> Fitter:
+        """What fits copies to this problem, which `model` has read."""
 
         def fitted(setting: dict[str, Any], last: WarmStart | None) -> Step:
             estimator = self._copied(**setting)
@@ -394,37 +403,35 @@ class StructuredSVM(StructuredPartialFit):
         self.structure_ = structure
         return data, weight
 
-    def _fit_source(self, source):
-        """Learn from samples that come in blocks."""
-        solver = reading_solver(self.solver)
+    def _streamed(self, source: Any, whole: Any = None) -> SampleStream:
+        """The problem of samples that come in blocks, at C = 1; labels and sizes are those of the first block, of `whole` where
+        this is a part of it."""
+        reading_solver(self.solver)  # refuses others before any work
         if self.class_weight == "balanced":
             raise ValueError("class_weight='balanced' needs all samples at once; give the factors as a dict for a source.")
         if self.keep_duals:
             raise ValueError("keep_duals=True needs the samples in memory; a source keeps no duals.")
         n_rows, _, _ = source.scan()
-        first = next((block for block in source.blocks()), None)
+        first = next((block for block in (source if whole is None else whole).blocks()), None)
         if first is None:
             raise ValueError("The source has no samples.")
         data, _ = self._encoded(first.X, first.y, None)
         part = StructuredProblem(data, np.zeros(first.rows.size))
-        problem = SampleStream(source, self.structure_, n_rows, part.weight_shape, part.bound).at(self.C)
-        self.__dict__.pop("_last", None)
-        self._drive(solver, problem, partial(self._keep, problem))
-        return self
+        return SampleStream(source, self.structure_, n_rows, part.weight_shape, part.bound)
 
-    def _fit(self, posed: StructuredProblem, last: WarmStart | None) -> WarmStart:
+    def _fit(self, posed: StructuredProblem | SampleStream, last: WarmStart | None) -> WarmStart:
         """Solve the problem at this C, from what an earlier run has left; returns what this one leaves."""
         problem = posed.at(self.C)
-        solver = self._told(resolve(self.solver), problem)
+        solver = self._told(resolve(self.solver), problem) if problem.in_memory else reading_solver(self.solver)
         start = NOWHERE if last is None else last.fits(problem, solver)
         result = self._drive(solver, problem, partial(self._keep, problem), start=start)
         found = WarmStart.of(problem, solver, result)
         self.__dict__.pop("_last", None)
-        if self.warm_start:
+        if self.warm_start and problem.in_memory:
             self._last = found.for_other_data()
         return found
 
-    def _told(self, given: Solver, problem: StructuredProblem) -> Solver:
+    def _told(self, given: Solver, problem: StructuredProblem | SampleStream) -> Solver:
         """The solver, with weights to begin at in the order of `w_` brought into that of the problem."""
         if not isinstance(given, Bundle) or isinstance(given.init, str):
             return given

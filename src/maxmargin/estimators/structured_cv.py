@@ -1,13 +1,17 @@
 """`StructuredSVMCV`: `StructuredSVM` with a C chosen by cross-validation."""
 
+from ..data.sources.memory import Samples
 from .base import checked_weight, same_count
+from .by_block import check_source
 from .search import ReadSamples, Search, constraints_of_search, init_of_search
+from .source_folds import folds_of_samples
 from .structured import StructuredSVM
 
 
 class StructuredSVMCV(Search, StructuredSVM):
     """`StructuredSVM` that chooses its C by cross-validation. How, and what `Cs`, `cv`, `refit`, `search_tol` and the attributes
-    of the search mean, is told at `SVMClassifierCV`; folds are runs of samples, in their order, and samples must be in memory.
+    of the search mean, is told at `SVMClassifierCV`; folds are runs of samples, in their order; those
+    of a source (`maxmargin.Samples`) are dealt by a hash of their numbers.
 
     Parameters
     ----------
@@ -49,3 +53,13 @@ class StructuredSVMCV(Search, StructuredSVM):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         samples = same_count(X, y)
         return ReadSamples(X, y, None if sample_weight is None else checked_weight(sample_weight, samples))
+
+    def _folds_of_source(self, source, y, sample_weight, values, gaps):
+        if not isinstance(source, Samples):
+            raise ValueError(
+                f"{type(self).__name__} deals samples to folds, which have to be in memory or in mm.Samples; "
+                f"{type(source).__name__} can be fitted by {self._estimator.__name__} at one C."
+            )
+        check_source(self, source, y, sample_weight)
+        model, scorer = self._plain()
+        return folds_of_samples(model, source, values, gaps, self._dealing(), None if self.scoring is None else scorer)

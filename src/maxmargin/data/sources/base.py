@@ -261,6 +261,8 @@ class Mapped(Derived):
 
 def learned(transformer: Any, source: Any) -> Any:
     """The transformer as it is where it needs no fit or has one; else a copy, fitted by `partial_fit` along a pass."""
+    if not hasattr(transformer, "transform"):
+        raise TypeError(f"A source needs a transformer, not {transformer!r}: wrap a function in a FunctionTransformer.")
     if not is_unfitted(transformer):
         return transformer
     if not hasattr(transformer, "partial_fit"):

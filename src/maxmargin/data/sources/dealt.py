@@ -1,5 +1,8 @@
 """Rows dealt by a hash of their numbers, so that a row goes to the same fold, or side, in every pass."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # the constants of splitmix64 (Steele, Lea and Flood 2014)
@@ -18,6 +21,19 @@ def hashed_rows(count: int, seed: int) -> np.ndarray:
 def folds_of_rows(count: int, folds: int, seed: int = 0) -> np.ndarray:
     """The fold of each row, between 0 and `folds` - 1."""
     return (hashed_rows(count, seed) % np.uint64(folds)).astype(np.int64)
+
+
+class DealtSamples:
+    """Blocks of some structured samples of a source, for `Samples`: `kept` says of each sample whether it is one of them."""
+
+    def __init__(self, source: Any, kept: np.ndarray):
+        self.source, self.kept = source, kept
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        for block in self.source.blocks():
+            places = np.flatnonzero(self.kept[block.rows]).tolist()
+            y, weight = block.y, np.ones(block.rows.size) if block.weight is None else block.weight
+            yield [block.X[k] for k in places], None if y is None else [y[k] for k in places], weight[places]
 
 
 def shares_of_rows(count: int, seed: int) -> np.ndarray:
