@@ -1,5 +1,6 @@
 """Sources give the rows of their files, whatever the format, in every order, within a few blocks of memory; or a clear error."""
 
+import gc
 import gzip
 import io
 import lzma
@@ -25,7 +26,8 @@ from maxmargin.data.sources import blocks as pieces
 from maxmargin.data.sources import text_cache as block_cache
 from maxmargin.data.sources.base import Block
 from maxmargin.data.sources.lines import reread
-from maxmargin.utils.threads import read_ahead
+from maxmargin.data.sources.side_files import mapped
+from maxmargin.utils.threads import in_threads, read_ahead
 
 rng = np.random.default_rng(0)
 N, D = 200, 12
@@ -940,3 +942,17 @@ def test_checksums_tell_blocks_apart():
     others = [pieces.RawBlock(*arrays) for arrays in given]
     assert len({pieces.checksum(p) for p in [piece, *others]}) == 5
     assert pieces.checksum(piece) == pieces.checksum(pieces.RawBlock(DENSE.copy(), Y.copy()))
+
+
+def test_headers_are_read_by_one_thread_at_a_time(tmp_path):
+    """Without that CPython 3.11 says "AST constructor recursion depth mismatch" now and then."""
+    path, before = tmp_path / "x.npy", (sys.getswitchinterval(), gc.get_threshold())
+    np.save(path, np.zeros((3, 4)))
+    sys.setswitchinterval(1e-6)
+    gc.set_threshold(5)
+    try:
+        shapes = in_threads(lambda _: mapped(path).shape, range(400), 4)
+    finally:
+        sys.setswitchinterval(before[0])
+        gc.set_threshold(*before[1])
+    assert shapes == [(3, 4)] * 400

@@ -10,7 +10,7 @@ from ..data.matrices import checked_matrix, numbers
 from ..data.mistakes import cost_rows, shown, trouble, uneven
 from .encoded.statistics import starts
 
-GATHERED = 2**18  # entries of features that are stacked at a time; more take no less time
+GATHERED = 2**18  # entries of features that are stacked at a time. By guess, 2026-11-17
 
 # ---- samples -------------------------------------------------------------------------------------------------
 

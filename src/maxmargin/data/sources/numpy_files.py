@@ -16,7 +16,7 @@ from .blocks import RawBlock, SourceChangedError
 from .iterables import canonical
 from .one_file import FileSource
 from .options import SourceOptions
-from .side_files import is_side_file, mapped, side_files_of
+from .side_files import ONE_HEADER, is_side_file, mapped, side_files_of
 
 WHOLE = "the whole file has one kind of rows"
 
@@ -231,7 +231,8 @@ def opened(path: Path) -> zipfile.ZipFile:
 
 def small(archive: zipfile.ZipFile, name: str) -> np.ndarray:
     with archive.open(name) as file:
-        return np.lib.format.read_array(file, allow_pickle=False)
+        with ONE_HEADER:
+            return np.lib.format.read_array(file, allow_pickle=False)
 
 
 def vector(path: Path, file) -> tuple[np.dtype, int]:
@@ -239,7 +240,8 @@ def vector(path: Path, file) -> tuple[np.dtype, int]:
     try:
         version = np.lib.format.read_magic(file)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, dtype = read(file)
+        with ONE_HEADER:
+            shape, _, dtype = read(file)
     except ValueError as error:
         raise ValueError(f"{path} is truncated or damaged: {error}.") from None
     if len(shape) != 1 or dtype.hasobject:

@@ -1,6 +1,7 @@
 """Labels and weights in `.npy` files of their own, with an entry for each row of X."""
 
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,16 @@ import numpy as np
 
 from .blocks import SourceChangedError
 
+# Headers are parsed as Python, for which CPython 3.11 counts its depth for all threads at once: two of them at the same time may end
+# with "SystemError: AST constructor recursion depth mismatch".
+ONE_HEADER = threading.Lock()
+
 
 def mapped(path: Path) -> np.ndarray:
     """A `.npy` file as a memory map: nothing is read yet. Map anew for each block: pages of an old map count as memory in use."""
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        with ONE_HEADER:
+            return np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise ValueError(f"{path} is not a complete .npy file of numbers: {error}.") from None
 
