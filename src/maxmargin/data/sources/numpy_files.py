@@ -230,9 +230,8 @@ def opened(path: Path) -> zipfile.ZipFile:
 
 
 def small(archive: zipfile.ZipFile, name: str) -> np.ndarray:
-    with archive.open(name) as file:
-        with ONE_HEADER:
-            return np.lib.format.read_array(file, allow_pickle=False)
+    with archive.open(name) as file, ONE_HEADER:
+        return np.lib.format.read_array(file, allow_pickle=False)
 
 
 def vector(path: Path, file) -> tuple[np.dtype, int]:

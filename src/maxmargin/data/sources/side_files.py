@@ -9,8 +9,8 @@ import numpy as np
 
 from .blocks import SourceChangedError
 
-# Headers are parsed as Python, for which CPython 3.11 counts its depth for all threads at once: two of them at the same time may end
-# with "SystemError: AST constructor recursion depth mismatch".
+# Headers are parsed as Python. CPython 3.11 counts the depth of that for all threads together: two of them at the same time may
+# end with "SystemError: AST constructor recursion depth mismatch".
 ONE_HEADER = threading.Lock()
 
 
