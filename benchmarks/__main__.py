@@ -1,7 +1,7 @@
 """The command line: python -m benchmarks COMMAND [options], with COMMAND one of
 
 fit, everyday, scaling, startup, sources, structured, topk, multilabel, multilabel_kernel, bundle, latent, online,
-search, probability, pieces, kernels, newton, blocks, cores, files, sentences, all, summary
+search, probability, pieces, kernels, newton, blocks, cores, files, sentences, ranking, all, summary
 """
 
 import argparse
@@ -23,6 +23,7 @@ from . import (
     online,
     pieces,
     probability,
+    ranking,
     scaling,
     search,
     sentences,
@@ -141,6 +142,10 @@ def parser() -> argparse.ArgumentParser:
     tagged = commands.add_parser("sentences", parents=[common], help="tagging from names of features to F1, beside crfsuite")
     sets = list(sentences.SETS)
     tagged.add_argument("--workload", nargs="+", choices=sets, default=sets, metavar="NAME", help=", ".join(sets))
+    orders = commands.add_parser("ranking", parents=[common], help="rankings: growth with the rows, and beside a classifier")
+    orders.add_argument(
+        "--part", nargs="+", choices=ranking.PARTS, default=list(ranking.PARTS), metavar="PART", help=", ".join(ranking.PARTS)
+    )
     second = commands.add_parser("newton", parents=[common], help="second-order steps on raw data, and beside LIBLINEAR's")
     kinds = list(newton.PARTS)
     second.add_argument("--part", nargs="+", choices=kinds, default=kinds, metavar="PART", help=", ".join(kinds))
@@ -221,6 +226,8 @@ def main() -> None:
         files.run(report, args.quick, repeat, args.limit or 30.0)
     if args.command in ("sentences", "all"):
         sentences.run(report, args.workload if args.command == "sentences" else list(sentences.SETS), args.quick)
+    if args.command in ("ranking", "all"):
+        ranking.run(report, args.part if args.command == "ranking" else ranking.PARTS, args.quick, args.repeat or 3)
     if args.command in ("fit", "all"):
         workloads = [Workload(name, QUICK_ROWS if args.quick else None) for name in args.workload]
         everything = parser().parse_args(["all"])

@@ -1,7 +1,5 @@
 """Rankings: how the time grows with the rows, and beside `SVMClassifier` on the same rows.
 
-    python -m benchmarks.ranking [--rows N --groups G --features D] [--tol T] [--repeat R] [--only growth compared] [--quick]
-
 Made rows: columns with common factors and heavy tails, a shift for each group, and targets 0 to 3 that fewer and fewer samples of
 a group have. "growth" doubles the rows four times: one group of all rows, whose pairs grow with the square, each row with a
 target of its own; what is timed is one pass, risk and subgradient. "compared" fits both models to the same relative gap at the
@@ -9,11 +7,8 @@ same C; the classifier tells target 0 from the others, without an intercept. Sec
 of the repeats, with kernels compiled.
 """
 
-import argparse
-import platform
 import time
-from collections.abc import Callable
-from datetime import date
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
@@ -24,9 +19,13 @@ from maxmargin.data.table import table_of
 from maxmargin.problems.ranking import RankingProblem, pair_weights, ranked
 from maxmargin.problems.risk import risk_of
 
+from .report import Report, table
+
 CS = (1e-3, 1e-2, 1.0)
 DOUBLED = 5
 PARTS = ("growth", "compared")
+ROWS, GROUPS, FEATURES, TOL = 1_000_000, 10_000, 50, 1e-2
+QUICK_ROWS, QUICK_GROUPS = 20_000, 200
 
 
 def made(rows: int, groups: int, features: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -50,9 +49,8 @@ def seconds(work: Callable[[], Any]) -> tuple[float, Any]:
     return time.process_time() - begin, found
 
 
-def growth(rows: int, features: int, repeat: int) -> None:
-    print("| rows | pairs | pass, s | times | n log n would be |\n|---|---|---|---|---|")
-    last = None
+def growth(rows: int, features: int, repeat: int) -> str:
+    last, lines = None, []
     for n in (rows // 2 ** (DOUBLED - 1 - k) for k in range(DOUBLED)):
         X, _, _ = made(n, 1, features)
         layout = ranked(np.random.default_rng(0).permutation(n).astype(float), np.zeros(n, int), np.ones(n))
@@ -63,18 +61,19 @@ def growth(rows: int, features: int, repeat: int) -> None:
         took = median(seconds(lambda risk=risk, w=w: risk(w))[0] for _ in range(repeat))
         grown = "" if last is None else f"{took / last[1]:.2f}"
         wanted = "" if last is None else f"{n * np.log(n) / (last[0] * np.log(last[0])):.2f}"
-        print(f"| {n:,} | {pairs[0]:.3g} | {took:.3f} | {grown} | {wanted} |", flush=True)
+        lines.append([f"{n:,}", f"{pairs[0]:.3g}", f"{took:.3f}", grown, wanted])
+        print(*lines[-1], sep="  ", flush=True)
         last = n, took
+    return table(["rows", "pairs", "pass, s", "times", "n log n would be"], lines)
 
 
-def compared(rows: int, groups: int, features: int, tol: float, repeat: int) -> None:
+def compared(rows: int, groups: int, features: int, tol: float, repeat: int) -> str:
     X, y, group = made(rows, groups, features)
     top = y > 0
     few = slice(0, rows // groups * 4)
     for model, args in ((mm.RankingSVM(), (X[few], y[few], None, group[few])), (mm.SVMClassifier(), (X[few], top[few]))):
         model.fit(*args)
-    print(f"{rows:,} x {features} in {groups:,} groups to {tol:g}\n")
-    print("| C | RankingSVM, s | steps | gap | SVMClassifier, s | passes | gap | times |\n|---|---|---|---|---|---|---|---|")
+    lines = []
     for C in CS:
         ours, others = [], []
         for _ in range(repeat):
@@ -82,28 +81,17 @@ def compared(rows: int, groups: int, features: int, tol: float, repeat: int) -> 
             plain = mm.SVMClassifier(C, tol=tol, fit_intercept=False, n_jobs=1, random_state=0)
             others.append(seconds(lambda plain=plain: plain.fit(X, top)))
         (mine, model), (its, other) = ((median(took for took, _ in found), found[-1][1]) for found in (ours, others))
-        own, gap = f"{model.n_iter_} | {model.certificate_.relative_gap:.1e}", other.certificate_.relative_gap
-        print(f"| {C:g} | {mine:.2f} | {own} | {its:.2f} | {other.n_iter_} | {gap:.1e} | {mine / its:.2f} |", flush=True)
+        own, gap = model.certificate_.relative_gap, other.certificate_.relative_gap
+        cells = [f"{C:g}", f"{mine:.2f}", str(model.n_iter_), f"{own:.1e}", f"{its:.2f}", str(other.n_iter_), f"{gap:.1e}"]
+        lines.append([*cells, f"{mine / its:.2f}"])
+        print(*lines[-1], sep="  ", flush=True)
+    head = ["C", "RankingSVM, s", "steps", "gap", "SVMClassifier, s", "passes", "gap", "times"]
+    return f"{rows:,} x {features} in {groups:,} groups to {tol:g}\n\n{table(head, lines)}"
 
 
-def main() -> None:
-    top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    top.add_argument("--rows", type=int, default=1_000_000)
-    top.add_argument("--groups", type=int, default=10_000)
-    top.add_argument("--features", type=int, default=50)
-    top.add_argument("--tol", type=float, default=1e-2)
-    top.add_argument("--repeat", type=int, default=3)
-    top.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
-    top.add_argument("--quick", action="store_true", help="20,000 rows in 200 groups, to see that all works")
-    given = top.parse_args()
-    rows, groups = (20_000, 200) if given.quick else (given.rows, given.groups)
-    print(f"{date.today()}, {platform.machine()}, NumPy {np.__version__}, Python {platform.python_version()}\n")
-    if "growth" in given.only:
-        growth(rows, given.features, given.repeat)
-        print()
-    if "compared" in given.only:
-        compared(rows, groups, given.features, given.tol, given.repeat)
-
-
-if __name__ == "__main__":
-    main()
+def run(report: Report, parts: Sequence[str], quick: bool, repeat: int) -> None:
+    rows, groups = (QUICK_ROWS, QUICK_GROUPS) if quick else (ROWS, GROUPS)
+    if "growth" in parts:
+        report.section("ranking: growth", f"{__doc__}\n{growth(rows, FEATURES, repeat)}")
+    if "compared" in parts:
+        report.section("ranking: beside a classifier", compared(rows, groups, FEATURES, TOL, repeat))
