@@ -90,7 +90,8 @@ EXTRAS = {
 FOR_DEVELOPERS = {"all", "bench", "dev", "test"}
 
 
-TRITON = "losses.tensor_kernels", "solvers.device.kernels"  # compiled by a library of the extra `gpu`, which they import on top
+# Compiled by a library of the extra `gpu`, which they import on top.
+TRITON = "losses.entry_kernels", "losses.tensor_kernels", "losses.topk_kernels", "solvers.device.kernels"
 
 
 def import_everything():

@@ -28,7 +28,8 @@ KERNELS = """
 import importlib, json, pkgutil, warnings
 import numpy as np
 
-TRITON = "losses.tensor_kernels", "solvers.device.kernels"  # compiled by another library, which is imported on top
+# Compiled by another library, which is imported on top.
+TRITON = "losses.entry_kernels", "losses.tensor_kernels", "losses.topk_kernels", "solvers.device.kernels"
 
 def kernels():
     import maxmargin
