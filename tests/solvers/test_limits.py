@@ -19,6 +19,7 @@ from maxmargin.solvers import loop, pace
 from maxmargin.solvers.ascent.linear import AscentOptions, ScalarAscent
 from maxmargin.solvers.ascent.tuning import ASCENT
 from maxmargin.solvers.base import Run
+from maxmargin.solvers.loop import Budget
 from maxmargin.solvers.planes import simplex_qp
 from maxmargin.solvers.tuning import PACE
 from maxmargin.structures import Structure
