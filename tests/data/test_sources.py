@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
+from helpers.refusals import refuse
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 import maxmargin as mm
@@ -98,15 +99,6 @@ def whole(source, seed=None):
         return np.concatenate([part.toarray() if sp.issparse(part) else part for part in parts])[order]
 
     return Block(rows, *(joined(list(parts)) for parts in list(zip(*blocks))[1:]))
-
-
-def refuse(call, error, *words):
-    with pytest.raises(error) as caught:
-        call()
-    sentence = str(caught.value)
-    assert len(sentence.splitlines()) == 1
-    for word in words:
-        assert word in sentence, f"{word!r} is not in {sentence!r}"
 
 
 def make_svm(folder):

@@ -13,6 +13,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
+from helpers.refusals import refuse
 from sklearn.compose import ColumnTransformer
 from sklearn.preprocessing import OneHotEncoder
 
@@ -62,15 +63,6 @@ def whole(source, seed=None):
     X = np.concatenate([block.X.toarray() if sp.issparse(block.X) else block.X for block in blocks])[order]
     rest = [[getattr(block, name) for block in blocks] for name in ("y", "weight", "group")]
     return X, *(None if parts[0] is None else np.concatenate(parts)[order] for parts in rest)
-
-
-def refuse(call, error, *words):
-    with pytest.raises(error) as caught:
-        call()
-    sentence = str(caught.value)
-    assert len(sentence.splitlines()) == 1
-    for word in words:
-        assert word in sentence, f"{word!r} is not in {sentence!r}"
 
 
 # ---- the same table in every form ----------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse as sp
+from helpers.refusals import refuse
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
@@ -46,15 +47,6 @@ def opened(path, **options):
 def fitted(tmp_path):
     source = opened(csv_of(tmp_path / "x.csv"))
     return source, clone(MODEL).fit(source)
-
-
-def refuse(call, error, *words):
-    with pytest.raises(error) as caught:
-        call()
-    sentence = str(caught.value)
-    assert len(sentence.splitlines()) == 1
-    for word in words:
-        assert word in sentence, f"{word!r} is not in {sentence!r}"
 
 
 def test_a_folder_a_csv_file_and_a_column_transformer_have_one_optimum(tmp_path):

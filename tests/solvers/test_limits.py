@@ -19,7 +19,6 @@ from maxmargin.solvers import loop, pace
 from maxmargin.solvers.ascent.linear import AscentOptions, ScalarAscent
 from maxmargin.solvers.ascent.tuning import ASCENT
 from maxmargin.solvers.base import Run
-from maxmargin.solvers.loop import Budget
 from maxmargin.solvers.planes import simplex_qp
 from maxmargin.solvers.tuning import PACE
 from maxmargin.structures import Structure
@@ -240,11 +239,3 @@ def test_weights_that_are_those_of_the_duals():
     assert model.certificate_.converged, model.certificate_.message
     rounding = 20 * np.finfo(float).eps * np.abs(model.dual_coef_) @ np.abs(X)
     assert np.all(np.abs(model.dual_coef_ @ X - model.coef_) <= rounding)
-
-
-def test_a_dual_value_that_rounding_has_put_above_the_primal_is_lowered_to_it():
-    budget = Budget(1e-3)
-    same = budget.certificate(4.0, 4.0 * (1.0 + 2.0**-51), 3, "")
-    assert same.dual == same.primal and same.gap == same.relative_gap == 0.0 and same.converged
-    wrong = budget.certificate(4.0, 4.001, 3, "")  # no rounding: it shows
-    assert wrong.dual == 4.001 and wrong.gap < 0.0

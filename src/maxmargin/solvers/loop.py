@@ -28,7 +28,6 @@ SMALLER = "Scale the features, or lower C."
 # How many times the rounding of the certificate's sums a gap is at the most that is said to be rounding: steps are sums of many
 # such ones. By guess, 2026-11-17.
 ROUNDINGS = 1e4
-LAST_DIGITS = 64 * 2.0**-52  # part of a primal value by which the sums of a dual one may come out above it at an optimum
 OF_DUALS = "Weights that need not be exactly those of the duals (keep_duals=False) may have a smaller one."
 
 
@@ -72,8 +71,6 @@ class Budget:
 
     def certificate(self, primal: float, dual: float, passes: int, message: str, verified: bool = True) -> Certificate:
         """The certificate of these values; `message` is how the run ended where the target was not met."""
-        if 0.0 < dual - primal <= LAST_DIGITS * abs(primal):  # by rounding; a lower bound that is lowered stays one
-            dual = primal
         part = relative(primal, dual)
         converged = bool(part <= self.tol)
         if converged:
