@@ -3,8 +3,8 @@
 import gzip
 import lzma
 from collections.abc import Generator, Iterable
+from io import BufferedIOBase, RawIOBase
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
@@ -13,9 +13,10 @@ from .svmlight import NEWLINE, TextError
 
 PACKED = (".gz", ".xz")
 LONGEST = 2**31 - 2  # bytes of a line: positions fit into 32 bits
+BinaryFile = RawIOBase | BufferedIOBase  # plain and packed ones: what both read into a buffer
 
 
-def cut(file: BinaryIO, size: int) -> Generator[tuple[np.ndarray, int]]:
+def cut(file: BinaryFile, size: int) -> Generator[tuple[np.ndarray, int]]:
     """The text in runs of whole lines of about `size` bytes, each with its offset; longer only where a line is. A run may be read
     until the next is asked for. The last one ends with a line end even if the file does not."""
     buffer, filled, offset = bytearray(size + 1), 0, 0
@@ -42,18 +43,18 @@ def cut(file: BinaryIO, size: int) -> Generator[tuple[np.ndarray, int]]:
         buffer, filled, offset = following, rest, offset + end
 
 
-def fill(file: BinaryIO, buffer: bytearray, filled: int) -> int:
+def fill(file: BinaryFile, buffer: bytearray, filled: int) -> int:
     """Read into all but the last byte of the buffer, behind what it holds; returns how much there was."""
     start, view = filled, memoryview(buffer)[:-1]
     while filled < len(view):
-        got = file.readinto(view[filled:])  # type: ignore[attr-defined]  # every binary file has it, their base class does not
+        got = file.readinto(view[filled:])
         if not got:
             break
         filled += got
     return filled - start
 
 
-def reread(file: BinaryIO, ranges: Iterable[tuple[int, int, int]], path: Path) -> Generator[tuple[np.ndarray, int]]:
+def reread(file: BinaryFile, ranges: Iterable[tuple[int, int, int]], path: Path) -> Generator[tuple[np.ndarray, int]]:
     """The runs that `cut` has given, by their offsets and lengths; `path` is for messages."""
     for offset, length, _ in ranges:
         buffer = bytearray(length + 1)
@@ -66,10 +67,10 @@ def reread(file: BinaryIO, ranges: Iterable[tuple[int, int, int]], path: Path) -
         yield np.frombuffer(buffer, np.uint8, length), offset
 
 
-def opened_text(path: Path) -> BinaryIO:
+def opened_text(path: Path) -> BinaryFile:
     """The bytes of a text, unpacked."""
     if path.suffix.lower() == ".gz":
-        return gzip.open(path, "rb")  # type: ignore[return-value]  # a binary file in all but name
+        return gzip.open(path, "rb")
     if path.suffix.lower() == ".xz":
-        return lzma.open(path, "rb")  # type: ignore[return-value]  # likewise
+        return lzma.open(path, "rb")
     return open(path, "rb", buffering=0)
