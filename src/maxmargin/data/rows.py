@@ -44,6 +44,16 @@ class CSR(NamedTuple):
     columns: int
 
 
+class Indicators(NamedTuple):
+    """Rows of ones: the columns of each, and where they begin and end among the columns of all, so that rows may lie in another
+    order than in the user's memory. Values, which would take twice the memory of columns, there are none."""
+
+    indices: np.ndarray
+    ends: np.ndarray  # (rows, 2)
+    bias: float
+    columns: int
+
+
 class Unlocked:
     """The memory of a read-only array as that of one that is not: to numba these are two types, and everything would be compiled
     once more for the other. Kernels do not write to rows."""
@@ -62,9 +72,11 @@ def rows(X, bias: float = 0.0, sparse_below: float = 0.0):
     """The rows of a validated float32 or float64 matrix: views of the user's memory, never a copy of C-ordered or CSR input.
 
     A dense matrix with a smaller part of non-zeros than `sparse_below` gets an index of them: two bytes each (four from 65,536
-    columns on), so that zeros cost nothing.
+    columns on), so that zeros cost nothing. Indicators stay what they are, with this bias.
     """
     constant = np.float64(bias)  # whatever X is: the intercept is the bias times a weight, and not its float32 neighbour
+    if isinstance(X, Indicators):
+        return X._replace(bias=constant)
     if sp.issparse(X):
         unsigned = np.dtype(f"u{X.indices.dtype.itemsize}")
         data, indices, indptr = unlocked(X.data), unlocked(X.indices), unlocked(X.indptr)
@@ -117,18 +129,28 @@ def _(X: CSR) -> tuple[int, int]:
     return X.indptr.size - 1, X.columns
 
 
+@shape.register
+def _(X: Indicators) -> tuple[int, int]:
+    return X.ends.shape[0], X.columns
+
+
 def dtype(X) -> np.dtype:
     return X.values.dtype
 
 
 def mean_length(X) -> float:
     """How many positions a row has on average, the bias counted in."""
-    entries = X.columns.size if isinstance(X, Indexed) else X.values.size
+    listed = {Indexed: "columns", Indicators: "indices"}.get(type(X), "values")
+    entries = getattr(X, listed).size
     return entries / max(shape(X)[0], 1) + 1.0
 
 
 def column_sizes(X) -> np.ndarray | None:
     """The largest absolute value of each column; None of rows that are not of a kind of ours, or have no values."""
+    if isinstance(X, Indicators) and X.indices.size:
+        size = np.zeros(X.columns)
+        size[X.indices] = 1.0
+        return size
     if not isinstance(X, Dense | Indexed | CSR) or not X.values.size:
         return None
     if isinstance(X, CSR):
@@ -291,6 +313,31 @@ def _(X, i):
 def _(X, i):
     for k in range(np.int64(X.indptr[i]), np.int64(X.indptr[i + 1]), 8):
         vectors.prefetch(X.indices, k)
+
+
+@first.register(Indicators)
+def _(X, i):
+    return X.ends[i, 0]
+
+
+@last.register(Indicators)
+def _(X, i):
+    return X.ends[i, 1]
+
+
+@column.register(Indicators)
+def _(X, i, k):
+    return X.indices[k]
+
+
+@value.register(Indicators)
+def _(X, i, k):
+    return 1.0
+
+
+@last_column.register(Indicators)
+def _(X):
+    return X.columns
 
 
 # ---- one example against a weight vector -----------------------------------------------------------------

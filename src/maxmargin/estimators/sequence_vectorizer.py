@@ -4,7 +4,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, repeat
 from numbers import Real
 from typing import Any
 
@@ -49,6 +49,11 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
     ----------
     vocabulary_ : dict
         The column of each feature, without `n_features`.
+
+    Notes
+    -----
+    The matrices lie in one memory, so that a model can learn from them without a copy. Where all values are 1, as those of
+    indicators are, all matrices share these: `data` is then read-only, and that of `x.copy()` is not.
 
     Examples
     --------
@@ -114,14 +119,12 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         self._check_parameters()
         if self.n_features is not None:
             return self._hashed(X)  # nothing to learn; what `transform` would refuse is refused
-        number: dict[str, int] = {}
-        lengths, sizes, columns, values = self._collected(X, number, grow=True)
+        number = Numbering()
+        lengths, rows = self._collected(X, number, grow=True)
         if not number:
             raise ValueError("There are no features: X has no positions, or positions without features.")
         names = list(number)
         order = sorted(range(len(names)), key=names.__getitem__)
-        rows = self._rows_of(sizes, columns, values, len(names))
-        del columns, values
         rows.sum_duplicates()
         often = np.bincount(rows.indices, minlength=len(names)) >= self.min_count
         kept = [k for k in order if often[k]]
@@ -132,48 +135,50 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         return _sorted_rows(_renumbered(rows, kept)), lengths
 
     def _looked_up(self, X) -> tuple[sp.csr_array, np.ndarray]:
-        lengths, sizes, columns, values = self._collected(X, self.vocabulary_, grow=False)
-        return _sorted_rows(self._rows_of(sizes, columns, values, len(self.vocabulary_))), lengths
+        lengths, rows = self._collected(X, self.vocabulary_, grow=False)
+        return _sorted_rows(rows), lengths
 
-    def _rows_of(self, sizes: list[int], columns: array, values: array, width: int) -> sp.csr_array:
-        """What was collected as a matrix, in its own memory."""
-        found = np.asarray(values), np.asarray(columns), _ends(sizes)
-        return sp.csr_array(found, shape=(len(sizes), width))
-
-    def _collected(self, X, number: dict[str, int], grow: bool) -> tuple[np.ndarray, list[int], array, array]:
-        """The lengths of sentences, the number of features of each position, their columns and values. With `grow` a feature that
-        has no number gets the next one. All is collected in the memory of the matrix to be: lists would take as much again."""
+    def _collected(self, X, number: dict[str, int], grow: bool) -> tuple[np.ndarray, sp.csr_array]:
+        """The lengths of sentences, and the rows of all positions. With `grow` a feature that has no number gets the next one.
+        Columns are collected in the memory of the matrix to be, where lists would take as much again, and of values those that
+        are not 1, with their places: mostly there are none."""
         lengths: Counter[int] = Counter()
-        sizes: list[int] = []
-        columns, values = array("i"), array(np.dtype(self.dtype).char)
+        ends, columns, places, values = array("q", [0]), array("i"), array("q"), array("d")
         strict = self.unknown == "error" and not grow
         count = _checked_sentences(X)
+        look_up = number.__getitem__ if grow else number.get
         for i, t, features in self._positions(X):
             lengths[i] += 1
-            before = len(columns)
-            for name, value in features:
-                k = number.get(name, -1)
-                if k < 0 and grow:
-                    k = number[name] = len(number)
+            if type(features) is list and not strict:  # names alone, many at a time
+                columns.extend([k for k in map(look_up, features) if k is not None])
+                ends.append(len(columns))
+                continue
+            for name, value in zip(features, repeat(1.0), strict=False) if type(features) is list else features:
+                k = number[name] if grow else number.get(name, -1)
                 if k >= 0:
+                    if value != 1.0:
+                        places.append(len(columns))
+                        values.append(value)
                     columns.append(k)
-                    values.append(value)
                 elif strict and name not in self._rare:
                     raise ValueError(f"Sentence {i} has at position {t} the feature {name!r}, which fit has not met.")
-            sizes.append(len(columns) - before)
-        return np.array([lengths[i] for i in range(count)], np.int64), sizes, columns, values
+            ends.append(len(columns))
+        data = np.ones(len(columns), self.dtype if values else np.int32)  # whole numbers: those of a name that comes twice
+        data[np.asarray(places)] = np.asarray(values)
+        rows = sp.csr_array((data, np.asarray(columns), np.asarray(ends)), shape=(len(ends) - 1, len(number)))
+        return np.array([lengths[i] for i in range(count)], np.int64), rows
 
     def _hashed(self, X) -> tuple[sp.csr_array, np.ndarray]:
         lengths, found = np.zeros(_checked_sentences(X), np.int64), []
         for i, _, features in self._positions(X):
             lengths[i] += 1
-            found.append(list(features))
+            found.append(list(zip(features, repeat(1.0), strict=False)) if type(features) is list else list(features))
         hasher = FeatureHasher(self.n_features, input_type="pair", dtype=self.dtype)
         rows = hasher.transform(found) if found else sp.csr_array((0, self.n_features), dtype=self.dtype)
         return _sorted_rows(sp.csr_array(rows)), lengths
 
-    def _positions(self, X) -> Iterator[tuple[int, int, Iterable[tuple[str, float]]]]:
-        """Sentence, position, and the pairs (name, value) of its features."""
+    def _positions(self, X) -> Iterator[tuple[int, int, list[str] | Iterator[tuple[str, float]]]]:
+        """Sentence, position, and the pairs (name, value) of its features, or a list of names that all have the value 1."""
         _checked_sentences(X)
         readers = None if self.templates is None else [_reader(template) for template in self.templates]
         for i, sentence in enumerate(X):
@@ -182,19 +187,28 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
                 raise ValueError(f"Sentence {i} must be a list of positions; got {sentence!r}.")
             for t in range(len(sentence)):
                 which = f"Sentence {i}, position {t},"
-                if readers is None:
-                    yield i, t, _pairs_of(sentence[t], which)
-                else:
+                if readers is not None:
                     yield i, t, chain.from_iterable(read(sentence, t, which) for read in readers)
+                elif type(sentence[t]) is list and set(map(type, sentence[t])) <= {str}:
+                    yield i, t, sentence[t]
+                else:
+                    yield i, t, _pairs_of(sentence[t], which)
 
     def _split(self, rows: sp.csr_array, lengths: np.ndarray) -> list[sp.csr_array]:
-        """The rows of each sentence."""
-        ends = np.cumsum(lengths)
-        found = []
-        for first, last in zip((ends - lengths).tolist(), ends.tolist(), strict=True):
-            begin, end = rows.indptr[first], rows.indptr[last]
-            parts = rows.data[begin:end], rows.indices[begin:end], rows.indptr[first : last + 1] - begin
-            found.append(sp.csr_array(parts, shape=(last - first, rows.shape[1])))
+        """The rows of each sentence, in the memory of those of all. Where all values are 1, sentences share a few of them."""
+        ends, data = np.cumsum(lengths), rows.data
+        begins, stops = rows.indptr[ends - lengths].tolist(), rows.indptr[ends].tolist()
+        shared = bool((data == 1).all())
+        if shared:
+            data = np.ones(int(np.max(np.subtract(stops, begins), initial=0)), self.dtype)
+            data.flags.writeable = False
+        data, found = data.astype(self.dtype, copy=False), []
+        for last, length, begin, end in zip(ends.tolist(), lengths.tolist(), begins, stops, strict=True):
+            part = sp.csr_array((length, rows.shape[1]), dtype=self.dtype)
+            part.data = data[: end - begin] if shared else data[begin:end]
+            part.indices = rows.indices[begin:end]  # SciPy would copy what it is given here
+            part.indptr = rows.indptr[last - length : last + 1] - begin
+            found.append(part)
         return found
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -206,6 +220,14 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         tags.input_tags.dict = True
         tags.requires_fit = self.n_features is None
         return tags
+
+
+class Numbering(dict[str, int]):
+    """Names with numbers: one that is looked up for the first time gets the next."""
+
+    def __missing__(self, name: str) -> int:
+        found = self[name] = len(self)
+        return found
 
 
 def _checked_sentences(X) -> int:

@@ -111,16 +111,27 @@ class StructuredProblem(Problem):
 
     def evaluate(self, points, n_jobs: int = 1) -> Evaluated:
         """The exact dual value of these points, and their weights before any clip."""
+        spare: list[np.ndarray] = []
 
         def work(part: tuple[int, int], scratch: Any) -> tuple[float, np.ndarray]:
-            v = vectors.aligned(self.weight_shape, np.float64)
+            try:
+                v = spare.pop()
+            except IndexError:
+                v = vectors.aligned(self.weight_shape, np.float64)
             return combine(points, self.data, self.cap, scratch, v, *part), v
 
-        found = in_threads(with_scratch(lambda: new_scratch(self.data), work), self.sums, self.jobs(n_jobs))
-        W = found[0][1]
-        for _, v in found[1:]:
-            W += v
-        losses = float(sum(total for total, _ in found))
+        lent, jobs = with_scratch(lambda: new_scratch(self.data), work), max(self.jobs(n_jobs), 1)
+        losses, W = 0.0, None
+        for first in range(0, len(self.sums), jobs):  # no more sums at a time than threads: each takes as much memory as W
+            for total, v in in_threads(lent, self.sums[first : first + jobs], jobs):
+                losses += total
+                if W is None:
+                    W = v
+                    continue
+                W += v
+                v[...] = 0.0
+                spare.append(v)
+        assert W is not None
         if self.frozen is not None and self.frozen.mean is not None:
             losses += self.frozen.constant + 0.5 * float(np.vdot(self.frozen.mean, self.frozen.mean))
             W += self.frozen.mean

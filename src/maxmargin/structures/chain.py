@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import scipy.sparse as sp
 
-from ..data.rows import CSR, SPARSE_BELOW, rows
+from ..data.rows import CSR, SPARSE_BELOW, Indicators, rows, unlocked
 from ..jit import vectors
 from .edges import count_types, edge_arrays
 from .encoded import contract
@@ -16,7 +16,7 @@ from .encoded.graphs import FORBIDDEN, RULED, GraphLayout, GraphScratch
 from .encoded.rooted import chained, forest
 from .encoded.sweeps import worst_all
 from .labelling import SURELY_SMALL, Labelling
-from .reading import floating, gathered_rows
+from .reading import floating, gathered_rows, rows_in_order
 from .transitions import (
     FIRST_LABEL,
     LAST_LABEL,
@@ -123,7 +123,7 @@ class Chain(Labelling):
         return codes
 
     def _tabled(self, matrix, *rest):
-        if self.rules_ is not None:
+        if self.rules_ is not None and not isinstance(matrix, Indicators):
             check_ruled_features(matrix)
         return super()._tabled(matrix, *rest)
 
@@ -205,6 +205,13 @@ class Chain(Labelling):
     def _read_alone(self, features, taken: np.ndarray):
         """The rows of one sequence as kernels read them; None where something about them is to be told."""
         dtype, sparse = floating(features.dtype), sp.issparse(features)
+        if sparse and (features.data == 1.0).all():
+            if rows_in_order([features]) is None:
+                return None
+            ends = np.empty((taken.size, 2), np.uint32)
+            ends[:, 0], ends[:, 1] = features.indptr[taken], features.indptr[taken + 1]
+            indices = unlocked(np.ascontiguousarray(features.indices, np.int32)).view(np.uint32)
+            return Indicators(indices, ends, np.float64(self.bias), features.shape[1])
         found = gathered_rows([features], taken, dtype) if sparse else (features[taken].astype(dtype, copy=False),)
         if found is None:
             return None

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data.rows import SPARSE_BELOW, rows, shape, squared_norms
+from ..data.rows import SPARSE_BELOW, Indicators, rows, shape, squared_norms
 from ..jit import vectors
 from ..utils.parameters import at_least
 from ..utils.threads import in_threads, spans
@@ -22,6 +22,7 @@ from .reading import (
     check_lists,
     checked_cost,
     distinct_labels,
+    indicator_rows,
     label_array,
     label_factors,
     numeric,
@@ -171,8 +172,10 @@ class Labelling(Compiled):
         label = self._coded(y, start)
         order = np.concatenate([layout.order for layout in layouts])
         taken = order + np.repeat(start[:-1], np.diff(start))  # node p of the layouts is row taken[p] of the user's
-        matrix = stacked_nodes(features, taken, start)
-        check_finite(matrix, lambda row: _node_spot(start, order, row))
+        matrix = indicator_rows(features, taken)
+        if matrix is None:
+            matrix = stacked_nodes(features, taken, start)
+            check_finite(matrix, lambda row: _node_spot(start, order, row))
         return self._assemble(self._graphs(matrix, start, order, layouts, label[taken], products), layouts)
 
     def _coded(self, y, start: np.ndarray) -> np.ndarray:
@@ -209,7 +212,8 @@ class Labelling(Compiled):
 
     def _tabled(self, matrix, start, edges, source, target, kind, place, order, label, products: bool) -> Graphs:
         K, sizes = len(self.labels_), np.diff(start)
-        matrix = matrix if self.dtype_ is None else matrix.astype(self.dtype_, copy=False)
+        if self.dtype_ is not None and not isinstance(matrix, Indicators):
+            matrix = matrix.astype(self.dtype_, copy=False)
         table = rows(matrix, float(self.bias), SPARSE_BELOW["row"])
         gram, gram_start = inner_products(table, start, place) if products else no_products(table, start)
         cost = cost_table(self.cost_.tobytes(), None if self.rules_ is None else self.rules_.tobytes(), K)
@@ -225,11 +229,11 @@ class Labelling(Compiled):
         """`w_`: unary (K, features), then bias (K), first (K) and last (K) where there are, then pairs (kinds, K, K)."""
         K, d = len(self.labels_), self.n_features_
         table = vectors.unpack(W, K)
-        parts = [table[:d].T]
-        if self.bias:
-            parts.append(table[d])
-        parts.append(table[d + 1 :])
-        return np.concatenate([part.ravel() for part in parts])
+        rest = table[d if self.bias else d + 1 :]
+        w = np.empty(K * d + rest.size)  # filled in place: it may be as large as the samples
+        w[: K * d].reshape(K, d)[...] = table[:d].T
+        w[K * d :].reshape(rest.shape)[...] = rest
+        return w
 
     def unflatten(self, w: np.ndarray) -> np.ndarray:
         """The lane array of `w_`."""
@@ -283,7 +287,11 @@ class Labelling(Compiled):
             parts += [node[:1].sum(axis=0), node[-1:].sum(axis=0)]
         pairs = np.zeros((self.n_kinds_, K, K))
         np.add.at(pairs, kinds, edge)
-        return np.concatenate([part.ravel() for part in (*parts, pairs)])
+        result, at = np.empty(sum(part.size for part in parts) + pairs.size), 0
+        for part in (*parts, pairs):
+            result[at : at + part.size].reshape(part.shape)[...] = part
+            at += part.size
+        return result
 
     def loss(self, y_true, y) -> float:
         both = [list(self._labels_of(labels, 0)) for labels in (y_true, y)]
@@ -364,7 +372,8 @@ def cost_table(cost: bytes, rules: bytes | None, K: int) -> vectors.VectorTable:
 
 def inner_products(table, start: np.ndarray, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Those of all pairs of nodes within each sample, and where each sample's begin."""
-    gram_start = starts(np.diff(start) ** 2)
+    sizes = np.diff(start)
+    gram_start = starts(sizes * (sizes + 1) // 2)
     gram = np.empty(int(gram_start[-1]))
     with np.errstate(over="ignore", invalid="ignore"):
         node_grams(table, start, place, gram, gram_start, np.zeros(shape(table)[1]))
@@ -376,6 +385,8 @@ def inner_products(table, start: np.ndarray, place: np.ndarray) -> tuple[np.ndar
 
 def no_products(table, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """None, and features are refused just where `inner_products` would refuse them: none is larger than the norms."""
+    if isinstance(table, Indicators):
+        return np.empty(0), np.zeros_like(start)
     values = table.values
     if float(max(values.max(initial=0.0), -values.min(initial=0.0))) < SURELY_SMALL:
         return np.empty(0), np.zeros_like(start)

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 from ..data.matrices import checked_matrix, numbers
 from ..data.mistakes import cost_rows, shown, trouble, uneven
+from ..data.rows import Indicators, unlocked
 from .encoded.statistics import starts
 
 GATHERED = 2**18  # entries of features that are stacked at a time. By guess, 2026-11-17
@@ -133,21 +134,11 @@ def _index_kind(entries: int, width: int) -> type[np.signedinteger]:
 def gathered_rows(features: list, taken: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """The data, indices and indptr of the same, for CSR matrices that are in order, as nearly all are, in a few passes: to stack
     a sentence must not take longer than to decode it. None for others."""
-    parts = [(part.indptr, part.indices, part.data) for part in features]
-    for part, (indptr, indices, data) in zip(features, parts, strict=True):
-        if indptr.size != part.shape[0] + 1 or indptr[0] != 0 or not indptr[-1] == indices.size == data.size:
-            return None
-    one = parts[0] if len(parts) == 1 else None
-    lengths = [indptr[1:] - indptr[:-1] for indptr, _, _ in parts]
-    counts = lengths[0] if one else np.concatenate(lengths)
-    indices, data = one[1:] if one else (np.concatenate([part[k] for part in parts]) for k in (1, 2))
-    if counts.min() < 0 or (indices.size and not 0 <= indices.min() <= indices.max() < features[0].shape[1]):
+    found = rows_in_order(features)
+    if found is None:
         return None
-    first = np.cumsum(counts) - counts
-    rising = indices[1:] > indices[:-1]
-    rising[first[(first > 0) & (first < indices.size)] - 1] = True
-    if not rising.all():
-        return None
+    counts, first, indices = found
+    data = features[0].data if len(features) == 1 else np.concatenate([part.data for part in features])
     counts = counts[taken]
     kind = _index_kind(indices.size, features[0].shape[1])
     indptr = np.zeros(counts.size + 1, kind)
@@ -155,6 +146,64 @@ def gathered_rows(features: list, taken: np.ndarray, dtype: np.dtype) -> tuple[n
     at = np.arange(indices.size, dtype=kind)
     at += np.repeat((first[taken] - indptr[:-1]).astype(kind, copy=False), counts)
     return data[at].astype(dtype, copy=False), indices[at].astype(kind, copy=False), indptr
+
+
+def rows_in_order(features: list) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """The sizes of the rows of CSR matrices, where each begins among the entries of all, and the columns of these; None unless
+    columns are within the matrices and rise in each row."""
+    for part in features:
+        indptr = part.indptr
+        if indptr.size != part.shape[0] + 1 or indptr[0] != 0 or not indptr[-1] == part.indices.size == part.data.size:
+            return None
+    lengths = [part.indptr[1:] - part.indptr[:-1] for part in features]
+    counts = lengths[0] if len(lengths) == 1 else np.concatenate(lengths)
+    indices = features[0].indices if len(features) == 1 else np.concatenate([part.indices for part in features])
+    if counts.min() < 0 or (indices.size and not 0 <= indices.min() <= indices.max() < features[0].shape[1]):
+        return None
+    first = np.cumsum(counts) - counts
+    rising = indices[1:] > indices[:-1]
+    rising[first[(first > 0) & (first < indices.size)] - 1] = True
+    return (counts, first, indices) if rising.all() else None
+
+
+def indicator_rows(features: list, taken: np.ndarray) -> Indicators | None:
+    """The rows of CSR matrices all of whose entries are 1, row p being the taken[p]-th: in the user's memory where the columns of
+    one matrix lie after those of the other, as those of `SequenceVectorizer` do. None for others."""
+    filled = [part for part in features if part.shape[0]]
+    if not filled or not all(sp.issparse(part) and (part.data == 1.0).all() for part in filled):
+        return None
+    entries, width = starts([part.data.size for part in filled]), filled[0].shape[1]
+    kind = _index_kind(int(entries[-1]), width)
+    indices = one_after_another([part.indices for part in filled], kind)
+    shared, counts, first = indices is not None, [], 0
+    indices = indices if indices is not None else np.empty(int(entries[-1]), kind)
+    while first < len(filled):  # so few at a time that what is made of them is small
+        last = max(int(np.searchsorted(entries, entries[first] + GATHERED, side="right")) - 1, first + 1)
+        found = rows_in_order(filled[first:last])
+        if found is None:
+            return None
+        counts.append(found[0])
+        if not shared:
+            indices[entries[first] : entries[last]] = found[2]
+        first = last
+    begins = starts(np.concatenate(counts))
+    ends = np.stack([begins[taken], begins[taken + 1]], axis=1).astype(kind)
+    unsigned = f"u{np.dtype(kind).itemsize}"
+    return Indicators(unlocked(indices).view(unsigned), ends.view(unsigned), 0.0, width)
+
+
+def one_after_another(arrays: list[np.ndarray], kind: type) -> np.ndarray | None:
+    """The memory of arrays of this dtype as one, where each lies behind the one before it; else None."""
+    whole = arrays[0].base
+    if not isinstance(whole, np.ndarray) or whole.dtype != kind or whole.ndim != 1 or not whole.flags.c_contiguous:
+        return None
+    begin = at = arrays[0].__array_interface__["data"][0]
+    for array in arrays:
+        if array.base is not whole or array.dtype != kind or array.__array_interface__["data"][0] != at:
+            return None
+        at += array.nbytes
+    first = (begin - whole.__array_interface__["data"][0]) // whole.itemsize
+    return whole[first : first + (at - begin) // whole.itemsize]
 
 
 def check_finite(matrix, spot) -> None:

@@ -71,6 +71,7 @@ class StructuredRun(Run, ABC):
     def __init__(self, problem: StructuredProblem, points: Any, options: StructuredOptions):
         self.problem, self.options, self.average, self.n_jobs = problem, options, options.average, options.n_jobs
         self.spread = 1.0  # of steps that are taken side by side: see `rounds`
+        self.lent = False  # whether somebody may have kept the array of the weights
         self.warm = points is not None
         self.points = self.start() if points is None else copied(points)
         self.plan = schedule(problem.n_examples, options.seed, tuning=options.tuning.visits)
@@ -111,6 +112,7 @@ class StructuredRun(Run, ABC):
 
     def walk(self, aim: Aim, count: int, pace: Pace, stop: Callable[[], bool]) -> tuple[float, int]:
         """Visit the first `count` samples of the order; returns the rise of the dual value, and how many there was time for."""
+        self.own_weights()
         parts, each = self.rounds(count)
         if parts == 1:
             return self.walk_alone(aim, (0, count), pace, stop)
@@ -228,13 +230,20 @@ class StructuredRun(Run, ABC):
 
     def synchronise(self) -> float:
         """Rebuild the weights from the points, exactly; returns the exact dual value."""
+        self.__dict__.pop("space", None)  # its memory is needed
         self.dual, v = self.problem.evaluate(self.points, self.n_jobs)
-        self.space = space_of(v, self.problem.bound)
+        self.space, self.lent = space_of(v, self.problem.bound), False
         return self.dual
 
+    def own_weights(self) -> None:
+        """Weights that nobody else has, to be written to."""
+        if self.lent:
+            self.space, self.lent = space_of(unclipped_copy(self.space), self.problem.bound), False
+
     def candidates(self) -> list[np.ndarray]:
-        """Weights to take the primal value at: those of the points, then the average."""
-        found = [self.W.copy()]
+        """Weights to take the primal value at: those of the points, then the average. The first are not copied: whoever changes
+        them next does it."""
+        found, self.lent = [self.W], True
         if self.options.average:
             if self.hint is not None:
                 found.append(self.problem.feasible(self.hint))

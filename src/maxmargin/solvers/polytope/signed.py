@@ -75,8 +75,31 @@ def weights_of(space: np.ndarray | Signed) -> np.ndarray:
 def unclipped_copy(space: np.ndarray | Signed) -> np.ndarray:
     """v, in memory of its own."""
     w = weights_of(space)
-    v = vectors.aligned(w.shape, w.dtype)
-    v[...] = w
+    return unclipped_into(space, vectors.aligned(w.shape, w.dtype))
+
+
+def unclipped_into(space: np.ndarray | Signed, out: np.ndarray) -> np.ndarray:
+    """v, written to `out`."""
+    out[...] = weights_of(space)
     if isinstance(space, Signed):
-        v.reshape(-1)[space.bound] = space.v
-    return v
+        out.reshape(-1)[space.bound] = space.v
+    return out
+
+
+def given_up(space: np.ndarray | Signed) -> np.ndarray:
+    """v, in the memory of the weights, which are weights no more."""
+    if isinstance(space, Signed):
+        space.flat[space.bound] = space.v
+    return weights_of(space)
+
+
+def gone_on(space: np.ndarray | Signed, before: np.ndarray, t: float) -> np.ndarray:
+    """v + t (v - before), in the memory of `before`: arrays of weights are the largest things that a run has."""
+    w, flat = weights_of(space), before.reshape(-1)
+    held = flat[space.bound] if isinstance(space, Signed) else None
+    np.subtract(w, before, out=before)
+    before *= t
+    before += w
+    if isinstance(space, Signed):
+        flat[space.bound] = space.v + t * (space.v - held)
+    return before

@@ -32,7 +32,7 @@ from .sets import (
     normalise,
     refresh,
 )
-from .signed import move_weights, prepare_with, space_of, unclipped_copy
+from .signed import given_up, gone_on, move_weights, prepare_with, space_of, unclipped_copy, unclipped_into
 from .steps import Corrective, improve
 
 
@@ -215,20 +215,20 @@ class WorkingSets(StructuredRun, SetFinishing):
             return
         self.memory += 1
         t = min(self.memory / (self.memory + 3.0), tuning.farthest)
-        now = unclipped_copy(self.space)
         assert self.before_pass is not None
-        ahead = now + t * (now - self.before_pass)
+        ahead = gone_on(self.space, self.before_pass, t)
         reward = self.dual + 0.5 * float(np.vdot(self.W, self.W))
         reward += reach(self.points, self.problem.data, ahead, self.problem.cap, self.scratch, self.reached, t)
         clipped = self.problem.feasible(ahead)
         dual = reward - 0.5 * float(np.vdot(clipped, clipped))
         accept = bool(dual >= self.floor)  # as in `ascent`
         commit(self.points, self.reached, accept)
-        self.before_pass = now
         if accept:
+            self.own_weights()
+            self.before_pass = given_up(self.space)
             self.space, self.dual = space_of(ahead, self.problem.bound), dual
         else:
-            self.memory = 0
+            self.before_pass, self.memory = unclipped_into(self.space, ahead), 0
 
 
 @begin_run.register

@@ -39,7 +39,7 @@ class Graphs(NamedTuple):
     Few arrays with several columns: the time to compile a kernel grows with the number of arrays that its functions hand on.
     """
 
-    X: rows.Dense | rows.Indexed | rows.CSR
+    X: rows.Dense | rows.Indexed | rows.CSR | rows.Indicators
     sample: np.ndarray  # (samples + 1, 3) where the nodes of a sample start, its edges, and its inner products
     edge: np.ndarray  # (edges, 3) its two nodes, and which table of pair weights it uses
     # (nodes, 3) the true label, K where it is not known; bit 0: the first of a chain, bit 1: the last, bits 2 and 3: the same
@@ -49,7 +49,7 @@ class Graphs(NamedTuple):
     # rows more, zero or FORBIDDEN: labels at the first node, at the last, and pairs of neighbours
     cost: vectors.VectorTable
     scale: np.ndarray  # (samples,) factor on the loss
-    gram: np.ndarray  # inner products of the features of the nodes of each sample, L x L each
+    gram: np.ndarray  # inner products of the features of the nodes of each sample, q <= p at p (p + 1) / 2 + q
     labels: int  # K
     kinds: int  # kinds of edges
     pairs: int  # the first row of pair weights
@@ -156,8 +156,7 @@ def node_grams(X, start, place, gram, gram_start, workspace):
                     total += rows.value(X, other, k) * workspace[rows.column(X, other, k)]
                 both = place[row] & place[other]
                 total += X.bias * X.bias + (both & 1) + (both >> 1 & 1)
-                gram[gram_start[i] + p * size + q] = total
-                gram[gram_start[i] + q * size + p] = total
+                gram[gram_start[i] + p * (p + 1) // 2 + q] = total
             for k in range(rows.first(X, row), rows.last(X, row)):
                 workspace[rows.column(X, row, k)] = 0.0
 
@@ -270,10 +269,13 @@ def graph_statistics_loss(data, i, row, at):
 def graph_diameter(data, i):
     # All nodes may change between the same two labels, and all edges between the same two pairs.
     g = graphs(data)
-    _, _, _, count = extent_of(data, i)
-    total = 0.0
-    for k in range(g.sample[i, GRAM_START], g.sample[i + 1, GRAM_START]):
-        total += abs(g.gram[k])
+    _, size, _, count = extent_of(data, i)
+    total, at = 0.0, g.sample[i, GRAM_START]
+    for p in range(size):
+        for q in range(p):
+            total += 2.0 * abs(g.gram[at + q])
+        total += abs(g.gram[at + p])
+        at += p + 1
     return 2.0 * (total + count * count)
 
 
@@ -292,9 +294,13 @@ def graph_against(data, i, scratch, code):
     _, size, first, count = extent_of(data, i)
     wipe(scratch.rows, scratch.other, size)
     for p in range(size):
-        at = g.sample[i, GRAM_START] + p * size
-        for q in range(size):
+        at = g.sample[i, GRAM_START] + p * (p + 1) // 2
+        for q in range(p):
             scratch.rows.flat[scratch.other + p, code[q]] += g.gram[at + q]
+        at += p
+        for q in range(p, size):  # the column below the diagonal
+            scratch.rows.flat[scratch.other + p, code[q]] += g.gram[at]
+            at += q + 1
     if count > 0:
         wipe(scratch.rows, scratch.other_pairs, g.kinds * g.labels)
         for e in range(first, first + count):
@@ -353,7 +359,7 @@ def graph_measure(data, i, scratch):
     start, size, _, count = extent_of(data, i)
     blocks, gain, square = table.shape[1], vectors.zeros_like(table), vectors.zeros_like(table)
     for p in range(size):
-        y, at = g.node[start + p, LABEL], g.sample[i, GRAM_START] + p * size
+        y, at = g.node[start + p, LABEL], g.sample[i, GRAM_START] + p * (p + 1) // 2
         if vectors.magnitude_row(table, scratch.node + p) > 0:
             for b in range(blocks):
                 mine, seen = vectors.load(table, scratch.node + p, b), vectors.zeros_like(table)
