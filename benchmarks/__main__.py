@@ -142,6 +142,8 @@ def parser() -> argparse.ArgumentParser:
     tagged = commands.add_parser("sentences", parents=[common], help="tagging from names of features to F1, beside crfsuite")
     sets = list(sentences.SETS)
     tagged.add_argument("--workload", nargs="+", choices=sets, default=sets, metavar="NAME", help=", ".join(sets))
+    taggers = list(sentences.MODELS)
+    tagged.add_argument("--model", nargs="+", choices=taggers, default=[], metavar="NAME", help=f"{', '.join(taggers)} (all)")
     orders = commands.add_parser("ranking", parents=[common], help="rankings: growth with the rows, and beside a classifier")
     orders.add_argument(
         "--part", nargs="+", choices=ranking.PARTS, default=list(ranking.PARTS), metavar="PART", help=", ".join(ranking.PARTS)
@@ -225,7 +227,10 @@ def main() -> None:
     if args.command in ("files", "all"):
         files.run(report, args.quick, repeat, args.limit or 30.0)
     if args.command in ("sentences", "all"):
-        sentences.run(report, args.workload if args.command == "sentences" else list(sentences.SETS), args.quick)
+        limit_each = args.limit or sentences.LIMIT
+        models = tuple(args.model) if args.command == "sentences" else ()
+        sets = args.workload if args.command == "sentences" else list(sentences.SETS)
+        sentences.run(report, sets, sentences.Options(args.quick, models, limit_each))
     if args.command in ("ranking", "all"):
         ranking.run(report, args.part if args.command == "ranking" else ranking.PARTS, args.quick, args.repeat or 3)
     if args.command in ("fit", "all"):

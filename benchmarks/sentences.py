@@ -1,14 +1,18 @@
 """Tagging from names of features to F1, beside CRFsuite: reading the features is counted on both sides. And one sequence alone.
 
-    python -m benchmarks.sentences [--set conll2000 proteins] [--C C] [--quick] [--choose] [--memory]
+    python -m benchmarks.sentences [--set conll2000 proteins] [--model 1e-1 1e-2 iob ap pa lbfgs] [--limit SECONDS] [--json FILE]
+                                   [--C C] [--quick] [--choose] [--memory]
 
-conll2000 are sentences cut into chunks, proteins sequences of residues that belong to helices, sheets or neither. C is given, not
-searched: that of conll2000 was chosen by `python -m benchmarks structured`, that of proteins by --choose, both on training
-sequences held out. Each model is trained in a process of its own, so that its largest memory can be told: what it adds to that of
-the sequences, with what compiling takes. --memory says where ours goes, stage by stage.
+conll2000 are sentences cut into chunks, proteins sequences of residues that belong to helices, sheets or neither; a run of
+residues in one structure is a chunk there. C is given, not searched: that of conll2000 was chosen by `python -m benchmarks
+structured`, that of proteins by --choose, both on training sequences held out. Each model is trained in a process of its own,
+told as soon as it has ended, and stopped after --limit seconds. Its largest memory is what it adds to that of the sequences: all
+of it, and apart from that what a first fit to a few sequences takes, which is compiled code that was loaded (or made, where the
+cache was empty: run it twice). --memory says where ours goes, stage by stage.
 """
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -16,8 +20,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 from threadpoolctl import threadpool_limits
 
@@ -38,18 +43,21 @@ from .workloads import MissingDataError
 
 Tokens = list[list[list[str]]]
 Tags = list[list[str]]
+OURS = {"1e-1": "tol 1e-1", "1e-2": "tol 1e-2", "iob": "tol 1e-2 iob"}
 # L-BFGS with its own rule of stopping goes on for many minutes on conll2000; the others stop after 100 iterations by themselves.
 PEERS: dict[str, tuple[str, dict[str, int]]] = {
-    "CRFsuite, averaged perceptron": ("ap", {}),
-    "CRFsuite, passive aggressive": ("pa", {}),
-    "CRFsuite, L-BFGS, 100 iterations": ("lbfgs", {"max_iterations": 100}),
+    "ap": ("CRFsuite, averaged perceptron", {}),
+    "pa": ("CRFsuite, passive aggressive", {}),
+    "lbfgs": ("CRFsuite, L-BFGS, 100 iterations", {"max_iterations": 100}),
 }
+MODELS = OURS | {key: name for key, (name, _) in PEERS.items()}
+LIMIT = 570.0  # seconds for one model
 MEGABYTE = 2**20
 WARM = 30  # sequences of a first fit, which compiles
 CALLS = 300  # sequences decoded one by one
 HELD_OUT = 5  # every fifth training sequence judges a C
 GRID = (0.003, 0.01, 0.03, 0.1, 0.3)
-HEAD = ["model", "features and training, s", "accuracy", "F1", "one sequence, ms", "memory over the sequences, MB"]
+HEAD = ["model", "features and training, s", "accuracy", "F1", "one sequence, ms", "memory, MB", "of it compiled code"]
 
 
 @dataclass(frozen=True)
@@ -69,8 +77,8 @@ def runs(tags: Sequence[str]) -> list[str]:
 
 
 SETS = {
-    "conll2000": Corpus(conll_sentences, token_attributes, list, 0.1, ("tol 1e-1", "tol 1e-2", "tol 1e-2 iob")),
-    "proteins": Corpus(proteins, residue_attributes, runs, 0.03, ("tol 1e-1", "tol 1e-2")),
+    "conll2000": Corpus(conll_sentences, token_attributes, list, 0.1, ("1e-1", "1e-2", "iob")),
+    "proteins": Corpus(proteins, residue_attributes, runs, 0.03, ("1e-1", "1e-2")),
 }
 
 
@@ -98,14 +106,24 @@ def tell(stage: str, memory: PeakMemory) -> None:
     print(f"{stage} {memory.growth() / MEGABYTE:.0f} MB", end=", ", file=sys.stderr)
 
 
-def ours(train: Samples, test: Tokens, C: float, name: str, memory: PeakMemory) -> tuple[float, Tags, float]:
-    """Seconds from names of features to a model, predictions, and milliseconds for one sequence, features read beforehand.
-    The memory after each stage goes to stderr."""
-    structure = mm.structures.Chain(forbidden="iob" if "iob" in name else None)
-    new = mm.StructuredSVM(structure, C, tol=float(name.split()[1]), random_state=0)
+class Learned(NamedTuple):
+    """Seconds from names of features to a model, predictions, milliseconds for one sequence, and bytes of compiled code."""
+
+    seconds: float
+    guess: Tags
+    each: float
+    compiled: int = 0
+
+
+def ours(train: Samples, test: Tokens, C: float, key: str, memory: PeakMemory) -> Learned:
+    """One sequence is decoded with its features read beforehand. The memory after each stage goes to stderr."""
+    structure = mm.structures.Chain(forbidden="iob" if key == "iob" else None)
+    new = mm.StructuredSVM(structure, C, tol=0.1 if key == "1e-1" else 0.01, random_state=0)
     few = train.every(lambda i: i < WARM)
     mm.StructuredSVM(structure, C, tol=0.1, random_state=0).fit(mm.SequenceVectorizer().fit_transform(few.names), few.tags)
     tell("compiled", memory)
+    compiled = memory.growth()
+    release_memory()
     start = time.process_time()
     vectorizer = mm.SequenceVectorizer()
     X = vectorizer.fit_transform(train.names)
@@ -122,16 +140,15 @@ def ours(train: Samples, test: Tokens, C: float, name: str, memory: PeakMemory) 
         model.predict([x])
     each = (time.process_time() - start) / len(X[:CALLS]) * 1e3
     tell("predicted", memory)
-    return seconds, guess, each
+    return Learned(seconds, guess, each, compiled)
 
 
-def crfsuite(train: Samples, test: Tokens, name: str) -> tuple[float, Tags, float]:
+def crfsuite(train: Samples, test: Tokens, key: str) -> Learned:
     """The same of CRFsuite with its default settings; a sequence is one call with names of features"""
     import pycrfsuite
 
-    algorithm, setting = PEERS[name]
     start = time.process_time()
-    trainer = pycrfsuite.Trainer(algorithm=algorithm, params=setting, verbose=False)
+    trainer = pycrfsuite.Trainer(algorithm=key, params=PEERS[key][1], verbose=False)
     for names, tags in zip(train.names, train.tags, strict=True):
         trainer.append(names, tags)
     with TemporaryDirectory() as folder:
@@ -146,11 +163,11 @@ def crfsuite(train: Samples, test: Tokens, name: str) -> tuple[float, Tags, floa
             tagger.tag(names)
         each = (time.process_time() - start) / len(test[:CALLS]) * 1e3
         tagger.close()
-    return seconds, guess, each
+    return Learned(seconds, guess, each)
 
 
-def one(corpus: Corpus, name: str, quick: bool) -> list[str]:
-    """The row of one model, in this process"""
+def one(corpus: Corpus, key: str, quick: bool) -> dict[str, Any]:
+    """The figures of one model, in this process"""
     imported = PeakMemory().before
     train, test = read(corpus, quick)
     release_memory()
@@ -158,14 +175,24 @@ def one(corpus: Corpus, name: str, quick: bool) -> list[str]:
     sizes = [f"{size / MEGABYTE:.0f} MB" for size in (imported, memory.before)]
     print(f"imported {sizes[0]}, with sequences {sizes[1]}; above that", end=" ", file=sys.stderr)
     with threadpool_limits(1):
-        if name in PEERS:
-            seconds, guess, each = crfsuite(train, test.names, name)
-        else:
-            seconds, guess, each = ours(train, test.names, corpus.C, name, memory)
+        peer = key in PEERS
+        found = crfsuite(train, test.names, key) if peer else ours(train, test.names, corpus.C, key, memory)
     tell("at the end", memory)
-    f1 = chunk_f1([corpus.spans(tags) for tags in test.tags], [corpus.spans(tags) for tags in guess])
-    figures = [f"{seconds:.2f}", f"{token_accuracy(test.tags, guess):.4f}", f"{f1:.4f}", f"{each:.3f}"]
-    return [name, *figures, f"{memory.growth() / MEGABYTE:.0f}"]
+    f1 = chunk_f1([corpus.spans(tags) for tags in test.tags], [corpus.spans(tags) for tags in found.guess])
+    return {
+        "model": MODELS[key],
+        "seconds": found.seconds,
+        "accuracy": token_accuracy(test.tags, found.guess),
+        "f1": f1,
+        "one_ms": found.each,
+        "memory_mb": memory.growth() / MEGABYTE,
+        "compiled_mb": found.compiled / MEGABYTE,
+    }
+
+
+def row(found: dict[str, Any]) -> list[str]:
+    forms = {"seconds": ".2f", "accuracy": ".4f", "f1": ".4f", "one_ms": ".3f", "memory_mb": ".0f", "compiled_mb": ".0f"}
+    return [found["model"], *(format(found[name], form) for name, form in forms.items())]
 
 
 def choose(corpus: Corpus, quick: bool) -> str:
@@ -179,47 +206,80 @@ def choose(corpus: Corpus, quick: bool) -> str:
     return ", ".join(f"C = {step.C:g}: {token_accuracy(held.tags, step.predict(X)):.4f}" for step in path)
 
 
-def run(report: Report, sets: Sequence[str], quick: bool, C: float | None = None, memory: bool = False) -> None:
-    for key in sets:
-        corpus = SETS[key] if C is None else replace(SETS[key], C=C)
+@dataclass(frozen=True)
+class Options:
+    """What to measure: which models (none named: all), for how long each, and where the figures go besides."""
+
+    quick: bool = False
+    models: tuple[str, ...] = ()
+    limit: float = LIMIT
+    C: float | None = None
+    memory: bool = False
+    figures: Path | None = None
+
+
+def measured(name: str, key: str, C: float, options: Options) -> dict[str, Any] | None:
+    """The figures of one model, from a process of its own, told as soon as they are there; None, and why, where there are none"""
+    command = [sys.executable, "-m", "benchmarks.sentences", "--set", name, "--here", key, "--C", str(C)]
+    command += ["--quick"] * options.quick
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=options.limit)
+    except subprocess.TimeoutExpired:
+        print(f"{name}: {MODELS[key]} was stopped after {options.limit:g} s", flush=True)
+        return None
+    told = done.stderr.strip().splitlines()
+    if done.returncode:
+        print(f"{name}: skipped {MODELS[key]}: {told[-1] if told else f'exit status {done.returncode}'}", flush=True)
+        return None
+    found: dict[str, Any] = {"set": name, "C": C, **json.loads(done.stdout.strip().splitlines()[-1])}
+    print(f"{name}: {', '.join(row(found))}", *(f"({line})" for line in told[-1:] if options.memory), flush=True)
+    return found
+
+
+def run(report: Report, sets: Sequence[str], options: Options) -> None:
+    every: list[dict[str, Any]] = []
+    for name in sets:
+        corpus = SETS[name] if options.C is None else replace(SETS[name], C=options.C)
         try:
-            train, test = read(corpus, quick)
+            train, test = read(corpus, options.quick)
         except MissingDataError as missing:
             print(f"\nskipped sentences: {missing}", flush=True)
             continue
-        rows = []
-        for name in (*corpus.models, *PEERS):
-            command = [sys.executable, "-m", "benchmarks.sentences", "--set", key, "--model", name, "--C", str(corpus.C)]
-            command += ["--quick"] * quick
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                print(f"\nskipped {name}: {done.stderr.strip().splitlines()[-1]}", flush=True)
-                continue
-            rows.append(done.stdout.strip().splitlines()[-1].split("\t"))
-            print(", ".join(rows[-1]), *(f"({line})" for line in done.stderr.splitlines()[-1:] if memory), flush=True)
         tags = len({tag for sequence in train.tags for tag in sequence})
         text = f"{len(train.tags)} sequences to learn from, {len(test.tags)} to test on, {tags} tags, C = {corpus.C:g}; features "
-        text += (
-            "that training has once are left out; processor seconds of one thread, reading of features counted, compiling not."
-        )
-        report.section(f"sentences: {key}", "\n\n".join([text, table(HEAD, rows)]))
+        text += "that training has once are left out; processor seconds of one thread, reading features counted, compiling not."
+        text += " Memory is the largest of the process above that with the sequences."
+        del train, test
+        rows = []
+        for key in (*corpus.models, *PEERS):
+            found = measured(name, key, corpus.C, options) if not options.models or key in options.models else None
+            if found is not None:
+                rows.append(row(found))
+                every.append(found)
+            if options.figures is not None:
+                options.figures.write_text(json.dumps(every, indent=1))
+        report.section(f"sentences: {name}", "\n\n".join([text, table(HEAD, rows)]))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--set", nargs="+", choices=list(SETS), default=list(SETS), metavar="NAME", help=", ".join(SETS))
+    names = "; ".join(f"{key}: {name}" for key, name in MODELS.items())
+    parser.add_argument("--model", nargs="+", choices=list(MODELS), default=[], metavar="NAME", help=names)
+    parser.add_argument("--limit", type=float, default=LIMIT, metavar="SECONDS", help=f"for each model ({LIMIT:g})")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="the figures, too, written anew after each model")
     parser.add_argument("--quick", action="store_true", help=f"{CONLL_QUICK} sequences")
     parser.add_argument("--C", type=float, help=", ".join(f"{key}: {corpus.C:g}" for key, corpus in SETS.items()))
-    parser.add_argument("--model", help="one model only, in this process")
+    parser.add_argument("--here", choices=list(MODELS), help="one model only, in this process; its figures as JSON")
     parser.add_argument("--choose", action="store_true", help=f"judge C of {GRID} on every fifth training sequence, and no more")
     parser.add_argument("--memory", action="store_true", help="the largest memory after each stage, too")
     args = parser.parse_args()
-    if args.model or args.choose:
+    if args.here or args.choose:
         for key in args.set:
             corpus = SETS[key] if args.C is None else replace(SETS[key], C=args.C)
-            print(choose(corpus, args.quick) if args.choose else "\t".join(one(corpus, args.model, args.quick)))
+            print(choose(corpus, args.quick) if args.choose else json.dumps(one(corpus, args.here, args.quick)))
         return
-    run(Report(None), args.set, args.quick, args.C, args.memory)
+    run(Report(None), args.set, Options(args.quick, tuple(args.model), args.limit, args.C, args.memory, args.json))
 
 
 if __name__ == "__main__":

@@ -47,6 +47,14 @@ def test_sentences():
     assert found.predict(given) == both.predict(given)
 
 
+def test_labels_that_are_tuples():
+    x, y = [[[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0]]], [[("N", 1), ("V", 0)], [("V", 0)]]
+    model = mm.StructuredSVM("chain", tol=0.1, random_state=0).fit(x, y)
+    found = skops.io.loads(skops.io.dumps(model), trusted=mm.skops_types())
+    assert found.predict(x) == model.predict(x)
+    assert found.score(x, y) == model.score(x, y)
+
+
 def test_without_the_list_nothing_is_read():
     with pytest.raises(skops.io.exceptions.UntrustedTypesFoundException):
         skops.io.loads(skops.io.dumps(fitted("objects")))

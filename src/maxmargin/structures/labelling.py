@@ -110,6 +110,18 @@ class Labelling(Compiled):
         if len(self.labels_) < 2:
             only = f"only {self.labels_.tolist()[0]!r}" if len(self.labels_) else "none"
             raise ValueError(f"At least two labels are needed; y holds {only}.")
+        self._number_labels()
+
+    def __getstate__(self):
+        """Without the numbers of labels, which `labels_` says: some files hold no dictionary whose keys are tuples."""
+        return {name: value for name, value in super().__getstate__().items() if name != "_index"}
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        if "labels_" in state:
+            self._number_labels()
+
+    def _number_labels(self) -> None:
         self._index = {label: k for k, label in enumerate(self.labels_.tolist())}
 
     def _distinct_labels(self, y) -> list:

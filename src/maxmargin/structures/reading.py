@@ -155,12 +155,13 @@ def rows_in_order(features: list) -> tuple[np.ndarray, np.ndarray, np.ndarray] |
         indptr = part.indptr
         if indptr.size != part.shape[0] + 1 or indptr[0] != 0 or not indptr[-1] == part.indices.size == part.data.size:
             return None
-    lengths = [part.indptr[1:] - part.indptr[:-1] for part in features]
-    counts = lengths[0] if len(lengths) == 1 else np.concatenate(lengths)
-    indices = features[0].indices if len(features) == 1 else np.concatenate([part.indices for part in features])
+    lengths, indices = [part.indptr[1:] - part.indptr[:-1] for part in features], features[0].indices
+    counts, first = lengths[0], features[0].indptr[:-1]
+    if len(features) > 1:
+        counts, indices = np.concatenate(lengths), np.concatenate([part.indices for part in features])
+        first = np.cumsum(counts) - counts
     if counts.min() < 0 or (indices.size and not 0 <= indices.min() <= indices.max() < features[0].shape[1]):
         return None
-    first = np.cumsum(counts) - counts
     rising = indices[1:] > indices[:-1]
     rising[first[(first > 0) & (first < indices.size)] - 1] = True
     return (counts, first, indices) if rising.all() else None
