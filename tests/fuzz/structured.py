@@ -132,7 +132,15 @@ def sizes(draw: Draw, most: int = 4) -> tuple[list, int, int]:
 def chain(draw: Draw):
     lengths, d, K = sizes(draw)
     X, y = nodes(draw, lengths, d, K)
-    return structures.Chain(first_last_bias=draw.chance(0.7), **options(draw, K)), stored(draw, X), y, True
+    structure, X = structures.Chain(first_last_bias=draw.chance(0.7), **options(draw, K)), stored(draw, X)
+    if draw.quick or draw.chance(0.7):  # edges with features compile for long
+        return structure, X, y, True
+    count = int(draw.rng.integers(1, 4))
+    edges = [draw.rng.normal(size=(x.shape[0] - 1, count)) for x in X]
+    if draw.chance(0.5):  # ties and zeros
+        edges = [np.round(values) for values in edges]
+    draw.note(edge_features=count)
+    return structure.set_params(edge_features=True), list(zip(X, edges)), y, True
 
 
 def tree(draw: Draw):

@@ -357,6 +357,7 @@ def test_one_type_is_the_plain_chain():
 
 
 X3, Y3 = typed_words(2, 5)
+FEATURED = Chain(3, edge_features=True)
 
 
 @pytest.mark.parametrize(
@@ -366,11 +367,25 @@ X3, Y3 = typed_words(2, 5)
         (Chain(3, edge_types=True), (X3[2][0], [0, 1]), r"Sample 2 of X has 3 edges but edge_types of shape \(2,\)"),
         (Chain(3, edge_types=True), (X3[2][0], [0, -1, 0]), "Sample 2 of X has a negative edge type, -1"),
         (Chain(3, edge_types=True), (X3[2][0], [0.5, 1.0, 0.0]), "Sample 2 of X has edge_types that are not integers"),
-        (Chain(3), X3[2], r"Sample 2 of X is a pair; .* needs Chain\(edge_types=True\)"),
+        (Chain(3), X3[2], r"Sample 2 of X is a pair; .* needs Chain\(edge_types=True\), .* Chain\(edge_features=True\)"),
+        (FEATURED, X3[2][0], r"Sample 2 of X must be a pair \(features, edge features\), for edge_features=True"),
+        (FEATURED, (X3[2][0], np.ones((4, 2))), r"Sample 2 of X has 3 edges but edge features of shape \(4, 2\); .* \(3, number"),
+        (FEATURED, (X3[2][0], np.ones(3)), r"Sample 2 of X has 3 edges but edge features of shape \(3,\)"),
+        (FEATURED, (X3[2][0], np.ones((3, 0))), r"Sample 2 of X has 3 edges but edge features of shape \(3, 0\)"),
+        (FEATURED, (X3[2][0], np.ones((3, 5))), "Sample 3 of X has 3 edge features; 5 are expected"),
+        (FEATURED, (X3[2][0], [[1.0], [2.0, 3.0], [0.0]]), "edge features of sample 2 of X is not an array of numbers .*row 1"),
+        (FEATURED, (X3[2][0], [["a"], ["b"], ["c"]]), "edge features of sample 2 of X must hold real numbers"),
+        (FEATURED, (X3[2][0], [[1.0], [np.nan], [0.0]]), "Sample 2 of X holds, in the features of edge 1, NaN or infinity"),
+        (FEATURED, (X3[2][0], [[1e200], [1.0], [0.0]]), "Sample 2 of X is too large: edge features may be at most 1e"),
+        (FEATURED, (X3[2][0], sp.csr_array(np.eye(3))), "Sample 2 of X has a sparse matrix of edge features; .*toarray"),
+        (Chain(3, edge_types=True, edge_features=True), X3[2], "edge_types and edge_features are both set"),
+        (Chain(3, edge_features="yes"), X3[2], "edge_features"),
     ],
 )
-def test_bad_types_are_named(structure, x, words):
-    samples = [given if structure.edge_types else given[0] for given in X3]
+def test_bad_edges_are_named(structure, x, words):
+    samples = [given[0] if not (structure.edge_types or structure.edge_features) else given for given in X3]
+    if structure.edge_features:
+        samples = [(features, np.eye(3)[types]) for features, types in X3]
     with pytest.raises(ValueError, match=words):
         mm.StructuredSVM(structure).fit([*samples[:2], x, *samples[3:]], Y3)
 

@@ -283,6 +283,22 @@ def test_edge_types(types, message):
     refuse(message, Tree(), graphs(types=[[0], types, [1, 0]]), Y)
 
 
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (np.ones((2, 1)), r"Sample 1 of X has 3 edges but edge features of shape \(2, 1\); a row for each edge is expected"),
+        ([[0.0], [np.inf], [1.0]], "Sample 1 of X holds, in the features of edge 1, NaN or infinity"),
+        (np.ones((3, 4)), "Sample 1 of X has 4 edge features; 1 are expected"),
+    ],
+)
+def test_edge_features(values, message):
+    structure = Tree(edge_features=True)
+    refuse(message, structure, graphs(types=[[[0.5]], values, [[1.0], [0.0]]]), Y)
+    refuse(r"Sample 0 of X must be \(features, edges, edge features\)", structure, graphs(), Y)
+    refuse(r"Sample 0 of X must be \(features, edge features\)", Tree(edges=[(0, 1)], edge_features=True), X, Y)
+    refuse("edge_types and edge_features are both set", Tree(edges=[(0, 1)], edge_types=[0], edge_features=True), X, Y)
+
+
 def test_an_unknown_type_of_edge_at_test_time():
     s = Tree()
     dim = s.size(graphs(), Y)

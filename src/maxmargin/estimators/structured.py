@@ -106,8 +106,9 @@ class StructuredSVM(StructuredPartialFit):
         The structure as fitted, with its labels.
     coef_, intercept_, transitions_, first_, last_ : arrays
         Parts of `w_` by name, as views. For Multiclass, Chain, Tree and Graph, in the order of `structure_.labels_`: weights of
-        features (K, features), the biases (K,), the tables of pairs of labels, [label, next label], (K, K) of a Chain and
-        (types, K, K) of others, and for a Chain the biases of the ends (K,). Those that a structure does not have are not there.
+        features (K, features), the biases (K,), the tables of pairs of labels, [label, next label], (K, K) of a Chain,
+        (types, K, K) of others and of edges with types, (edge features, K, K) of edges with features, and for a Chain the
+        biases of the ends (K,). Those that a structure does not have are not there.
     certificate_ : Certificate
     history_ : History
     n_iter_ : int

@@ -18,10 +18,12 @@ def chain_graph(model: Any, dtype: np.dtype) -> Any:
     from onnx import TensorProto, checker, helper, numpy_helper
 
     structure = model.structure_
-    if structure.edge_types:
-        raise TypeError(
-            "to_onnx takes chains of one input, their features; this one has types of edges besides (edge_types=True)."
-        )
+    for besides, given in (("types", structure.edge_types), ("features", structure.edge_features)):
+        if given:
+            raise TypeError(
+                "to_onnx takes chains of one input, their features; "
+                f"this one has {besides} of edges besides (edge_{besides}=True)."
+            )
     labels = label_constant(structure.labels_)
     kind = helper.np_dtype_to_tensor_dtype(dtype)
     constants: dict[str, Any] = chain_weights(structure, model.w_, dtype)

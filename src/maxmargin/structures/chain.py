@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from ..data.rows import CSR, SPARSE_BELOW, Indicators, rows, unlocked
 from ..jit import vectors
-from .edges import count_types, edge_arrays
+from .edges import count_columns, count_types, edge_arrays, edge_values
 from .encoded import contract
 from .encoded.forest import Forest
 from .encoded.graphs import FORBIDDEN, RULED, GraphLayout, GraphScratch
@@ -35,7 +35,7 @@ class Chain(Labelling):
     empty. Where the outputs that are learned from are lists, so are those that are predicted; else they are arrays.
 
     Weights: one for each label and feature, a bias for each label, one more at the first and at the last position, and one
-    for each pair of neighbouring labels, of each type of edge. K (features + 3 + types K) in all.
+    for each pair of neighbouring labels, of each type of edge, or of each feature of edges. K (features + 3 + types K) in all.
 
     Parameters
     ----------
@@ -59,9 +59,14 @@ class Chain(Labelling):
     edge_types : bool, default=False
         Whether the edges between neighbouring positions are of several types, each with pair weights of its own. A sample x is
         then a pair (features, types), types a sequence of length - 1 integers that count from 0.
+    edge_features : bool, default=False
+        Whether the edges have features, real numbers. A sample x is then a pair (features, edge features), the latter a dense
+        array (length - 1, edge features). Each has a table of pair weights, and labels a, b on edge e have the score
+        sum_f E[e, f] T_f[a, b]. There is no table besides: a column of ones is what a chain without edge features has, and
+        columns of ones and zeros are types.
     """
 
-    _parameter_constraints = {**Labelling._parameter_constraints, "edge_types": ["boolean"]}
+    _parameter_constraints = {**Labelling._parameter_constraints, "edge_types": ["boolean"], "edge_features": ["boolean"]}
 
     may_be_empty = True
 
@@ -76,6 +81,7 @@ class Chain(Labelling):
         forbidden=None,
         required=None,
         edge_types=False,
+        edge_features=False,
     ):
         self.n_labels = n_labels
         self.first_last_bias = first_last_bias
@@ -85,19 +91,24 @@ class Chain(Labelling):
         self.forbidden = forbidden
         self.required = required
         self.edge_types = edge_types
+        self.edge_features = edge_features
 
     def _learn_labels(self, y):
         super()._learn_labels(y)
         self.rules_ = rules_of(self.forbidden, self.required, self.labels_.tolist())
 
     def _parts(self, x, which):
-        types = None
-        if self.edge_types:
+        of_edges = None
+        if self._in_pairs:
             if not isinstance(x, tuple | list) or len(x) != 2:
-                raise ValueError(f"{which} must be a pair (features, types of edges), for edge_types=True.")
-            x, types = x
+                needed = "types of edges), for edge_types=True" if self.edge_types else "edge features), for edge_features=True"
+                raise ValueError(f"{which} must be a pair (features, {needed}.")
+            x, of_edges = x
         elif isinstance(x, tuple) and len(x) == 2 and getattr(x[0], "ndim", 1) > 1:
-            raise ValueError(f"{which} is a pair; a sequence with types of edges needs Chain(edge_types=True).")
+            raise ValueError(
+                f"{which} is a pair; a sequence with types of edges needs Chain(edge_types=True), "
+                "one with features of edges Chain(edge_features=True)."
+            )
         shape = getattr(x, "shape", None)
         if shape is None:
             shape = (len(x),) if hasattr(x, "__len__") else ()
@@ -105,10 +116,22 @@ class Chain(Labelling):
         if shape == (0,):
             x = np.zeros((0, vars(self).get("n_features_", 0)))  # an empty list does not say how many features it has not
         edges, kinds = _path(size)
-        return x, edges, kinds if types is None else edge_arrays(edges, types, which)[1]
+        if self.edge_features:
+            return x, edges, edge_values(of_edges, len(edges), which)
+        return x, edges, edge_arrays(edges, of_edges, which)[1] if self.edge_types else kinds
+
+    @property
+    def _in_pairs(self) -> bool:
+        """Whether a sample is a pair, of its features and what there is to know of its edges."""
+        return self.edge_types or self.edge_features
 
     def _count_kinds(self, kinds):
-        return count_types(kinds)
+        return count_columns(kinds) if self.edge_features else count_types(kinds)
+
+    def _check_kinds(self, kinds, i):
+        super()._check_kinds(kinds, i)
+        if self.edge_features and self.rules_ is not None:
+            check_ruled_features(kinds)
 
     def _layout(self, size, edges, kinds, which):
         if self.rules_ is not None and not any_length(self.rules_) and not has_output(self.rules_, size):
@@ -133,7 +156,7 @@ class Chain(Labelling):
             K, pairs = len(self.labels_), found["transitions_"].size
             ends = w[w.size - pairs - 2 * K : w.size - pairs].reshape(2, K)
             found |= {"first_": ends[0], "last_": ends[1]}
-        return found if self.edge_types else found | {"transitions_": found["transitions_"][0]}
+        return found if self._in_pairs else found | {"transitions_": found["transitions_"][0]}
 
     def every_output(self, x, y, most):
         found = super().every_output(x, y, most)
@@ -145,7 +168,7 @@ class Chain(Labelling):
         K, d = len(self.labels_), self.n_features_
         table, found = vectors.unpack(W, K), []
         pair = table[len(table) - self.n_kinds_ * K :].reshape(-1, K, K)
-        pair = pair if self.rules_ is None else pair + self.rules_[PAIRS:]
+        ruled = 0.0 if self.rules_ is None else self.rules_[PAIRS:]
         for i, x in enumerate(X):
             features, _, kinds = self._checked_parts(x, i)
             self._check_width(features, i)
@@ -161,7 +184,8 @@ class Chain(Labelling):
             if self.rules_ is not None:
                 unary[0] += self.rules_[FIRST_LABEL]
                 unary[-1] += self.rules_[LAST_LABEL]
-            codes, scores = best_paths(unary, pair[kinds], count)
+            joint = np.tensordot(kinds.reshape(-1, len(pair)), pair, 1) if self.edge_features else pair[kinds]
+            codes, scores = best_paths(unary, joint + ruled, count)
             outputs = self._outputs(self.labels_[codes.ravel()], size * np.arange(len(codes) + 1))
             found.append([(o, float(score)) for o, score in zip(outputs, scores, strict=True) if score > 0.5 * FORBIDDEN])
         return found
@@ -172,12 +196,14 @@ class Chain(Labelling):
     # ---- one sequence at a time: all but its features is kept from call to call ------------------------------
 
     def size(self, X, y):
+        if self.edge_types and self.edge_features:
+            raise ValueError("edge_types and edge_features are both set: types are columns of ones and zeros in edge_features.")
         KEPT_LAYOUTS.pop(self, None)
         self.__dict__.pop("n_features_", None)
         return super().size(X, y)
 
     def _worst_all(self, W, X, y, n_jobs=1):
-        alone = y is None and isinstance(X, list | tuple) and len(X) == 1 and not self.edge_types
+        alone = y is None and isinstance(X, list | tuple) and len(X) == 1 and not self._in_pairs
         return (self._decoded_alone(W, X[0]) if alone else None) or super()._worst_all(W, X, y, n_jobs)
 
     def _decoded_alone(self, W, x) -> tuple[list, np.ndarray] | None:

@@ -3,10 +3,12 @@
 from abc import abstractmethod
 
 import numpy as np
+import scipy.sparse as sp
 
 from .encoded.graphs import GraphLayout, Graphs
 from .encoded.rooted import forest
-from .labelling import Labelling
+from .labelling import SURELY_SMALL, Labelling
+from .reading import check_finite, numeric
 
 
 class Edged(Labelling):
@@ -36,7 +38,7 @@ class Edged(Labelling):
         return x[0], *edge_arrays(x[1], x[2] if len(x) == 3 else None, which)
 
     def _count_kinds(self, kinds):
-        return count_types(kinds)
+        return count_columns(kinds) if self.edge_features else count_types(kinds)
 
     def _layout(self, size, edges, kinds, which):
         check_edges(size, edges, which)
@@ -70,6 +72,30 @@ def edge_arrays(edges, kinds, which: str) -> tuple[np.ndarray, np.ndarray]:
     if types.size and types.min() < 0:
         raise ValueError(f"{which} has a negative edge type, {types.min()}; types count from 0.")
     return pairs, types.astype(np.int32)
+
+
+def count_columns(values: list[np.ndarray]) -> int:
+    """How many features edges have, from those of each sample."""
+    return next((each.shape[1] for each in values if len(each)), max((each.shape[1] for each in values), default=0) or 1)
+
+
+def edge_values(given, count: int, which: str) -> np.ndarray:
+    """The features of `count` edges, (count, features), in float64."""
+    if sp.issparse(given):
+        raise ValueError(f"{which} has a sparse matrix of edge features; give a dense one, by its toarray().")
+    values = numeric(given, f"The edge features of {which[0].lower() + which[1:]}")
+    if values.size == 0 and count == 0:
+        return np.zeros((0, values.shape[1] if values.ndim == 2 else 0))
+    if values.ndim != 2 or len(values) != count or values.shape[1] == 0:
+        raise ValueError(
+            f"{which} has {count} edges but edge features of shape {values.shape}; a row for each edge is expected, "
+            f"({count}, number of edge features)."
+        )
+    values = values.astype(np.float64, copy=False)
+    check_finite(values, lambda e: f"{which} holds, in the features of edge {e},")
+    if np.abs(values).max() > SURELY_SMALL:
+        raise ValueError(f"{which} is too large: edge features may be at most {SURELY_SMALL:g}; scale them down.")
+    return values
 
 
 def _integers(given, complaint: str) -> np.ndarray:

@@ -14,6 +14,7 @@ from ..utils.parameters import at_least
 from ..utils.threads import in_threads, spans
 from .compiled import Compiled, no_samples
 from .encoded import contract
+from .encoded.edge_features import featured
 from .encoded.graphs import GraphLayout, Graphs, node_grams
 from .encoded.statistics import starts
 from .encoded.sweeps import reach_targets
@@ -46,6 +47,7 @@ class Labelling(Compiled):
 
     bias = True
     first_last_bias = False
+    edge_features = False  # whether edges have features, each with a table of pair weights, in the place of kinds
     normalize_loss = False
     count_name = "n_labels"  # the parameter that gives the number of labels
     _declared: list | None = None  # all labels, where somebody has said so
@@ -58,7 +60,7 @@ class Labelling(Compiled):
 
     @abstractmethod
     def _parts(self, x, which: str) -> tuple[Any, np.ndarray, np.ndarray]:
-        """Node features, edges (m, 2) and their kinds (m,), of a sample; `which` names it in messages."""
+        """Node features, edges (m, 2) and their kinds (m,), or features (m, kinds), of a sample; `which` names it in messages."""
 
     def _count_kinds(self, kinds: list[np.ndarray]) -> int:
         """How many kinds of edges there are, from those of each training sample."""
@@ -155,7 +157,10 @@ class Labelling(Compiled):
             raise ValueError(f"Sample {i} of X has {features.shape[1]} features; {self.n_features_} are expected.")
 
     def _check_kinds(self, kinds: np.ndarray, i: int) -> None:
-        if kinds.size and kinds.max() >= self.n_kinds_:
+        if self.edge_features:
+            if len(kinds) and kinds.shape[1] != self.n_kinds_:
+                raise ValueError(f"Sample {i} of X has {kinds.shape[1]} edge features; {self.n_kinds_} are expected.")
+        elif kinds.size and kinds.max() >= self.n_kinds_:
             raise ValueError(
                 f"Sample {i} of X has an edge of type {kinds.max()}; "
                 f"the training samples have types 0 to {self.n_kinds_ - 1} only."
@@ -170,13 +175,18 @@ class Labelling(Compiled):
     def _encoded(self, X, y, products: bool):
         """`products`: whether inner products of nodes are wanted, as solvers do and decoders do not: L^2 numbers for L nodes."""
         self.check(X, y)
-        features, layouts, seen = [], [], {}
+        features, layouts, values, seen = [], [], [np.zeros((0, self.n_kinds_))], {}
         for i, x in enumerate(X):
             part, edges, kinds = self._checked_parts(x, i)
             self._check_width(part, i)
+            if self.edge_features:  # these are no part of a shape
+                self._check_kinds(kinds, i)
+                values += [kinds] if len(kinds) else []
+                kinds = np.zeros(len(kinds), np.int32)
             key = (part.shape[0], edges.tobytes(), kinds.tobytes())
             if key not in seen:
-                self._check_kinds(kinds, i)
+                if not self.edge_features:
+                    self._check_kinds(kinds, i)
                 seen[key] = self._layout(part.shape[0], edges, kinds, f"Sample {i} of X")
             features.append(part)
             layouts.append(seen[key])
@@ -188,7 +198,8 @@ class Labelling(Compiled):
         if matrix is None:
             matrix = stacked_nodes(features, taken, start)
             check_finite(matrix, lambda row: _node_spot(start, order, row))
-        return self._assemble(self._graphs(matrix, start, order, layouts, label[taken], products), layouts)
+        found = self._assemble(self._graphs(matrix, start, order, layouts, label[taken], products), layouts)
+        return featured(found, np.concatenate(values)) if self.edge_features else found
 
     def _coded(self, y, start: np.ndarray) -> np.ndarray:
         """The labels of all samples as numbers."""
@@ -287,6 +298,7 @@ class Labelling(Compiled):
         """Features, edges and kinds of edges of a single sample."""
         features, edges, kinds = self._checked_parts(x, 0)
         self._check_width(features, 0)
+        self._check_kinds(kinds, 0)
         return features, edges, kinds
 
     def _expected(self, features, kinds: np.ndarray, node: np.ndarray, edge: np.ndarray) -> np.ndarray:
@@ -298,7 +310,10 @@ class Labelling(Compiled):
         if self.first_last_bias:
             parts += [node[:1].sum(axis=0), node[-1:].sum(axis=0)]
         pairs = np.zeros((self.n_kinds_, K, K))
-        np.add.at(pairs, kinds, edge)
+        if not self.edge_features:
+            np.add.at(pairs, kinds, edge)
+        else:
+            pairs += np.tensordot(kinds.reshape(-1, self.n_kinds_).T, edge, 1)
         result, at = np.empty(sum(part.size for part in parts) + pairs.size), 0
         for part in (*parts, pairs):
             result[at : at + part.size].reshape(part.shape)[...] = part

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...jit import jitable, vectors
+from ...jit import generic, jitable, vectors
 from . import contract
 from .graph_marginals import NODES, load_beliefs, mix_into, node_numbers, node_points, step_nodes, withdraw_rows
 from .graphs import FLOOR, GRAPHS, KIND, Graphs, GraphScratch, extent_of, graphs, in_users_order, new_tables, turn, wipe
@@ -28,6 +28,7 @@ class Forest(NamedTuple):
 
 
 GRAPHS.admit(Forest)
+FORESTS = contract.Family()  # a kind has the fields above, and brings `new_scratch` and the generic functions below
 
 
 @contract.new_scratch.register(Forest)
@@ -35,15 +36,39 @@ def _(data) -> GraphScratch:
     return new_tables(data, int(np.max(np.diff(data.graphs.edges), initial=0)) * data.graphs.labels, 0)
 
 
-@jitable
-def edge_table(data, scratch, e):
-    """The first row of the pair weights of edge e by [child, parent]."""
+@generic
+def edge_table(data, scratch, first, e):
+    """The first row of the pair scores, by [child, parent], of edge e of a sample whose edges begin at `first`."""
+
+
+@edge_table.register(Forest)
+def _(data, scratch, first, e):
     g = graphs(data)
-    return (scratch.turned if data.turned[e] else scratch.pair) + g.edge[e, KIND] * g.labels
+    return (scratch.turned if data.turned[first + e] else scratch.pair) + g.edge[first + e, KIND] * g.labels
 
 
-@contract.worst.register(Forest)
-def _(data, i, scratch, code):
+@generic
+def counts_as_it_lies(data, e):
+    """Whether the pair marginals of edge e are added to those of its kind as they are, neither turned nor scaled."""
+
+
+@counts_as_it_lies.register(Forest)
+def _(data, e):
+    return not data.turned[e]
+
+
+@generic
+def count_pairs(data, e, table, at, t, scratch):
+    """Add t times the marginals of edge e, which start at row `at` of `table`, to the difference."""
+
+
+@count_pairs.register(Forest)
+def _(data, e, table, at, t, scratch):
+    add_table(data, e, table, at, t, scratch, graphs(data).edge[e, KIND])
+
+
+@FORESTS.does(contract.worst)
+def forest_worst(data, i, scratch, code):
     g, belief = graphs(data), scratch.belief
     start, size, first, _ = extent_of(data, i)
     blocks, K = scratch.rows.vectors.shape[1], g.labels
@@ -53,7 +78,7 @@ def _(data, i, scratch, code):
     for p in range(size - 1, 0, -1):
         e = data.tree[start + p, UP]
         if e >= 0:
-            at = edge_table(data, scratch, first + e)
+            at = edge_table(data, scratch, first, e)
             parent = data.tree[start + p, PARENT]
             for b in range(blocks):
                 message = vectors.shift(vectors.load(scratch.rows.vectors, at, b), scratch.rows.flat[belief + p, 0])
@@ -66,7 +91,7 @@ def _(data, i, scratch, code):
         e = data.tree[start + p, UP]
         best = 0
         if e >= 0:
-            at = edge_table(data, scratch, first + e)
+            at = edge_table(data, scratch, first, e)
             other = code[data.tree[start + p, PARENT]]
             highest = scratch.rows.flat[belief + p, 0] + scratch.rows.flat[at, other]
             for k in range(1, K):
@@ -132,7 +157,7 @@ def send_up(points, data, i, scratch, p, inverse):
     g, belief, joint = graphs(data), scratch.belief, scratch.joint
     start, _, first, _ = extent_of(data, i)
     K, e, parent = g.labels, data.tree[start + p, UP], data.tree[start + p, PARENT]
-    at = edge_table(data, scratch, first + e)
+    at = edge_table(data, scratch, first, e)
     mine, out, zero = (first + e) * K, e * K, vectors.zeros_like(scratch.rows.vectors)
     one = vectors.shift(zero, 1.0)
     for b in range(scratch.rows.vectors.shape[1]):
@@ -181,7 +206,7 @@ def send_down(points, data, i, scratch, p):
     start, _, first, _ = extent_of(data, i)
     e, parent = data.tree[start + p, UP], data.tree[start + p, PARENT]
     out, blocks, to = e * g.labels, table.shape[1], scratch.pairs + g.edge[first + e, KIND] * g.labels
-    straight, mine = not data.turned[first + e], (first + e) * g.labels
+    straight, mine = counts_as_it_lies(data, first + e), (first + e) * g.labels
     for b in range(blocks):
         vectors.store(table, above, b, vectors.multiply(vectors.load(table, belief + parent, b), vectors.load(table, above, b)))
     for k in range(scratch.rows.flat.shape[1]):
@@ -201,10 +226,10 @@ def send_down(points, data, i, scratch, p):
 
 
 @jitable
-def count_pairs(data, e, table, at, t, scratch):
-    """Add t times the marginals of edge e, which start at row `at` of `table`, to its kind's."""
-    g = graphs(data)
-    to, K = scratch.pairs + g.edge[e, KIND] * g.labels, g.labels
+def add_table(data, e, table, at, t, scratch, kind):
+    """Add t times the marginals of edge e, which start at row `at` of `table`, to those of a kind."""
+    K = graphs(data).labels
+    to = scratch.pairs + kind * K
     if data.turned[e]:
         for k in range(K):
             for other in range(K):
@@ -243,8 +268,8 @@ def _(points, data, samples):
     return [node_numbers(points, data, samples), (points.edge.vectors, within(edges[samples] * K, count * K))]
 
 
-@contract.interior.register(Forest)
-def _(data, spread):
+@FORESTS.does(contract.interior)
+def forest_interior(data, spread: float) -> TreeMarginals:
     g = data.graphs
     node = node_points(data, spread)
     edge = vectors.zeros_table(max(g.kind.size * g.labels, 1), g.labels, np.float64)
@@ -261,15 +286,15 @@ def _(data, spread):
     return points
 
 
-def keep_rules(points: TreeMarginals, data: Forest) -> None:
+def keep_rules(points: TreeMarginals, data) -> None:
     """The same distributions over the outputs that the rules allow: their targets with no weights, so hot that losses are nothing
     and rules still are."""
     W = vectors.aligned(contract.weight_shape(data), np.float64)
     reach_targets(points, data, W, contract.new_scratch(data), HOT, 0, contract.n_samples(data))
 
 
-@contract.marginals_of.register(Forest)
-def _(data, points):
+@FORESTS.does(contract.marginals_of)
+def forest_marginals(data, points) -> dict[str, np.ndarray]:
     g = data.graphs
     K = g.labels
     edge = points.edge.flat[: g.kind.size * K, :K].reshape(-1, K, K)
@@ -277,11 +302,14 @@ def _(data, points):
     return {"node": in_users_order(data, 0, points.node.flat[:, :K]), "edge": edge}
 
 
-@contract.points_of.register(Forest)
-def _(data, marginals):
+@FORESTS.does(contract.points_of)
+def forest_points(data, marginals) -> TreeMarginals:
     g, points = data.graphs, contract.interior(data, 1.0)
     K = g.labels
     edge = np.where(data.turned[:, None, None] == 1, marginals["edge"].transpose(0, 2, 1), marginals["edge"])
     points.node.flat[:, :K] = np.maximum(marginals["node"][g.order], FLOOR)
     points.edge.flat[: g.kind.size * K, :K] = np.maximum(edge.reshape(-1, K), FLOOR)
     return points
+
+
+FORESTS.admit(Forest)

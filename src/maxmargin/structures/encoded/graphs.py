@@ -114,13 +114,15 @@ class GraphScratch(NamedTuple):
     message: int  # the next three: for cliques
     square: int  # (K, K) one edge
     sums: int  # (kinds * K, K) pair marginals of the target, by kind
+    edges: int  # (edges * K, K) pair scores of each edge by [child, parent], where edges have features
 
 
-def new_tables(data, joint: int, message: int) -> GraphScratch:
-    """Scratch for the longest sample, with this many rows for `joint` and `message`."""
+def new_tables(data, joint: int, message: int, edges: int = 0) -> GraphScratch:
+    """Scratch for the longest sample, with this many rows for `joint`, `message` and `edges`."""
     g = data.graphs
     longest, pairs = int(np.max(np.diff(g.start), initial=1)), g.kinds * g.labels
     sizes = [longest] * 3 + [pairs] * 4 + [longest, joint, message, g.labels if message else 0, pairs if message else 0]
+    sizes.append(edges)
     ends = np.cumsum(sizes)
     table = vectors.zeros_table(int(ends[-1]), g.labels, np.float64)
     tables = (ends - sizes).tolist()
@@ -185,12 +187,12 @@ def graph_truth(data, i, code):
         code[p] = graphs(data).node[start + p, LABEL]
 
 
-@GRAPHS.does(contract.prepare)
-def graph_prepare(data, i, W, scratch):
+@jitable
+def prepare_nodes(data, i, W, scratch):
+    """The part of `prepare` that is about nodes."""
     g = graphs(data)
     start, size, _, _ = extent_of(data, i)
     blocks, rules = W.shape[1], g.labels + 1
-    ruled = g.cost.vectors.shape[0] > rules
     for p in range(size):
         rows.scores(g.X, start + p, W, scratch.rows.vectors[scratch.scores + p : scratch.scores + p + 1])
         for bit in range(2):
@@ -201,6 +203,14 @@ def graph_prepare(data, i, W, scratch):
             if g.node[start + p, PLACE] >> (RULED + bit) & 1:
                 for b in range(blocks):
                     vectors.increase(scratch.rows.vectors, scratch.scores + p, b, vectors.load(g.cost.vectors, rules + bit, b))
+
+
+@GRAPHS.does(contract.prepare)
+def graph_prepare(data, i, W, scratch):
+    g = graphs(data)
+    prepare_nodes(data, i, W, scratch)
+    blocks, rules = W.shape[1], g.labels + 1
+    ruled = g.cost.vectors.shape[0] > rules
     for r in range(W.shape[0] - g.pairs):
         for b in range(blocks):
             held = vectors.load(W, g.pairs + r, b)
@@ -225,15 +235,36 @@ def pair_row(g, e, code):
     return g.edge[e, KIND] * g.labels + code[g.edge[e, SOURCE]]
 
 
+@generic
+def add_pair(data, e, t, code, table, at):
+    """The rows of `table` from `at` on, as many as pair weights, += t * the pair of edge e in an output."""
+
+
+@GRAPHS.does(add_pair)
+def add_plain_pair(data, e, t, code, table, at):
+    g = graphs(data)
+    table.flat[at + pair_row(g, e, code), code[g.edge[e, TARGET]]] += t
+
+
+@generic
+def on_pair(data, e, code, table, at):
+    """The inner product of these rows and the pair of edge e in an output."""
+
+
+@GRAPHS.does(on_pair)
+def on_plain_pair(data, e, code, table, at):
+    g = graphs(data)
+    return table.flat[at + pair_row(g, e, code), code[g.edge[e, TARGET]]]
+
+
 @GRAPHS.does(contract.score_of)
 def graph_score_of(data, i, scratch, code):
-    g = graphs(data)
     _, size, first, count = extent_of(data, i)
     total = 0.0
     for p in range(size):
         total += scratch.rows.flat[scratch.scores + p, code[p]]
     for e in range(first, first + count):
-        total += scratch.rows.flat[scratch.pair + pair_row(g, e, code), code[g.edge[e, TARGET]]]
+        total += on_pair(data, e, code, scratch.rows, scratch.pair)
     return total
 
 
@@ -265,18 +296,25 @@ def graph_statistics_loss(data, i, row, at):
     return total * g.scale[i]
 
 
-@GRAPHS.does(contract.diameter)
-def graph_diameter(data, i):
-    # All nodes may change between the same two labels, and all edges between the same two pairs.
+@jitable
+def spread_of_nodes(data, i):
+    """The sum of |x_p . x_q| over all pairs of nodes."""
     g = graphs(data)
-    _, size, _, count = extent_of(data, i)
+    _, size, _, _ = extent_of(data, i)
     total, at = 0.0, g.sample[i, GRAM_START]
     for p in range(size):
         for q in range(p):
             total += 2.0 * abs(g.gram[at + q])
         total += abs(g.gram[at + p])
         at += p + 1
-    return 2.0 * (total + count * count)
+    return total
+
+
+@GRAPHS.does(contract.diameter)
+def graph_diameter(data, i):
+    # All nodes may change between the same two labels, and all edges between the same two pairs.
+    _, _, _, count = extent_of(data, i)
+    return 2.0 * (spread_of_nodes(data, i) + count * count)
 
 
 @jitable
@@ -304,29 +342,27 @@ def graph_against(data, i, scratch, code):
     if count > 0:
         wipe(scratch.rows, scratch.other_pairs, g.kinds * g.labels)
         for e in range(first, first + count):
-            scratch.rows.flat[scratch.other_pairs + pair_row(g, e, code), code[g.edge[e, TARGET]]] += 1.0
+            add_pair(data, e, 1.0, code, scratch.rows, scratch.other_pairs)
 
 
 @GRAPHS.does(contract.inner)
 def graph_inner(data, i, scratch, code):
-    g = graphs(data)
     _, size, first, count = extent_of(data, i)
     total = 0.0
     for p in range(size):
         total += scratch.rows.flat[scratch.other + p, code[p]]
     for e in range(first, first + count):
-        total += scratch.rows.flat[scratch.other_pairs + pair_row(g, e, code), code[g.edge[e, TARGET]]]
+        total += on_pair(data, e, code, scratch.rows, scratch.other_pairs)
     return total
 
 
 @GRAPHS.does(contract.tally)
 def graph_tally(data, i, t, code, scratch):
-    g = graphs(data)
     _, size, first, count = extent_of(data, i)
     for p in range(size):
         scratch.rows.flat[scratch.node + p, code[p]] += t
     for e in range(first, first + count):
-        scratch.rows.flat[scratch.pairs + pair_row(g, e, code), code[g.edge[e, TARGET]]] += t
+        add_pair(data, e, t, code, scratch.rows, scratch.pairs)
 
 
 @GRAPHS.does(contract.push)
