@@ -224,6 +224,7 @@ def all_checks():
     yield from checks(OfStructures(), without=WEIGHTS_AND_FOLDS)
     yield from checks(mm.RankingSVM(max_iter=50, random_state=0))
     yield from checks(mm.OrdinalSVM(max_iter=50, random_state=0))
+    yield from checks(mm.OneClassSVM(max_iter=50, random_state=0))
 
 
 @pytest.mark.parametrize(("estimator", "check"), list(all_checks()))
