@@ -56,6 +56,7 @@ TASKS = [
     (mm.ZeroShotClassifier(mm.MultilabelSVMClassifier(random_state=0), [[0, 1], [1, 0]]), X, INDICATORS),
     (mm.RankingSVM(random_state=0), X, LABELS),
     (mm.OrdinalSVM(random_state=0), X, LABELS),
+    (mm.OneClassSVM(random_state=0), X, None),
     (mm.StructuredSVM(mm.structures.Chain(), random_state=0), CHAINS, TAGS),
     (mm.LatentSVMClassifier(random_state=0), CHAINS, np.arange(10) % 2),
     (mm.LatentStructuredSVM(Spotted(), init=LABELS.tolist(), random_state=0), ROWS, COLOURS.tolist()),

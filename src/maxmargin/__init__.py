@@ -12,6 +12,7 @@ from .estimators.latent import LatentSVMClassifier
 from .estimators.latent_structured import LatentStructuredSVM
 from .estimators.multilabel import MultilabelSVMClassifier
 from .estimators.multilabel_cv import MultilabelSVMClassifierCV
+from .estimators.one_class import OneClassSVM
 from .estimators.ordinal import OrdinalSVM
 from .estimators.ranking import RankingSVM
 from .estimators.regressor import SVMRegressor
@@ -54,6 +55,7 @@ __all__ = [
     "MultilabelSVMClassifier",
     "MultilabelSVMClassifierCV",
     "Newton",
+    "OneClassSVM",
     "OnlineDual",
     "OrdinalSVM",
     "PartialLinearization",

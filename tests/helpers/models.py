@@ -115,6 +115,7 @@ CASES: dict[str, Case] = {
     "regression": Case(lambda: mm.SVMRegressor(**COMMON).fit(X, REAL), X, {}),
     "rankings": Case(lambda: mm.RankingSVM(**COMMON).fit(X, REAL), X, {}),
     "classes in an order": Case(lambda: mm.OrdinalSVM(**COMMON).fit(X, np.round(REAL)), X, {}),
+    "one class": Case(lambda: mm.OneClassSVM(nu=0.2, keep_duals=True, **COMMON).fit(X + 2.0), X, {}),
     "regression with a kernel": Case(lambda: mm.SVMRegressor(kernel="poly", **COMMON).fit(X, REAL), X, {}),
     "top-2": Case(lambda: mm.TopKSVMClassifier(k=2, **COMMON).fit(X, THREE), X, {}),
     "labels": Case(lambda: LABELLED(keep_duals=True, **COMMON).fit(X, LABELS), X, {}),

@@ -17,6 +17,7 @@ from ..estimators.latent_structured import LatentStructuredSVM
 from ..estimators.multilabel import MultilabelSVMClassifier
 from ..estimators.multilabel_cv import MultilabelSVMClassifierCV
 from ..estimators.multilabel_partial_fit import LabelledSupport
+from ..estimators.one_class import OneClassSVM
 from ..estimators.ordinal import OrdinalSVM
 from ..estimators.probability import Columns, Interpolated, LogisticCurve, Softmax, TwoOutcomes
 from ..estimators.ranking import RankingSVM
@@ -40,6 +41,7 @@ MODELS: tuple[type, ...] = (
     SVMRegressor,
     RankingSVM,
     OrdinalSVM,
+    OneClassSVM,
     SVMRegressorCV,
     TopKSVMClassifier,
     TopKSVMClassifierCV,
