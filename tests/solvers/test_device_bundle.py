@@ -13,6 +13,7 @@ CASES = {
     "two classes": (mm.SVMClassifier, 2, {"cost": [[0, 2.0], [0.5, 0]]}),
     "logistic": (mm.SVMClassifier, 2, {"loss": "log_loss"}),
     "classes": (mm.SVMClassifier, 4, {"cost": COST, "class_weight": "balanced"}),
+    "multinomial": (mm.SVMClassifier, 4, {"loss": "log_loss"}),
     "each against the rest": (mm.SVMClassifier, 4, {"loss": "squared_hinge", "fit_intercept": False}),
     "top-2": (mm.TopKSVMClassifier, 4, {"k": 2}),
     "top-2, smoothed": (mm.TopKSVMClassifier, 4, {"k": 2, "smoothing": 0.5, "loss": "topk_beta"}),

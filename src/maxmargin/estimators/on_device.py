@@ -16,7 +16,9 @@ from ..jit import vectors
 from ..losses.base import Loss
 from ..losses.crammer_singer import CrammerSingerLoss
 from ..losses.fused_rows import fused, fused_entries, fused_topk
+from ..losses.multinomial import MultinomialLoss
 from ..losses.tensor_forms import EntryForm, entry_form
+from ..losses.tensor_multinomial import MultinomialRows
 from ..losses.tensor_rows import CrammerSingerRows, EntryRows, EntryTargets, LabelTargets, OneTarget, TensorLoss, TopKRows
 from ..losses.topk_alpha import TopKAlphaLoss
 from ..losses.topk_steps import TopKLoss
@@ -117,6 +119,8 @@ class ScoreOfClasses:
     cost: np.ndarray
 
     def of(self, cap: Any) -> TensorLoss:
+        if isinstance(self.loss, MultinomialLoss):
+            return MultinomialRows(on(cap, self.label), cap, None)
         classes = len(self.cost)  # one look at the table: of ten thousand classes it takes 800 MB
         plain = not np.diagonal(self.cost).any() and np.count_nonzero(self.cost == 1.0) == classes * (classes - 1)
         fields = on(cap, self.label), cap, None if plain else on(cap, self.cost)
@@ -174,7 +178,7 @@ def _(posing: RealTargets, table, code, weight, term):
 
 @posed_on_device.register
 def _(posing: SeveralClasses, table, code, weight, term):
-    if not isinstance(posing.loss, CrammerSingerLoss | TopKLoss):
+    if not isinstance(posing.loss, CrammerSingerLoss | TopKLoss | MultinomialLoss):
         raise not_served(posing.loss)
     made = ScoreOfClasses(posing.loss, code, posing.cost)
     return TensorProblem(table, made.of, posing.classes, weight * on(code, posing.factors)[code], term)
