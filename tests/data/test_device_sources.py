@@ -153,7 +153,7 @@ def test_room_of_host_memory(monkeypatch, tmp_path):
     monkeypatch.setattr(streamed_source, "LIMIT", str(tmp_path / "no limit"))
     assert streamed_source.room_of_host() == 8192 and streamed_source.fits_host(4096) and not streamed_source.fits_host(4097)
     monkeypatch.setattr(streamed_source, "LIMIT", str(tmp_path / "max"))
-    monkeypatch.setattr(streamed_source, "USED", str(tmp_path / "current"))
+    monkeypatch.setattr(streamed_source, "TAKEN_OF_LIMIT", str(tmp_path / "current"))
     assert streamed_source.room_of_host() == 5000
     monkeypatch.setattr(streamed_source, "AVAILABLE", (str(tmp_path / "nothing"), ""))
     assert streamed_source.room_of_host() >= 0

@@ -17,7 +17,7 @@ from .tensors import DeviceMatrix, TensorBlock, TensorTable, library
 # Part of the host memory that is free that rows of a source may take as a whole. By guess, 2026-11-17.
 WHOLE_SOURCE = 0.5
 AVAILABLE = "/proc/meminfo", "MemAvailable:"  # where Linux says it
-LIMIT, USED = "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"
+LIMIT, TAKEN_OF_LIMIT = "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def room_of_host() -> int:
     if (told := Path(AVAILABLE[0])).exists():
         found = 1024 * next(int(line.split()[1]) for line in told.read_text().splitlines() if line.startswith(AVAILABLE[1]))
         limit = Path(LIMIT).read_text().strip() if Path(LIMIT).exists() else "max"
-        return found if limit == "max" else min(found, int(limit) - int(Path(USED).read_text()))
+        return found if limit == "max" else min(found, int(limit) - int(Path(TAKEN_OF_LIMIT).read_text()))
     if "SC_PHYS_PAGES" not in getattr(os, "sysconf_names", {}):
         return 0
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2

@@ -10,7 +10,7 @@ from .label_lists import given_labels, names_of_count
 from .tensors import DeviceMatrix, brought, host_values, is_tensor, lent, library
 
 COUNTED = "b1", "u1", "i1", "i2", "i4", "i8"  # classes that are whole numbers, as torch has them
-TOGETHER = 1 << 26  # entries of a block of labels
+LABELS_TOGETHER = 1 << 26  # entries of a block of labels
 
 
 def target_beside(X: DeviceMatrix, y: Any) -> Any:
@@ -73,7 +73,7 @@ class DeviceLabels:
 
 
 def rows_together(labels: int) -> int:
-    return max(TOGETHER // labels, 1)
+    return max(LABELS_TOGETHER // labels, 1)
 
 
 def places(like: Any) -> Any:
