@@ -41,7 +41,8 @@ test-exhaustive: $(VENV)/.test
 	$(PY) -m pytest $(PYTEST_ARGS) -rP -m exhaustive
 
 # Those that need torch: tensors in host memory, and the same on a GPU.
-TENSOR_TESTS := $(addprefix tests/,data/test_tensors.py data/test_streamed.py solvers/test_device.py losses/test_tensor_losses.py)
+TENSOR_TESTS := $(addprefix tests/,data/test_tensors.py data/test_tensor_targets.py data/test_streamed.py data/test_device_sources.py \
+	losses/test_tensor_losses.py solvers/test_device.py solvers/test_device_bundle.py)
 test-tensors: $(VENV)/.gpu
 	$(PY) -m pytest $(PYTEST_ARGS) $(TENSOR_TESTS) "tests/package/test_docs.py::test_code_runs_as_printed[gpu.md]"
 

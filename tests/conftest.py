@@ -7,16 +7,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
 
 pytest.register_assert_rewrite("helpers")  # as if what is asserted there stood in the tests
-settings.register_profile(
-    "maxmargin", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("maxmargin")
+if find_spec("hypothesis"):  # tests on a GPU do without: a file that needs it says so itself
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile(
+        "maxmargin", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.load_profile("maxmargin")
 
 # Those of tensors need the extra `gpu`, some gigabytes: `make test-tensors` installs it. Where it is missing they are left out.
-TENSORS = ["data/test_streamed.py", "data/test_tensors.py", "losses/test_tensor_losses.py", "solvers/test_device.py"]
+TENSORS = ["data/test_streamed.py", "data/test_tensors.py", "data/test_tensor_targets.py", "data/test_device_sources.py"]
+TENSORS += ["losses/test_tensor_losses.py", "solvers/test_device.py", "solvers/test_device_bundle.py"]
 collect_ignore = [] if find_spec("torch") else TENSORS
 
 # Those that compile for long, as the file says; a line is a regular expression.

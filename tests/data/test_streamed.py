@@ -121,13 +121,6 @@ def test_a_lost_device_is_a_sentence():
         raise lost
 
 
-def test_a_source_does_not_go_with_a_device(tmp_path):
-    np.save(tmp_path / "X.npy", np.column_stack([Y, X]))
-    source = mm.open_source(tmp_path / "X.npy", label=0)
-    with pytest.raises(ValueError, match=r"does not go with a source.*mmap_mode='r'"):
-        model().fit(source)
-
-
 def test_a_sparse_matrix_stays_on_the_processor():
     import scipy.sparse as sp
 

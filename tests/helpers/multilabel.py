@@ -1,8 +1,9 @@
 """Multi-label problems: samples, priors, and the objective written down again."""
 
-import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
+
+from . import convex as cp
 
 
 def data(n=30, d=4, labels=3, seed=0, sparse=False):

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from math import fsum
 from typing import Any, NamedTuple
 
-import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
+from . import convex as cp
 from . import sorting
 
 PRECISION = 1e-9  # what the convex solver is asked for
@@ -349,7 +349,7 @@ def _quarter(duals: np.ndarray, cap: np.ndarray) -> float:
     return float(np.sum(duals[at] ** 2 / (4.0 * cap[at])))
 
 
-def _solved(problem: cp.Problem) -> float:
+def _solved(problem) -> float:
     """The optimal value; nothing short of the precision asked for is accepted."""
     problem.solve(solver=cp.CLARABEL, tol_gap_abs=PRECISION, tol_gap_rel=PRECISION, tol_feas=PRECISION)
     assert problem.status == cp.OPTIMAL, problem.status

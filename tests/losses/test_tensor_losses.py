@@ -16,6 +16,7 @@ from maxmargin.losses.tensor_forms import (
     SquaredHingeForm,
 )
 from maxmargin.losses.tensor_levels import Levels
+from maxmargin.losses.tensor_multinomial import MultinomialRows, best_probabilities
 from maxmargin.losses.tensor_rows import CrammerSingerRows, EntryRows, HeldRows, OneTarget, TopKRows
 
 N, K = 30, 5
@@ -31,6 +32,7 @@ def losses(seed=0):
     offset = tensor(rng.normal(size=N))
     found = {type(form).__name__: (EntryRows(form, OneTarget(sign, offset), cap), 1) for form in FORMS}
     found["crammer singer"] = CrammerSingerRows(label, cap, cost), K
+    found["multinomial"] = MultinomialRows(label, cap, None), K
     for joint in (True, False):
         for smoothing in (0.0, 0.4):
             found[f"top-2 {joint} {smoothing}"] = TopKRows(label, cap, None, 2, smoothing, joint), K
@@ -78,6 +80,29 @@ def test_shares_are_not_negative_and_sum_to_the_gap(name):
         assert float(share.sum()) >= gap - 1e-9
     else:
         assert float(share.sum()) == pytest.approx(gap, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", losses())
+def test_planes_touch_the_losses_and_lie_below_them(name):
+    loss, width = losses()[name]
+    rng = np.random.default_rng(4)
+    rows, S = tensor(np.arange(N)), tensor(2.0 * rng.normal(size=(N, width)))
+    A, reward, _ = loss.repaired(rows, loss.attained(rows, S))
+    assert float(reward - (A * S).sum()) == pytest.approx(float(loss.value(rows, S)), rel=1e-9)
+    for size in (0.1, 3.0):
+        other = S + size * tensor(rng.normal(size=(N, width)))
+        assert float(reward - (A * other).sum()) <= float(loss.value(rows, other)) * (1 + 1e-12)
+
+
+def test_probabilities_of_a_step_solve_their_equations():
+    rng = np.random.default_rng(5)
+    for scale in (1e-6, 1.0, 1e4):
+        c, rho = tensor(rng.normal(size=(40, 6)) * min(1.0 + scale, 50.0)), tensor(scale * rng.uniform(0.1, 2.0, (40, 1)))
+        p = best_probabilities(c, rho)
+        level = p.log() + rho * p - c
+        torch.testing.assert_close(p.sum(1), torch.ones_like(p[:, 0]), rtol=1e-13, atol=1e-13)
+        spread = (level.amax(1) - level.amin(1)) / (1.0 + c.abs().amax(1))
+        assert float(spread.max()) <= 1e-9
 
 
 @pytest.mark.parametrize("joint", [True, False])

@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 import torch
 from helpers import certificates, drawn, multilabel
-from helpers.devices import DEVICE, tensor
+from helpers.devices import DEVICE, best_point, on_processor, tensor
 from helpers.reference import reference
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
@@ -22,6 +20,7 @@ from maxmargin.losses.crammer_singer import CrammerSingerLoss
 from maxmargin.problems.base import PLAIN_TERM
 from maxmargin.solvers import DualCoordinate
 from maxmargin.solvers.base import NOWHERE, Setting
+from maxmargin.solvers.device import ascent as device_ascent
 from maxmargin.solvers.pace import never
 
 COST = np.array([[0.0, 1.0, 2.0, 0.5], [0.5, 0.0, 1.0, 1.0], [3.0, 1.0, 0.0, 1.0], [1.0, 0.2, 1.0, 0.0]])
@@ -48,13 +47,18 @@ def drawn_case(name, n=40):
     return kind(random_state=0, **params), X, y, drawn.weights(rng, n)
 
 
+def check(model, X, y, weight):
+    problem = reference(model, X, y, weight)
+    certificates.check(model, problem, best_point(model, problem, X, y, weight))
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_the_optimum_is_that_of_the_convex_solver(name):
     model, X, y, weight = drawn_case(name)
     model.set_params(C=0.3, keep_duals=True)
     model.fit(tensor(X), tensor(y), tensor(weight))
     problem = reference(model, X, y, weight)
-    certificates.check(model, problem)
+    certificates.check(model, problem, best_point(model, problem, X, y, weight))
     certificates.consistent(model)
     certificates.recomputed(model, problem, rel=1e-8)
 
@@ -68,7 +72,7 @@ def test_priors_and_signs(name, prior, sign):
         C=0.3, tol=1e-3, **drawn.prior(rng, prior, X.shape[1], K if K == 4 else None), **drawn.signs(sign, X.shape[1])
     )
     model.fit(tensor(X), tensor(y), weight)
-    certificates.check(model, reference(model, X, y, weight))
+    check(model, X, y, weight)
 
 
 @pytest.mark.parametrize("coupled", [False, True])
@@ -83,7 +87,8 @@ def test_labels(loss, coupled):
     )
     model.fit(tensor(X), tensor(Y), sample_weight=tensor(weight))
     formula = multilabel.Formula(X, Y, 0.4, R, weight, np.array([1.0, 2.0, 0.5]), squared=loss == "squared_hinge")
-    found, best = model.certificate_, formula.optimum()
+    found = model.certificate_
+    best = formula.optimum() if DEVICE == "cpu" else on_processor(model, X, Y, weight).certificate_.primal
     assert found.converged
     assert found.dual <= best * (1 + 1e-8) and best <= found.primal * (1 + 1e-8)
     assert formula.primal(model) == pytest.approx(found.primal, rel=1e-8)
@@ -102,10 +107,11 @@ def test_each_class_against_the_rest_is_as_many_binary_problems(params):
     assert several.certificate_.dual <= sum(one.certificate_.primal for one in each)
 
 
-@settings(max_examples=30)
-@given(seed=st.integers(0, 10**6), name=st.sampled_from(sorted(CASES)), exponent=st.floats(-3, 1), scale=st.floats(-2, 2))
-def test_a_certificate_is_never_wrong(seed, name, exponent, scale):
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", CASES)
+def test_a_certificate_is_never_wrong(name, seed):
     """However few passes there were: between the primal values at other weights and the dual value, checked in plain NumPy."""
+    exponent, scale = np.random.default_rng([seed, drawn.seed_of(name)]).uniform([-3.0, -2.0], [1.0, 2.0])
     model, X, y, weight = drawn_case(name, n=24)
     X = X * np.float32(10.0**scale)
     model.set_params(C=10.0**exponent, max_iter=2, random_state=seed)
@@ -134,8 +140,7 @@ def test_other_floats_are_taken_as_they_are(dtype):
     model, X, y, weight = drawn_case("classes")
     X = tensor(X, dtype=dtype)
     model.set_params(C=0.2).fit(X, tensor(y), weight)
-    problem = reference(model, X.double().cpu().numpy(), y, weight)
-    certificates.check(model, problem)
+    check(model, X.double().cpu().numpy(), y, weight)
     assert model.decision_function(X).dtype == dtype
 
 
@@ -147,7 +152,7 @@ def test_rounding_of_scores_is_part_of_the_primal_value(double):
     y, W = rng.integers(0, 3, 60), rng.normal(size=(3, 201))
     posing = SeveralClasses(CrammerSingerLoss(), 1.0 - np.eye(3), np.ones(3))
     table = TensorTable(DeviceMatrix(tensor(X)), 1.0)
-    problem = replace(posed_on_device(posing, table, y, np.ones(60), PLAIN_TERM), double=double)
+    problem = replace(posed_on_device(posing, table, tensor(y), tensor(np.ones(60)), PLAIN_TERM), double=double)
     wide = np.longdouble
     S = X.astype(wide) @ W[:, :-1].T.astype(wide) + W[:, -1]
     truth = S[np.arange(60), y]
@@ -186,13 +191,13 @@ def test_a_model_pickles_and_goes_on_from_its_duals():
 def test_a_path_is_certified_at_each_step():
     model, X, y, weight = drawn_case("classes")
     for fitted in model.set_params(tol=1e-3).regularization_path(tensor(X), tensor(y), [0.01, 0.1, 1.0], weight):
-        certificates.check(fitted, reference(fitted, X, y, weight))
+        check(fitted, X, y, weight)
 
 
 def test_a_run_goes_on_from_its_snapshot_in_the_same_way():
     posing = SeveralClasses(CrammerSingerLoss(), COST, np.ones(4))
     _, X, y, weight = drawn_case("classes")
-    problem = posed_on_device(posing, TensorTable(DeviceMatrix(tensor(X)), 1.0), y, weight, PLAIN_TERM).at(0.3)
+    problem = posed_on_device(posing, TensorTable(DeviceMatrix(tensor(X)), 1.0), tensor(y), tensor(weight), PLAIN_TERM).at(0.3)
     first, second = (DualCoordinate().begin(problem, NOWHERE, Setting(1e-6, seed)) for seed in (0, 1))
     for _ in range(12):
         first.advance(never)
@@ -207,11 +212,32 @@ def test_a_run_goes_on_from_its_snapshot_in_the_same_way():
     assert first.passes == second.passes == 14 and first.synchronise() == pytest.approx(second.synchronise(), rel=1e-12)
 
 
-@pytest.mark.parametrize("solver", ["bundle", "newton", "online", "frank_wolfe"])
+@pytest.mark.parametrize("solver", ["newton", "online", "frank_wolfe"])
 def test_other_solvers_say_that_they_take_no_tensors(solver):
     model, X, y, _ = drawn_case("classes")
     with pytest.raises(TypeError, match=r"dual_coordinate|TensorProblem"):
         model.set_params(solver=solver).fit(tensor(X), tensor(y))
+
+
+@pytest.mark.parametrize("name", ["two classes, squared", "classes", "top-2, smoothed"])
+def test_duals_that_the_device_has_no_room_for_lie_in_host_memory(name, monkeypatch):
+    """Fetched and brought back block by block, with extrapolation: the same optimum, and duals that prove it."""
+    asked = []
+    monkeypatch.setattr(device_ascent, "duals_fit", lambda *given: asked.append(given) or False)
+    model, X, y, weight = drawn_case(name)
+    model.set_params(C=0.3, tol=1e-5, keep_duals=True, warm_start=True).fit(tensor(X), tensor(y), weight)
+    assert asked and model._last.duals.tensor.device.type == "cpu"
+    check(model, X, y, weight)
+    certificates.recomputed(model, reference(model, X, y, weight), rel=1e-8)
+    assert model.n_iter_ > 10  # extrapolated, too
+    assert model.fit(tensor(X), tensor(y), weight).n_iter_ <= 10
+
+
+def test_duals_take_a_part_of_the_room(monkeypatch):
+    monkeypatch.setattr(device_ascent, "room_of", lambda device: 1000)
+    gpu = torch.device("cuda:0")
+    assert device_ascent.duals_fit(700, gpu, 0.7) and not device_ascent.duals_fit(701, gpu, 0.7)
+    assert device_ascent.duals_fit(10**12, torch.device("cpu"), 0.7)
 
 
 def test_time_and_callbacks_end_a_run_with_its_true_certificate():
@@ -225,7 +251,7 @@ def test_time_and_callbacks_end_a_run_with_its_true_certificate():
 def test_the_device_that_is_asked_for_takes_arrays():
     model, X, y, weight = drawn_case("classes")
     model.set_params(C=0.3, device=DEVICE).fit(X, y, weight)
-    certificates.check(model, reference(model, X, y, weight))
+    check(model, X, y, weight)
     assert isinstance(model.predict(X), np.ndarray)
 
 

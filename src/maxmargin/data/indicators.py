@@ -5,7 +5,7 @@ Only the samples that have a label are listed, so that a sparse matrix of labels
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -80,9 +80,10 @@ def _sums(matrix: sp.csc_array, weight: np.ndarray) -> np.ndarray:
 
 
 class Checked(NamedTuple):
-    """The user's labels, their names where they have any, and the form that predictions take after them."""
+    """The user's labels (`LabelColumns`, or what stands for them on a device), their names where they have any, and the form that
+    predictions take after them."""
 
-    columns: LabelColumns
+    columns: Any
     dtype: np.dtype
     sparse: bool
     names: np.ndarray | None = None
@@ -155,7 +156,7 @@ def _sparse_indicators(Y: sp.csc_array, missing: sp.csc_array | None) -> tuple[s
     if np.any(wrong := Y.data != 1):
         at = int(np.flatnonzero(wrong)[0])
         column = int(np.searchsorted(Y.indptr, at, side="right")) - 1
-        raise _not_an_indicator(Y.data[at], Y.indices[at], column)
+        raise not_an_indicator(Y.data[at], Y.indices[at], column)
     return Y, missing
 
 
@@ -167,7 +168,7 @@ def _dense_indicators(Y: np.ndarray, missing: sp.csc_array | None) -> tuple[sp.c
         unknown |= missing.toarray().astype(bool)
     if np.any(wrong := ~(unknown | (Y == 0) | (Y == 1))):
         row, column = np.argwhere(wrong)[0]
-        raise _not_an_indicator(Y[row, column], row, column)
+        raise not_an_indicator(Y[row, column], row, column)
     return places_set((Y == 1) & ~unknown), places_set(unknown) if unknown.any() else None
 
 
@@ -178,5 +179,5 @@ def places_set(Y: np.ndarray) -> sp.csc_array:
     return sp.csc_array((np.ones(len(places), bool), (rows, columns)), shape=Y.shape)
 
 
-def _not_an_indicator(value, row, column) -> ValueError:
+def not_an_indicator(value, row, column) -> ValueError:
     return ValueError(f"Y holds {value} in row {row}, column {column}; labels are 0 or 1 (NaN, in a dense Y, where not known).")

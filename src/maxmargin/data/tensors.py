@@ -107,14 +107,20 @@ def host_values(given: Any, device: Any = None, name: str = "y") -> Any:
     """Labels, targets or weights in host memory, whatever they were; a tensor among them may lie there or on the device of X."""
     if not is_tensor(given):
         return given
+    tensor = lent(given, device, name)
+    if not (tensor.dtype.is_floating_point and tensor.dtype.itemsize < 4):
+        return tensor.cpu().numpy()
+    return tensor.float().cpu().numpy()
+
+
+def lent(given: Any, device: Any = None, name: str = "y") -> Any:
+    """The tensor that a user gives beside X, which may lie in host memory or on the device of X."""
     tensor = tensor_of(given)
     if device is not None and tensor.device.type != "cpu" and tensor.device != device:
         raise ValueError(f"X lies on {device}, {name} on {tensor.device}: move one of them, {name}.to('{device}').")
     if tensor.requires_grad:
         raise ValueError(f"{name} requires grad, and a fit gives none: hand over {name}.detach().")
-    if not (tensor.dtype.is_floating_point and tensor.dtype.itemsize < 4):
-        return tensor.cpu().numpy()
-    return tensor.float().cpu().numpy()
+    return tensor
 
 
 @dataclass(frozen=True)
@@ -210,6 +216,7 @@ class TensorTable(Table):
     def __init__(self, X: DeviceMatrix, bias: float = 0.0):
         super().__init__()
         self.X, self.bias, self.halved = X, float(bias), 0
+        self._lengths: list[tuple[np.ndarray | None, Any]] = []
 
     def smaller(self) -> bool:
         """From now on blocks of rows are half as large; False where they have become too small for that to help."""
@@ -253,7 +260,12 @@ class TensorTable(Table):
             yield TensorBlock(self.tensor[start:stop], self.bias, start, stop)
 
     def norms(self, variance: np.ndarray | None = None) -> np.ndarray:
-        for known, found in self._norms:
+        found: np.ndarray = self.squared_lengths(variance).cpu().numpy()
+        return found
+
+    def squared_lengths(self, variance: np.ndarray | None = None) -> Any:
+        """The same, on the device."""
+        for known, found in self._lengths:
             if known is variance or (known is not None and variance is not None and np.array_equal(known, variance)):
                 return found
         torch, parts = library(), []
@@ -262,8 +274,10 @@ class TensorTable(Table):
             X = block.X if scale is None else block.X * scale
             parts.append(squared_lengths_of(X))
         constant = self.bias**2 * (1.0 if variance is None else float(variance[-1]))
-        result = check_norms(torch.cat(parts).cpu().numpy() + constant)
-        self._norms.append((variance, result))
+        result = torch.cat(parts) + constant
+        if not bool(torch.isfinite(result).all()):
+            check_norms(result.cpu().numpy())
+        self._lengths.append((variance, result))
         return result
 
     def arranged(self, order: Any) -> Any:
@@ -291,8 +305,8 @@ def tensor_scores(X: DeviceMatrix, W: np.ndarray) -> Any:
 
 
 class TensorDuals:
-    """Duals that stay on the device: a table of a million rows and a thousand classes is not copied without need. Pickles as an
-    array, so that any machine can read it."""
+    """Duals that stay where a run has kept them: a table of a million rows and a thousand classes is not copied without need.
+    Pickles as an array, so that any machine can read it."""
 
     def __init__(self, tensor: Any):
         self.tensor = tensor

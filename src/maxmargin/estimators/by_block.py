@@ -79,7 +79,7 @@ def labels_of(source) -> tuple[np.ndarray, np.ndarray | None]:
     rows, labels, weights = [], [], []
     for block in source.blocks():
         rows.append(block.rows)
-        labels.append(_labels(block))
+        labels.append(labels_of_block(block))
         weights.append(np.ones(block.rows.size) if block.weight is None else block.weight)
     order = np.argsort(np.concatenate(rows), kind="stable")
     return stacked(labels)[order], np.concatenate(weights)[order]
@@ -89,7 +89,7 @@ def in_memory(source) -> Block:
     """All rows of a source in their order: for models that need them at once."""
     blocks = list(source.blocks())
     order = np.argsort(np.concatenate([block.rows for block in blocks]), kind="stable")
-    y = stacked([_labels(block) for block in blocks])[order]
+    y = stacked([labels_of_block(block) for block in blocks])[order]
     weight, group = None, None
     if any(block.weight is not None for block in blocks):
         weight = np.concatenate([np.ones(block.rows.size) if block.weight is None else block.weight for block in blocks])[order]
@@ -104,7 +104,7 @@ def no_groups(rows: np.ndarray) -> np.ndarray:
     return np.full(rows.size, NO_GROUP)
 
 
-def _labels(block: Block) -> np.ndarray:
+def labels_of_block(block: Block) -> np.ndarray:
     if block.y is None:
         raise ValueError("The source has no labels; open it with label=..., or give it a column of them.")
     return block.y
@@ -153,7 +153,7 @@ class SourceReader(Reader):
     dtype: Any = None
 
     def read(self, block: Block) -> Examples:
-        y, rows = _labels(block), block.rows
+        y, rows = labels_of_block(block), block.rows
         code = real_codes(y, rows) if self.classes is None else class_codes(self.classes, y, rows)
         X = block.X if self.dtype is None else block.X.astype(self.dtype, copy=False)
         check_finite_rows(X, rows)
@@ -182,11 +182,6 @@ class SupportSamples(NamedTuple):
 
 def check_source(estimator, source, y, sample_weight, multilabel: bool = False) -> None:
     """Refuse what does not go with a source."""
-    if getattr(estimator, "device", None) is not None:
-        raise ValueError(
-            f"device={estimator.device!r} does not go with a source, which is read on the processor: leave device out, or give "
-            "X as a memory map, np.load(path, mmap_mode='r'), whose rows are sent to the device."
-        )
     for name, given in (("y", y), ("sample_weight", sample_weight)):
         if given is not None:
             raise ValueError(f"A source brings its own labels and weights; leave {name} out.")
@@ -285,7 +280,7 @@ class Streaming(Certified):
         """The weight of each class, by a pass of its own."""
         mass = np.zeros(labels.size)
         for block in source.blocks():
-            mass += np.bincount(np.searchsorted(labels, _labels(block)), block.weight, minlength=labels.size)
+            mass += np.bincount(np.searchsorted(labels, labels_of_block(block)), block.weight, minlength=labels.size)
         return mass
 
     def _source_problem(self, source) -> tuple[StreamProblem, Prior, Scaling | None]:

@@ -1,5 +1,7 @@
 """`SVMClassifier`: binary and multiclass support vector machines, linear or with a kernel, and logistic regression."""
 
+from typing import Any
+
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
@@ -9,6 +11,8 @@ from sklearn.utils.validation import column_or_1d
 
 from ..data.matrices import numbers
 from ..data.mistakes import cost_rows
+from ..data.tensor_targets import numbered
+from ..data.tensors import host_values, is_tensor
 from ..losses import BINARY, MULTICLASS, MULTILABEL
 from ..losses.base import BinaryLoss, Loss, MulticlassLoss
 from .by_block import Scored, blockwise, class_codes
@@ -101,8 +105,9 @@ class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, KernelSVM):
     dtype : {None, float32, float64}, default=None
         What X is converted to; None leaves float32 and float64 as they are.
     device : {None, "cuda", "cuda:1", ...}, default=None
-        Where to fit an X in host memory: None is the processor. An X that the device has no room for is sent there by pieces. A
-        tensor is fitted where it lies, and `predict` then answers with tensors (linear kernel; needs PyTorch).
+        Where to fit an X in host memory, or a source of dense rows: None is the processor. Rows that the device has no room for
+        are sent there by pieces. A tensor is fitted where it lies, and `predict` then answers with tensors (linear kernel; needs
+        PyTorch).
 
     Attributes
     ----------
@@ -231,10 +236,13 @@ class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, KernelSVM):
     def _codes(self, y, rows):
         return class_codes(self.classes_, y, rows)
 
-    def _checked_labels(self, y, sample_weight) -> tuple[np.ndarray, np.ndarray]:
+    def _checked_labels(self, y, sample_weight) -> tuple[Any, np.ndarray]:
         """The number of each sample's class, and the factors of the classes."""
-        y = column_or_1d(y, warn=True)
-        if (found := counted(y)) is None:
+        found = numbered(y) if is_tensor(y) else None
+        if found is None:
+            y = column_or_1d(host_values(y), warn=True)
+            found = counted(y)
+        if found is None:
             check_classification_targets(y)
             found = np.unique(y, return_inverse=True)
         self.classes_, label = found
@@ -243,6 +251,8 @@ class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, KernelSVM):
                 "This solver needs samples of at least 2 classes in the data, but the data contains only one class: "
                 f"{self.classes_[0]!r}"
             )
+        if is_tensor(label):
+            return label, self._class_factors(self.classes_, label, sample_weight)
         return label.astype(np.int64), self._class_factors(y, label, sample_weight)
 
     def _class_factors(self, y, label, sample_weight) -> np.ndarray:
@@ -287,7 +297,7 @@ def counted(y: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
 def class_factors(class_weight, classes: np.ndarray, y, label: np.ndarray, sample_weight) -> np.ndarray:
     """The factor of `class_weight` on each class."""
     if isinstance(class_weight, str):
-        mass = np.bincount(label, sample_weight, minlength=len(classes))
+        mass = np.bincount(host_values(label), sample_weight, minlength=len(classes))
         return np.divide(mass.sum(), len(classes) * mass, out=np.zeros_like(mass, dtype=float), where=mass > 0)
     if class_weight is None:
         return np.ones(len(classes))

@@ -17,6 +17,7 @@ from ..data.mistakes import check_table, check_target
 from ..data.rows import SPARSE_BELOW
 from ..data.sources.memory import is_source
 from ..data.table import Table, of_own_kind, table_of, table_scores
+from ..data.tensor_targets import is_finite, target_beside
 from ..data.tensors import DeviceMatrix, host_values, is_tensor, on_device, place_of, tensor_scores
 from ..problems.base import PLAIN_TERM, Problem
 from ..problems.risk import Risk, risk_of
@@ -26,11 +27,12 @@ from ..solvers import resolve
 from ..solvers.base import NOWHERE, Solver, WarmStart
 from ..utils.threads import thread_count
 from .base import Certified, Fitter, Step, along, settings_of
-from .by_block import Streaming, check_in_memory, check_source, reading_solver
+from .by_block import Streaming, check_in_memory, check_source, keep_names, reading_solver
 from .frames import validate_data, with_categories
-from .on_device import check_linear, moved_to, posed_anywhere, read_tensor
+from .on_device import check_linear, moved_to, ones_beside, posed_anywhere, read_tensor
 from .posing import Posing
 from .scaling import Scaling, scaling_of
+from .source_on_device import samples_on_device
 
 FLOATS = [np.float64, np.float32]  # what X may be, the first one otherwise
 LEARNED = (
@@ -98,7 +100,7 @@ class LinearModel(Certified):
         ----------
         X : array, data frame, CSR matrix or tensor of shape (n_samples, n_features), or a source
             float32 and float64 in C order, CSR and tensors are used as they are; other input is copied once. A source is read in
-            blocks by `OnlineDual`, and brings its own labels and weights.
+            blocks by `OnlineDual`, or with `device` sent there, and brings its own labels and weights.
         y : array of shape (n_samples,)
             Classes, or real targets.
         sample_weight : array of shape (n_samples,), optional
@@ -184,12 +186,16 @@ class LinearModel(Certified):
 
     # ---- data ---------------------------------------------------------------------------------------------
 
-    def _dtypes(self):
-        """What X may be, the first one otherwise."""
-        dtype = FLOATS if self.dtype is None else np.dtype(self.dtype)
-        if self.dtype is not None and dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
+    def _named_dtype(self) -> np.dtype | None:
+        """The parameter, checked."""
+        dtype = None if self.dtype is None else np.dtype(self.dtype)
+        if dtype not in (None, np.dtype(np.float32), np.dtype(np.float64)):
             raise ValueError(f"dtype must be None, float32 or float64; got {self.dtype!r}.")
         return dtype
+
+    def _dtypes(self):
+        """What X may be, the first one otherwise."""
+        return self._named_dtype() or FLOATS
 
     def _read(self, X, *y, reset: bool = False, **checks):
         """X as kernels may read it, and y beside it where that is given. `fit` and all predictions read their data here, so that
@@ -208,6 +214,8 @@ class LinearModel(Certified):
         if self.device is not None and reset:
             check_linear(self)
             checked = moved_to(self.device, checked)
+            if y and (beside := target_beside(checked, found[1])) is not None:
+                return checked, beside
         return (checked, found[1]) if y else checked
 
     def _taken(self, X, *y, reset: bool):
@@ -222,8 +230,10 @@ class LinearModel(Certified):
             raise ValueError(f"X has {features} features, but {type(self).__name__} is expecting {self.n_features_in_} features.")
         if not y:
             return X
-        target = column_or_1d(host_values(y[0], place_of(X)), warn=True)
-        assert_all_finite(target, input_name="y")
+        target = target_beside(X, y[0]) if isinstance(X, DeviceMatrix) else None
+        if target is None or not is_finite(target):
+            target = column_or_1d(host_values(y[0], place_of(X)), warn=True)
+            assert_all_finite(target, input_name="y")
         if len(target) != X.shape[0]:
             raise ValueError(f"X has {X.shape[0]} samples, y has {len(target)}.")
         return X, target
@@ -322,7 +332,7 @@ class LinearSVM(Streaming, LinearModel):
         if not isinstance(n_groups, Integral) or not 1 <= n_groups <= X.shape[0]:
             raise ValueError(f"n_groups must be an integer between 1 and the {X.shape[0]} samples; got {n_groups!r}.")
         posing = model._posing(factors)
-        problem = posing.problem(model._rows(X, posing.classes), code, weight, PLAIN_TERM, None)
+        problem = posed_anywhere(posing, model._rows(X, posing.classes), code, weight, PLAIN_TERM, None)
         found = risk_of(problem, int(n_groups), thread_count(self.n_jobs))
         assert found is not None
         return found
@@ -333,9 +343,15 @@ class LinearSVM(Streaming, LinearModel):
         if is_source(X):
             check_source(self, X, y, sample_weight)
             check_in_memory(self.probability)
-            return Prepared(lambda model: Posed(*model._source_problem(X)), {}, reading_solver(self.solver))
+            if self.device is None:
+                return Prepared(lambda model: Posed(*model._source_problem(X)), {}, reading_solver(self.solver))
         solver = resolve(self.solver)
+        source = X if is_source(X) else None
+        if source is not None:
+            X, y, sample_weight = samples_on_device(source, self.device, self._named_dtype())
         X, (code, factors), weight = self._validated(X, y, sample_weight)
+        if source is not None:
+            keep_names(self, source)
         samples = X  # in the user's coordinates, as predictions read them
         X, scaling = self._scaled(X, weight)
         posing = self._posing(factors)
@@ -359,14 +375,15 @@ class LinearSVM(Streaming, LinearModel):
         if sample_weight is not None:
             sample_weight = self._checked_weight(sample_weight, X)
         target = self._checked_target(y, sample_weight)
-        return X, target, np.ones(X.shape[0]) if sample_weight is None else sample_weight
+        return X, target, ones_beside(X) if sample_weight is None else sample_weight
 
     def _rows(self, X, classes: int | None) -> Table:
         return table_of(X, self._bias(), SPARSE_BELOW["scalar" if classes is None else "row"])
 
     def _checked_data(self, X, y, reset: bool = True):
-        y = host_values(y, place_of(X))
-        check_target(y, self._classifies)
+        if not (is_tensor(y) and place_of(X) is not None):
+            y = host_values(y)
+            check_target(y, self._classifies)
         return self._read(X, y, reset=reset, dtype=self._dtypes(), order="C", **self._target_checks())
 
     # ---- what a subclass says -----------------------------------------------------------------------------

@@ -15,7 +15,8 @@ from ..data.matrices import numbers
 from ..data.rows import SPARSE_BELOW
 from ..data.sources.memory import is_source
 from ..data.table import table_of
-from ..data.tensors import TensorTable, host_values, place_of
+from ..data.tensor_targets import labels_beside
+from ..data.tensors import DeviceMatrix, TensorTable, host_values, place_of
 from ..losses import MULTILABEL
 from ..losses.base import MultilabelLoss
 from ..problems.kernel import KernelScalarProblem
@@ -38,6 +39,7 @@ from .on_device import labels_on_device
 from .posing import AllLabels
 from .probability import CALIBRATIONS
 from .scaling import scaling_of_source
+from .source_on_device import samples_on_device
 
 
 class MultilabelSVMClassifier(LabelAnswers, PartialFit):
@@ -238,6 +240,7 @@ dtype, device
         weight = np.ones(X.shape[0]) if sample_weight is None else model._checked_weight(sample_weight, X)
         if not isinstance(n_groups, Integral) or not 1 <= n_groups <= X.shape[0]:
             raise ValueError(f"n_groups must be an integer between 1 and the {X.shape[0]} samples; got {n_groups!r}.")
+        model.label_prior = None
         found = risk_of(model._problem(model._data(X), labels, weight), int(n_groups), thread_count(self.n_jobs))
         assert found is not None
         return found
@@ -254,9 +257,15 @@ dtype, device
             check_untuned(self.thresholds, "for a source")
             if mask is not None:
                 raise ValueError("A source has no mask of labels; leave mask out.")
-            return Prepared(lambda model: model._source_problem(X, classes), {}, reading_solver(self.solver))
+            if self.device is None:
+                return Prepared(lambda model: model._source_problem(X, classes), {}, reading_solver(self.solver))
         solver = resolve(self.solver)
+        source = X if is_source(X) else None
+        if source is not None:
+            X, y, sample_weight = samples_on_device(source, self.device, self._named_dtype())
         X, labels = self._checked_pair(X, y, mask, classes=classes)
+        if source is not None:
+            keep_names(self, source)
         weight = np.ones(X.shape[0]) if sample_weight is None else self._checked_weight(sample_weight, X)
         samples = X  # in the user's coordinates, as predictions read them
         self.classes_, self._form = labels.classes, (labels.dtype, labels.sparse)
@@ -307,7 +316,9 @@ dtype, device
         X = self._read(X, reset=reset, dtype=self._dtypes(), order="C")
         if y is None:
             validate_data(self, X, y)  # says so in scikit-learn's own words
-        labels = checked_labels(host_values(y, place_of(X)), host_values(mask, place_of(X), "mask"), classes)
+        labels = labels_beside(X, y, classes) if mask is None and isinstance(X, DeviceMatrix) else None
+        if labels is None:
+            labels = checked_labels(host_values(y, place_of(X)), host_values(mask, place_of(X), "mask"), classes)
         check_consistent_length(X, labels.columns.present)
         return X, labels
 

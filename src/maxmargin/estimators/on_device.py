@@ -8,14 +8,17 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..data.indicators import LabelColumns, class_bits
+from ..data.indicators import LabelColumns
 from ..data.streamed import HostMatrix, from_a_file, outgrows
+from ..data.tensor_targets import DeviceLabels, class_bits_beside
 from ..data.tensors import DeviceMatrix, TensorTable, brought, checked_tensor, device_of, host_values, is_tensor, library, no_room
 from ..jit import vectors
 from ..losses.base import Loss
 from ..losses.crammer_singer import CrammerSingerLoss
 from ..losses.fused_rows import fused, fused_entries, fused_topk
+from ..losses.multinomial import MultinomialLoss
 from ..losses.tensor_forms import EntryForm, entry_form
+from ..losses.tensor_multinomial import MultinomialRows
 from ..losses.tensor_rows import CrammerSingerRows, EntryRows, EntryTargets, LabelTargets, OneTarget, TensorLoss, TopKRows
 from ..losses.topk_alpha import TopKAlphaLoss
 from ..losses.topk_steps import TopKLoss
@@ -55,6 +58,13 @@ def moved_to(device: Any, X: np.ndarray) -> DeviceMatrix:
         raise no_room(f"X, which takes {X.nbytes / 2**30:.1f} GiB", wanted) from None
 
 
+def ones_beside(X: Any) -> Any:
+    """The weights of samples that have none, where they are needed."""
+    if not isinstance(X, DeviceMatrix):
+        return np.ones(X.shape[0])
+    return library().ones(X.shape[0], dtype=library().float64, device=X.device)
+
+
 def check_linear(model: Any) -> None:
     """Refuse what is not done on a device."""
     if model.kernel != "linear":
@@ -78,8 +88,8 @@ class OneScore:
     """Two classes, or real targets: signs and offsets of the examples."""
 
     form: EntryForm
-    sign: np.ndarray
-    offset: np.ndarray
+    sign: Any
+    offset: Any
 
     def of(self, cap: Any) -> TensorLoss:
         return fused_entries(EntryRows(self.form, OneTarget(on(cap, self.sign), on(cap, self.offset)), cap))
@@ -90,7 +100,7 @@ class ScoreOfLabels:
     """A score for each label."""
 
     form: EntryForm
-    packed: tuple[np.ndarray, np.ndarray]
+    packed: tuple[Any, Any]
     weight: np.ndarray
     margin: np.ndarray
     coupled: bool = False
@@ -105,10 +115,12 @@ class ScoreOfClasses:
     """One class for each example."""
 
     loss: Loss
-    label: np.ndarray
+    label: Any
     cost: np.ndarray
 
     def of(self, cap: Any) -> TensorLoss:
+        if isinstance(self.loss, MultinomialLoss):
+            return MultinomialRows(on(cap, self.label), cap, None)
         classes = len(self.cost)  # one look at the table: of ten thousand classes it takes 800 MB
         plain = not np.diagonal(self.cost).any() and np.count_nonzero(self.cost == 1.0) == classes * (classes - 1)
         fields = on(cap, self.label), cap, None if plain else on(cap, self.cost)
@@ -118,9 +130,9 @@ class ScoreOfClasses:
         return fused(CrammerSingerRows(*fields), len(self.cost))
 
 
-def on(cap: Any, array: np.ndarray) -> Any:
-    """An array beside the caps."""
-    return brought(array, cap.device)
+def on(beside: Any, array: Any) -> Any:
+    """An array where this tensor is."""
+    return brought(array, beside.device)
 
 
 def form_of(loss: Loss) -> EntryForm:
@@ -134,9 +146,7 @@ def not_served(loss: Loss) -> TypeError:
     return TypeError(f"{type(loss).__name__} has no form for tensors: {IN_MEMORY}.")
 
 
-def posed_anywhere(
-    posing: Posing, table: Any, code: np.ndarray, weight: np.ndarray, term: Regularizer, half_spaces: HalfSpaces | None
-) -> Any:
+def posed_anywhere(posing: Posing, table: Any, code: Any, weight: Any, term: Regularizer, half_spaces: HalfSpaces | None) -> Any:
     """The problem of these samples at C = 1, wherever they are."""
     if not isinstance(table, TensorTable):
         return posing.problem(table, code, weight, term, half_spaces)
@@ -144,50 +154,55 @@ def posed_anywhere(
         classes = posing.classes
         shaped = (each if each is None else vectors.to_classes(each, classes) for each in (term.mean, term.variance, term.lower))
         term = Gaussian(*shaped)
-    return posed_on_device(posing, table, code, weight, term)
+    return posed_on_device(posing, table, brought(code, table.device), brought(weight, table.device), term)
 
 
 @singledispatch
-def posed_on_device(posing: Posing, table: TensorTable, code: np.ndarray, weight: np.ndarray, term: Regularizer) -> TensorProblem:
-    """As `Posing.problem`."""
+def posed_on_device(posing: Posing, table: TensorTable, code: Any, weight: Any, term: Regularizer) -> TensorProblem:
+    """As `Posing.problem`, of codes and weights on the device."""
     raise TypeError(f"{type(posing).__name__} is not posed on tensors: {IN_MEMORY}.")
 
 
 @posed_on_device.register
 def _(posing: TwoClasses, table, code, weight, term):
-    margin = posing.cost[code, 1 - code] if posing.loss.margins else np.zeros(len(code))
-    made = OneScore(form_of(posing.loss), np.where(code == 1, 1.0, -1.0), margin)
-    return TensorProblem(table, made.of, 1, weight * posing.factors[code], term, flat=True)
+    margins = np.array([posing.cost[0, 1], posing.cost[1, 0]]) * float(posing.loss.margins)
+    made = OneScore(form_of(posing.loss), 2.0 * code.double() - 1.0, on(code, margins)[code])
+    return TensorProblem(table, made.of, 1, weight * on(code, posing.factors)[code], term, flat=True)
 
 
 @posed_on_device.register
 def _(posing: RealTargets, table, code, weight, term):
-    return TensorProblem(table, OneScore(form_of(posing.loss), np.ones(len(code)), code).of, 1, weight, term, flat=True)
+    code = code.double()
+    return TensorProblem(table, OneScore(form_of(posing.loss), code.new_ones(len(code)), code).of, 1, weight, term, flat=True)
 
 
 @posed_on_device.register
 def _(posing: SeveralClasses, table, code, weight, term):
-    if not isinstance(posing.loss, CrammerSingerLoss | TopKLoss):
+    if not isinstance(posing.loss, CrammerSingerLoss | TopKLoss | MultinomialLoss):
         raise not_served(posing.loss)
     made = ScoreOfClasses(posing.loss, code, posing.cost)
-    return TensorProblem(table, made.of, posing.classes, weight * posing.factors[code], term)
+    return TensorProblem(table, made.of, posing.classes, weight * on(code, posing.factors)[code], term)
 
 
 @posed_on_device.register
 def _(posing: EachAgainstRest, table, code, weight, term):
     ones = np.ones(posing.classes)
     margin = np.column_stack([ones, ones]) * float(posing.loss.margins)
-    made = ScoreOfLabels(form_of(posing.loss), class_bits(code, posing.classes), np.column_stack([ones, posing.factors]), margin)
+    made = ScoreOfLabels(
+        form_of(posing.loss), class_bits_beside(code, posing.classes), np.column_stack([ones, posing.factors]), margin
+    )
     return TensorProblem(table, made.of, posing.classes, weight, term)
 
 
-def labels_on_device(table: TensorTable, columns: LabelColumns, weight: np.ndarray, posing: AllLabels) -> TensorProblem:
+def labels_on_device(
+    table: TensorTable, columns: LabelColumns | DeviceLabels, weight: np.ndarray, posing: AllLabels
+) -> TensorProblem:
     """What is minimised with several labels a sample, at C = 1: all of them at once."""
     packed = columns.packed(np.arange(columns.shape[1]))
     R = None if posing.R is None or np.array_equal(posing.R, np.eye(posing.classes)) else posing.R
     margin = posing.margin * float(posing.loss.margins)
     made = ScoreOfLabels(form_of(posing.loss), packed, posing.label_weight, margin, R is not None)
-    return TensorProblem(table, made.of, posing.classes, weight, R=R, sparse=True)
+    return TensorProblem(table, made.of, posing.classes, brought(weight, table.device), R=R, sparse=True)
 
 
 # ---- what is answered -----------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..data.matrices import numbers
+from ..data.tensors import is_tensor
 from ..losses import REGRESSION
 from ..losses.base import RegressionLoss
 from .by_block import Scored, blockwise, real_codes
@@ -127,7 +128,7 @@ device
         return {"y_numeric": True}
 
     def _checked_target(self, y, sample_weight):
-        return numbers("y", y), None
+        return y if is_tensor(y) else numbers("y", y), None
 
     def _codes(self, y, rows):
         return real_codes(y, rows)

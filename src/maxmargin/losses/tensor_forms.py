@@ -44,6 +44,10 @@ class EntryForm(ABC):
     def best(self, a: Any, slope: Any, q: Any, cap: Any) -> Any:
         """The best dual, all others fixed, for the curvature q."""
 
+    def attained(self, slope: Any, cap: Any) -> Any:
+        """The dual at which the loss is attained: the best for no curvature."""
+        return self.best(0.0 * slope, slope, 0.0 * slope, cap)
+
     @abstractmethod
     def clip(self, a: Any, cap: Any) -> Any:
         """The nearest feasible dual."""
@@ -189,6 +193,9 @@ class LogisticForm(EntryForm):
             new = p + (c - p.log() + (-p).log1p() - rho * p) / (1.0 / p + 1.0 / (1.0 - p) + rho)
             p = new.maximum(p).clamp(max=0.5)
         return cap * (1.0 - p).where(swapped, p)
+
+    def attained(self, slope, cap):
+        return cap * slope.sigmoid()
 
     def clip(self, a, cap):
         return a.clamp(min=0.0).minimum(cap)

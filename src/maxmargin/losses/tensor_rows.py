@@ -62,14 +62,22 @@ class TensorLoss(ABC):
 
     def step(self, rows: Any, S: Any, held: HeldRows, sigma: Any) -> BlockStep:
         """The best row of duals for each of these rows, alone, for curvatures times sigma; their shares are noted."""
+        return self.step_from(held.A[rows], rows, S, held, sigma)
+
+    def step_from(self, A: Any, rows: Any, S: Any, held: HeldRows, sigma: Any) -> BlockStep:
+        """The same, with the duals of the block itself."""
         q = held.q[rows][:, None] * sigma.to(S.dtype)
-        found = self.stepped(rows, S, held.A[rows], q if held.scale is None else q * held.scale)
+        found = self.stepped(rows, S, A, q if held.scale is None else q * held.scale)
         held.share[rows] = found.share.double()
         return found
 
     @abstractmethod
     def stepped(self, rows: Any, S: Any, A: Any, q: Any) -> BlockStep:
         """The same from the duals and curvatures of the block itself, (rows, 1) or (rows, scores)."""
+
+    @abstractmethod
+    def attained(self, rows: Any, S: Any) -> Any:
+        """Duals at which the losses at these scores are attained: minus a subgradient of each."""
 
     @abstractmethod
     def repaired(self, rows: Any, A: Any) -> tuple[Any, Any, Any]:
@@ -138,6 +146,12 @@ class CrammerSingerRows(ClassRows):
         change = self.closed(y, a) - A
         return BlockStep(change, -wide(change * margin), 0.0 * share.double().sum(), share)
 
+    def attained(self, rows, S):
+        y = self.label[rows][:, None]
+        best, where = (S + self.margins(rows, S)).max(1, keepdim=True)
+        a = (0.0 * S).scatter(1, where, self.cap[rows].to(S.dtype)[:, None])
+        return self.closed(y, a.where(best > S.gather(1, y), 0.0 * a))
+
     def repaired(self, rows, A):
         y, a = self.opened(rows, A)
         mass, cap = a.sum(1, keepdim=True), self.cap[rows][:, None]
@@ -205,6 +219,14 @@ class TopKRows(ClassRows):
         losses = self.losses(h - truth, y, cap)
         share = losses + (h * A).sum(1) + 0.5 * (soft * old * old).sum(1)
         return BlockStep(change, gain, wide(soft * others * others), share)
+
+    def attained(self, rows, S):
+        y, cap = self.label[rows][:, None], self.cap[rows].to(S.dtype)[:, None]
+        h = S + self.margins(rows, S) - S.gather(1, y)
+        if self.smoothing == 0.0:
+            return self.closed(y, self.vertex(h, y, cap))
+        away = (h / self.smoothing).scatter(1, y, NOWHERE_NEAR)
+        return self.closed(y, cap * self.levels.projected(away, 1.0 + 0.0 * cap, 0.0).scatter(1, y, 0.0))
 
     def losses(self, h: Any, y: Any, cap: Any) -> Any:
         """The loss of each row, without smoothing: an upper bound of that with it, which is enough to tell who may rest."""
@@ -313,6 +335,10 @@ class EntryRows(TensorLoss):
         gain, bend = gain.double(), form.bend(change, cap).double()
         sums = (gain.sum(0), bend.sum(0)) if self.apart else (gain.sum(), bend.sum())
         return BlockStep(change, *sums, share.sum(1))
+
+    def attained(self, rows, S):
+        sign, offset, cap = self.asked(rows, S)
+        return sign * self.form.attained(offset - sign * S, cap)
 
     def repaired(self, rows, A):
         A = A.double()

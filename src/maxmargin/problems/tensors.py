@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..data.tensors import TensorDuals, TensorTable, brought, library
+from ..data.tensors import TensorDuals, TensorTable, brought, duals_from, library
 from ..losses.tensor_rows import TensorLoss
 from ..regularizers.base import Regularizer
 from .base import PLAIN_TERM, Evaluated, Problem
@@ -46,7 +46,7 @@ class TensorProblem(Problem):
     table: TensorTable
     make_loss: Callable[[Any], TensorLoss]
     scores: int
-    weight: np.ndarray
+    weight: Any  # on the device, in float64
     term: Regularizer = PLAIN_TERM
     R: np.ndarray | None = None
     flat: bool = False
@@ -79,24 +79,24 @@ class TensorProblem(Problem):
 
     @cached_property
     def loss(self) -> TensorLoss:
-        return self.make_loss(self.put(self.cap))
+        return self.make_loss(self.cap)
 
     def put(self, array: Any, dtype: Any = None) -> Any:
         """An array on the device of the samples."""
         return brought(array, self.table.device, dtype)
 
     @cached_property
-    def curvature(self) -> np.ndarray:
-        """||x_i||^2 in the metric of the prior; where classes have priors of their own, the largest."""
+    def curvature(self) -> Any:
+        """||x_i||^2 in the metric of the prior, on the device; where classes have priors of their own, the largest."""
         if self.term.variance is None:
-            return self.table.norms()
+            return self.table.squared_lengths()
         tables = np.unique(np.atleast_2d(self.term.variance), axis=0)
-        return np.max([self.table.norms(table) for table in tables], axis=0)
+        return library().stack([self.table.squared_lengths(table) for table in tables]).amax(0)
 
     @cached_property
     def lengths(self) -> Any:
         """||x_i||, on the device."""
-        return self.put(np.sqrt(self.table.norms()))
+        return self.table.squared_lengths().sqrt()
 
     @property
     def block_rows(self) -> int:
@@ -125,21 +125,24 @@ class TensorProblem(Problem):
 
     def risk(self, W: np.ndarray) -> float:
         """The sum of the losses at weights (scores, features + 1), safe against rounding."""
-        torch, bias = library(), self.table.bias
-        weights, total = self.put(W, torch.float64), 0.0
+        total = 0.0
+        for rows, _, S, error in self.scored(W):
+            total = total + self.loss.value(rows, S, error)
+        return float(total)
+
+    def scored(self, W: np.ndarray) -> Iterator[tuple[Any, Any, Any, Any]]:
+        """By blocks, in their order: the numbers of rows, what they hold, their scores in float64, and by how much these may be
+        off (None: by the rounding of float64)."""
+        torch, bias, weights = library(), self.table.bias, self.put(W, library().float64)
         turned = even_rows(weights[:, :-1].T)  # columns of scores side by side: GPUs are twice as fast then
         longest = float(np.sqrt(np.square(W).sum(axis=1).max()))
-        with full_float32():
-            for rows, X in self.table.visits(None, self.block_rows, torch.float64 if self.by_double else torch.float32):
-                if self.by_double:
-                    S, error = X @ turned, None
-                else:
-                    S = by_chunks(X, weights[:, :-1])
-                    error = (gamma(COLUMNS_A_SUM + 2, EPS32) * longest) * self.lengths[rows]
-                if bias:  # by itself: with it a product takes twice as long
-                    S += bias * weights[:, -1]
-                total = total + self.loss.value(rows, S, error)
-        return float(total)
+        for rows, X in self.table.visits(None, self.block_rows, torch.float64 if self.by_double else torch.float32):
+            with full_float32():
+                S = X @ turned if self.by_double else by_chunks(X, weights[:, :-1])
+            error = None if self.by_double else (gamma(COLUMNS_A_SUM + 2, EPS32) * longest) * self.lengths[rows]
+            if bias:  # by itself: with it a product takes twice as long
+                S += bias * weights[:, -1]
+            yield rows, X, S, error
 
     # ---- dual ---------------------------------------------------------------------------------------------
 
@@ -151,7 +154,7 @@ class TensorProblem(Problem):
         sums = self.put(np.zeros(3))
         lengths, done = self.lengths, 0
         for rows, X in self.table.visits(None, self.block_rows, torch.float64):
-            A, reward, terms = self.loss.repaired(rows, duals[done : done + len(rows)])
+            A, reward, terms = self.loss.repaired(rows, duals[done : done + len(rows)].to(self.device))
             done += len(rows)
             r[:, :-1].addmm_(A.T, X)
             r[:, -1] += self.table.bias * A.sum(0)
@@ -159,7 +162,7 @@ class TensorProblem(Problem):
         return (r, *sums.tolist())
 
     def evaluate(self, duals: Any) -> Evaluated:
-        """The dual value of duals on the device, a lower bound whatever rounding does, and the weights."""
+        """The dual value of duals on the device or in host memory, a lower bound whatever rounding does, and the weights."""
         r, reward, terms, lengths = self.combined(duals)
         spread = gamma(self.n_examples, EPS64)
         array = r.cpu().numpy()
@@ -178,12 +181,12 @@ class TensorProblem(Problem):
     def repaired_blocks(self, duals: Any) -> Iterator[Any]:
         for start in range(0, self.n_examples, self.block_rows):
             rows = library().arange(start, min(start + self.block_rows, self.n_examples), device=self.table.device)
-            yield self.loss.repaired(rows, duals[start : start + len(rows)])[0]
+            yield self.loss.repaired(rows, duals[start : start + len(rows)].to(self.device))[0]
 
     def told(self, duals: Any) -> Any:
         if not isinstance(duals, TensorDuals):
             return duals
-        parts = [block.cpu().numpy() for block in self.repaired_blocks(duals.tensor.to(self.table.device))]
+        parts = [block.cpu().numpy() for block in self.repaired_blocks(duals.tensor)]
         if self.sparse:
             return sp.csc_array(sp.vstack([sp.csr_array(part) for part in parts], format="csc"))
         found = np.concatenate(parts)
@@ -203,7 +206,7 @@ class TensorProblem(Problem):
             return None, None
         if not isinstance(duals, TensorDuals):
             array = duals.toarray() if sp.issparse(duals) else np.asarray(duals)
-            duals = TensorDuals(self.put(array.reshape(len(array), -1)))
+            duals = duals_from(array.reshape(len(array), -1).copy())
         if duals.shape != (self.n_examples, self.scores):
             return None, None
         return duals, weights

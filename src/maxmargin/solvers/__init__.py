@@ -1,5 +1,6 @@
 """Solvers. A new solver is one new file and one line in `NAMES`; `loop` is the one outer loop."""
 
+from ..problems import tensor_risk  # noqa: F401 - lets Bundle serve tensors
 from ..problems.base import Problem
 from ..result import History, Result
 from .ascent import kernel_blocks  # noqa: F401 - lets DualCoordinate serve kernels

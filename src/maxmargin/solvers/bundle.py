@@ -45,8 +45,8 @@ class Bundle(Solver):
         Where to begin: after `passes` passes of stochastic gradient descent, at zero, or at these weights (one a feature and the
         intercept's last; a row of them for each class; of a `StructuredSVM` in the order of `w_`; not for multi-label models).
         "auto" is the previous point with `warm_start`, else "sgd" with a prox-term and "zero" without, with priors or their
-        signs, and for a risk of your own. On a path the planes are kept; it goes on from the previous point where "sgd" is not
-        asked for or not possible.
+        signs, on tensors, and for a risk of your own. On a path the planes are kept; it goes on from the previous point where
+        "sgd" is not asked for or not possible.
     max_step : float, default=0.01
         K, as a part of the length of the first point: how far consecutive points may be apart when alpha is adjusted.
     patience : int, default=100
@@ -141,7 +141,7 @@ class Bundle(Solver):
             return layout.flat(weights)
         found = self._descended(problem, layout, setting)
         if found is None and self.init == "sgd" and not serves(problem):
-            raise ValueError("init='sgd' serves neither priors, signs nor a risk of your own; use 'zero' or give weights.")
+            raise ValueError("init='sgd' serves neither priors, signs, tensors nor your own risk; use 'zero' or give weights.")
         return np.zeros(dim) if found is None else found
 
     def _descended(self, problem: Problem, layout: Layout, setting: Setting) -> np.ndarray | None:

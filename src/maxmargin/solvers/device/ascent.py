@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ...data.tensors import TensorDuals, library, no_room
+from ...data.tensors import TensorDuals, brought, library, no_room, room_of
 from ...losses.tensor_rows import HeldRows
 from ...problems.tensors import EVEN, TensorProblem, coarse_float32, full_float32
 from ...utils.state import RunState
@@ -124,6 +124,7 @@ class DeviceAscent(Run):
         self.dtype = torch.float64 if double else torch.float32
         n, device = problem.n_examples, problem.table.device
         self.coarse = device.type == "cuda" and not double  # whether products may be tf32
+        self.aside = False  # whether duals lie in host memory, and those of a block are fetched
         self.A = self.started(duals)
         self.before: Any = None  # the duals after the last pass, for extrapolation
         self.weights = DeviceWeights(problem, self.dtype)
@@ -144,23 +145,32 @@ class DeviceAscent(Run):
     def started(self, duals: TensorDuals | None) -> Any:
         """The duals of the start, made feasible; zero without any."""
         problem, torch = self.problem, self.torch
+        shape = problem.n_examples, problem.scores
         try:
-            A = torch.zeros((problem.n_examples, problem.scores), dtype=self.dtype, device=problem.table.device)
+            A = torch.zeros(shape, dtype=self.dtype, device=self.place())
         except torch.cuda.OutOfMemoryError:
-            raise no_room(f"{problem.n_examples} x {problem.scores} duals", problem.table.device) from None
+            self.aside = True
+            A = torch.zeros(shape, dtype=self.dtype, device=self.place())
         if duals is not None:
-            given, done = duals.tensor.to(A.device), 0
-            for part in problem.repaired_blocks(given.reshape(A.shape)):
+            done = 0
+            for part in problem.repaired_blocks(duals.tensor.reshape(A.shape)):
                 A[done : done + len(part)] = part
                 done += len(part)
         return A
+
+    def place(self) -> Any:
+        """Where the duals lie: on the device, as long as it has room for them and for those of the pass before."""
+        problem, tables = self.problem, 1 + self.options.momentum
+        size = problem.n_examples * problem.scores * (8 if self.dtype == self.torch.float64 else 4)
+        self.aside = self.aside or not duals_fit(tables * size, problem.device, self.tuning.duals)
+        return self.torch.device("cpu") if self.aside else problem.device
 
     def new_rows(self) -> None:
         """What a step needs to know of all rows, in the dtype of the run."""
         problem = self.problem
         scale = None if problem.R is None else problem.put(np.diag(problem.R), self.dtype)
         self.held_rows = HeldRows(self.A, problem.put(problem.curvature, self.dtype), scale, self.share)
-        self.fused = fused_line(self.weights, self.A, self.tuning, self.loss.apart)
+        self.fused = None if self.aside else fused_line(self.weights, self.A, self.tuning, self.loss.apart)
 
     # ---- a pass ---------------------------------------------------------------------------------------------
 
@@ -168,8 +178,9 @@ class DeviceAscent(Run):
     def size(self) -> int:
         """Rows of a block."""
         table, tuning = self.problem.table, self.tuning
-        fits = max(tuning.entries // (self.problem.scores + table.shape[1]), 1)
-        found = np.clip(self.problem.n_examples // tuning.parts, min(tuning.least, fits), min(tuning.rows, fits))
+        width = self.problem.scores + table.shape[1]
+        fits, most = max(tuning.entries // width, 1), max(tuning.rows, tuning.busy // width)
+        found = np.clip(self.problem.n_examples // tuning.parts, min(tuning.least, fits), min(most, fits))
         return max(int(found) >> table.halved, 1)
 
     def advance(self, stop: Callable[[], bool]) -> float:
@@ -189,19 +200,21 @@ class DeviceAscent(Run):
         order = active[torch.randperm(active.numel(), generator=self.random, device=active.device)]
         order = self.problem.table.arranged(order)
         sums, many = torch.zeros_like(self.weights.W, dtype=self.dtype), 0
-        visited = 0
+        visited: list[Any] = []
+        seen = 0
         with coarse_float32() if self.coarse else full_float32():
             for rows in self.stepped_blocks(order):
-                visited += rows.numel()
-                if 2 * visited > order.numel():
+                visited.append(rows)
+                seen += rows.numel()
+                if 2 * seen > order.numel():
                     sums, many = sums.add_(self.weights.W), many + 1
                 if stop():
                     break
         if self.fused is not None:
             self.fused.settle(self.value)
         self.mean = sums / many if many else None
-        self.rest(order[:visited], now)
-        self.passes, self.visits = now + 1, self.visits + visited
+        self.rest(torch.cat(visited) if visited else order[:0], now)
+        self.passes, self.visits = now + 1, self.visits + seen
         self.dual = float(self.value)
         return float(self.share.sum())
 
@@ -226,12 +239,16 @@ class DeviceAscent(Run):
     def may_replay(self, blocks: int) -> bool:
         """Whether so many blocks are worth recording one, and nothing in them waits for the device."""
         table = self.problem.table
-        return table.resident and table.device.type == "cuda" and blocks > 2 * EAGER and not self.loss.waits(self.dtype)
+        near = table.resident and not self.aside and table.device.type == "cuda"
+        return near and blocks > 2 * EAGER and not self.loss.waits(self.dtype)
 
     def block(self, rows: Any, X: Any) -> None:
         """One block: all its rows at once, as far as the line search goes."""
-        weights = self.weights
-        found = self.loss.step(rows, weights.scores(X), self.held_rows, self.sigma)
+        weights, S = self.weights, self.weights.scores(X)
+        if self.aside:
+            found = self.loss.step_from(self.A[rows.cpu()].to(X.device), rows, S, self.held_rows, self.sigma)
+        else:
+            found = self.loss.step(rows, S, self.held_rows, self.sigma)
         U = weights.combined(found.change, X)
         if self.fused is not None and found.parts:
             self.fused.go(rows, found, weights, U, self.sigma, self.value)
@@ -239,7 +256,7 @@ class DeviceAscent(Run):
         gain, bend = (each if each is None or not found.parts else each.sum(0) for each in (found.gain, found.bend))
         bend = 0.0 * gain if bend is None else bend
         t, ratio = self.line(gain, bend, *weights.slopes(U), apart=self.loss.apart)
-        self.A.index_add_(0, rows, found.change * t.to(self.dtype))
+        self.A.index_add_(0, rows.to(self.A.device), (found.change * t.to(self.dtype)).to(self.A.device))
         self.sigma *= ratio.clamp(0.2, 5.0) ** -self.tuning.follow
         self.sigma.clamp_(1.0, self.tuning.most)
 
@@ -277,14 +294,15 @@ class DeviceAscent(Run):
         with coarse_float32() if self.coarse else full_float32():
             for rows, X in self.problem.table.visits(None, self.problem.block_rows, self.dtype):
                 part = slice(done, done + len(rows))
-                A, before = self.A[part], self.before[part]
+                A, before = (each[part].to(X.device) for each in (self.A, self.before))
                 wanted = self.loss.repaired(rows, A + ahead * (A - before))
                 gain = gain + wanted[1] - self.loss.repaired(rows, A)[1]
-                before.copy_(wanted[0] - A)  # the change, until all is known
-                moved += self.weights.combined(before, X)
+                change = (wanted[0] - A).to(self.dtype)
+                self.before[part] = change  # until all is known
+                moved += self.weights.combined(change, X)
                 done += len(rows)
         t, ratio = self.line(gain, 0.0 * gain, *self.weights.slopes(moved), apart=False)
-        self.before *= t.to(self.dtype)
+        self.before *= t.to(self.A.device, self.dtype)
         self.A += self.before
         self.before.copy_(self.A)
         self.ahead = (self.ahead * ratio.clamp(0.5, 2.0)).clamp(0.1, self.tuning.farthest)
@@ -344,7 +362,8 @@ class DeviceAscent(Run):
             self.widen()
         for name in STATE:
             getattr(self, name).copy_(self.problem.put(state[name]))
-        put = {name: self.problem.put(state[name].copy()) for name in ("before", "mean") if name in state}
+        places = {"before": self.A.device, "mean": self.problem.device}
+        put = {name: brought(state[name].copy(), place) for name, place in places.items() if name in state}
         self.before, self.mean = put.get("before"), put.get("mean")
         self.weights.V.copy_(self.problem.put(state["V"]))
         self.weights.clip()
@@ -362,12 +381,18 @@ class DeviceAscent(Run):
     def widen(self) -> None:
         self.replayed = None
         self.dtype = self.torch.float64
-        self.A = self.A.double()
-        self.before = None if self.before is None else self.before.double()
+        place = self.place()
+        self.A = self.A.to(place, self.dtype)
+        self.before = None if self.before is None else self.before.to(place, self.dtype)
         V = self.weights.V
         self.weights = DeviceWeights(self.problem, self.dtype)
         self.weights.set(V)
         self.new_rows()
+
+
+def duals_fit(nbytes: int, device: Any, part: float) -> bool:
+    """Whether duals of so many bytes may lie on a device: within this part of what it has left."""
+    return device.type != "cuda" or nbytes <= part * room_of(device)
 
 
 def at_zero(problem: TensorProblem) -> float:
@@ -380,10 +405,12 @@ def at_zero(problem: TensorProblem) -> float:
 
 def float32_fits(problem: TensorProblem, tol: float) -> bool:
     """Whether iterations may be float32: as on the processor."""
-    found = (each for each in (problem.curvature, problem.cap) if each.max(initial=0.0) > 0.0)
-    fits = all(each.min(initial=np.inf, where=each > 0.0) >= SAFE[0] and each.max() <= SAFE[1] for each in found)
-    moves = 2 * np.count_nonzero(problem.curvature * problem.cap >= 1e-2) >= problem.n_examples  # a score, by its own dual
-    return bool(fits and moves and tol >= COARSE)
+    if tol < COARSE:
+        return False
+    sizes = problem.curvature, problem.cap
+    fits = all(bool(((each == 0.0) | ((each >= SAFE[0]) & (each <= SAFE[1]))).all()) for each in sizes)
+    moves = 2 * int((sizes[0] * sizes[1] >= 1e-2).sum()) >= problem.n_examples  # a score, by its own dual
+    return fits and moves
 
 
 @begin.register
