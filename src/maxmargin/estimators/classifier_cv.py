@@ -10,8 +10,9 @@ class SVMClassifierCV(LinearSearch, SVMClassifier):
 
     For each fold the models of all `Cs` follow each other from small to large, each started from the one before it. They are
     certified to a coarse gap first; those that may win are refined until one is left, down to a tenth of `tol`. The best is
-    fitted to all samples, to `tol`: it is a `SVMClassifier` with C = `C_`. The duals of all fits are in memory until
-    then, and up to 4 MB more of each that Newton's method has ended.
+    fitted to all samples, to `tol`: it is a `SVMClassifier` with C = `C_`. Where a fold has few samples and columns (two classes,
+    "hinge", no prior or signs, 2,000 samples of 30 columns) all fits go to a tenth of `tol` at once. The duals of all fits are
+    in memory until then, and up to 4 MB more of each that Newton's method has ended.
 
     Parameters
     ----------

@@ -2,7 +2,8 @@
 
 All models are fitted to a coarse gap first, or as far as `FIRST_PASSES` allows. Then those whose score may still be the best are
 fitted to finer and finer gaps, until one is left, the finest gap is reached or the passes allowed are spent; the others stay
-coarse. A C is out
+coarse. Where a fold has few samples and columns, an interior point takes every model to the finest gap at once (`whole`), and
+nothing is left to refine. A C is out
 
 - for sure, where the largest mean score that its optimum may have (`bounds`) is below the least that another one's must have;
 - else by a rule: where it is behind the best by more than `CLEAR` standard errors of that difference over the folds, which coarse
@@ -21,6 +22,7 @@ import numpy as np
 
 from ..solvers import Newton
 from ..solvers.base import WarmStart
+from ..solvers.second_order.whole import WholePath, whole_path
 from ..utils.threads import in_threads
 from .advice import by_hand
 from .base import Fitter, Step
@@ -38,6 +40,7 @@ LEAST_PASSES = 10  # that the first fits count as, for each C, at the least
 # Passes of refinement for each of the first fits. Half of it takes up to half of the time on 500 rows of the same sets, and loses
 # the winners of a9a and cadata on 2,000. 2026-11-17.
 EFFORT = 3.0
+HEAT = 3  # that are refined before the others, at the first gap. On a9a and cadata, 2,000 rows, 2026-11-17.
 
 
 class Gaps(NamedTuple):
@@ -100,21 +103,26 @@ class Fold:
         self.whose = np.arange(values.size)  # the fit whose score a C has: where no dual is near its bound, a smaller C's
         self.loss_at_zero = np.inf  # the objective over C at the smallest C, which is that of w = 0 or a little less
         self.telling = TELLING if gaps.coarse <= TELLING else 0.0  # the gap up to which bounds are asked for
+        self.whole: WholePath | None = None  # what finds starts at the finest gap at once, where a fold is that small
         self.passes = 0  # made so far
         self.spare = 0  # left for refinement
 
     def begin(self) -> None:
-        """A first model at every C, each started from the one before it; to `tol`, if asked for that, however long it takes."""
+        """A first model at every C, each started from the one before it; to `tol`, if asked for that, however long it takes. Fits
+        of small folds are begun so near that they end at once."""
         most = min(FIRST_PASSES, self.gaps.max_iter) if self.gaps.coarse > self.gaps.tol else self.gaps.max_iter
         for k in range(self.values.size):
             before = self.kept[int(self.whose[k - 1])] if k else None
-            if before is not None and before.outgrown:
+            if before is not None and self.whole is not None:
+                left = self.whole.start(float(self.values[k]), self.gaps.finest, before.left.weights)
+                self.fit(k, self.gaps.finest, left, most)
+            elif before is not None and before.outgrown:
                 self.share(k, int(self.whose[k - 1]))
             else:
                 gain = (
                     0.0 if before is None else min(before.gain * self.values[k] / self.values[k - 1], 1.0)
                 )  # small ones grow so
-                self.fit(k, max(self.gaps.tol, self.gaps.coarse * gain), before, most)
+                self.fit(k, max(self.gaps.tol, self.gaps.coarse * gain), None if before is None else before.left, most)
         self.spare = int(EFFORT * max(self.passes, LEAST_PASSES * self.values.size))
 
     def refine(self, which: Sequence[int], target: float) -> None:
@@ -131,14 +139,15 @@ class Fold:
             if self.spare > 0 and (own is None or (aim < own.gap and aim < own.target and own.converged and not self.decided(k))):
                 self.whose[k] = k
                 start = own if own is not None and own.left.state is not None else before or known
-                self.spare -= max(self.fit(k, aim, start, min(self.spare, self.gaps.max_iter)), 1)
+                made = start.passes if start is own else 0
+                self.spare -= max(self.fit(k, aim, start.left, min(self.spare, self.gaps.max_iter), made), 1)
             before = self.kept.get(k)
 
-    def fit(self, k: int, target: float, start: Kept | None, max_iter: int) -> int:
-        """Fit the model at a C, and keep it where it is the finest so far; returns how many passes it took."""
-        made = start.passes if start is not None and start is self.kept.get(k) else 0
+    def fit(self, k: int, target: float, start: WarmStart | None, max_iter: int, made: int = 0) -> int:
+        """Fit the model at a C, and keep it where it is the finest so far; returns how many passes it took. `made`: those of the
+        run that goes on, where `start` is the whole state of one."""
         setting = {"C": float(self.values[k]), "tol": target, "max_iter": min(max_iter + made, self.gaps.max_iter)}
-        step = self.fitter(setting, None if start is None else start.left)
+        step = self.fitter(setting, start)
         found = step.model.certificate_
         if by_hand(found.message):
             raise KeyboardInterrupt
@@ -151,7 +160,11 @@ class Fold:
         gain = min(max(self.loss_at_zero / loss - 1.0, 0.0), 1.0) if loss > 0.0 else 1.0
         ours = max_iter < self.gaps.max_iter or k in self.kept  # a limit of ours, or a refinement: these miss nothing
         done = found.converged or ours
-        outgrown = found.converged and k + 1 < self.values.size and step.outgrown
+        if not self.kept and self.gaps.coarse > self.gaps.tol and not step.left.planes:
+            self.whole = whole_path(step.problem)
+            self.telling = self.telling if self.whole is None else TELLING
+        asked = self.whole is None and k + 1 < self.values.size and k + 1 not in self.kept  # else nobody has this score besides
+        outgrown = found.converged and asked and step.outgrown
         by_newton = step.model.history_.methods[-1:] != [] and step.model.history_.methods[-1][1] == Newton.__name__
         made = step.model.n_iter_ if step.left.state is not None else 0
         self.kept[k] = Kept(step.left, max(target, found.relative_gap), done, found.relative_gap, gain, outgrown, by_newton, made)
@@ -190,15 +203,24 @@ class Contest:
         in_threads(Fold.begin, self.folds, self.n_jobs)
         self.note(range(self.level.size), 0)
         for level, target in enumerate(rungs, 1):
+            heat = self.heat()
             while which := [k for k in self.contenders() if self.level[k] < level]:
                 if min(fold.spare for fold in self.folds) <= 0:
                     return
+                which = [k for k in which if k in heat] or which
                 in_threads(methodcaller("refine", which, target), self.folds, self.n_jobs)
                 self.note(which, level)
-                if level < len(rungs):  # whoever comes back now is refined with the others, at the next gap
+                if level < len(rungs) and not heat:  # whoever comes back now is refined with the others, at the next gap
                     break
+                heat = []
             if len(self.contenders()) <= 1:
                 return
+
+    def heat(self) -> list[int]:
+        """Those that are refined before the others at the first gap: the best so far, by whose moves others may be out, which
+        are mostly those of large C, and dear."""
+        mean = self.scores.mean(axis=0)
+        return sorted(self.contenders(), key=lambda k: -mean[k])[:HEAT] if len(self.means) == 1 else []
 
     def note(self, which: Sequence[int], level: int) -> None:
         """Keep the mean scores of those that have come to a level."""

@@ -7,7 +7,8 @@ from .search import LinearSearch, constraints_of_search, init_of_search
 
 class SVMRegressorCV(LinearSearch, SVMRegressor):
     """`SVMRegressor` that chooses its C by cross-validation. How, and what `Cs`, `cv`, `refit`, `search_tol` and the attributes
-    of the search mean, is told at `SVMClassifierCV`; folds are runs of samples, in their order.
+    of the search mean, is told at `SVMClassifierCV`; folds are runs of samples, in their order. The loss whose
+    small folds are fitted at once is "epsilon_insensitive".
 
     Parameters
     ----------
