@@ -9,13 +9,16 @@ from sklearn.datasets import load_breast_cancer
 import maxmargin as mm
 from maxmargin.data.table import table_of
 from maxmargin.losses.hinge import HingeLoss
+from maxmargin.losses.logistic import LogisticLoss
 from maxmargin.losses.squared_hinge import SquaredHingeLoss
 from maxmargin.problems.linear import ScalarProblem
 from maxmargin.result import History
 from maxmargin.solvers.automatic import Automatic, Relay
 from maxmargin.solvers.base import NOWHERE, Setting, Start, WarmStart
 from maxmargin.solvers.loop import Budget, carry_out
+from maxmargin.solvers.newton import work
 from maxmargin.solvers.polish.tuning import POLISH
+from maxmargin.solvers.second_order.systems import rows_drawn
 from maxmargin.solvers.tuning import RELAY
 
 X, Y = load_breast_cancer(return_X_y=True)  # columns of sizes 0.01 to 1,000
@@ -41,6 +44,27 @@ def test_differentiable_losses_of_large_rows_begin_with_newton(C):
     model = mm.SVMClassifier(loss="squared_hinge", C=C, tol=1e-8, random_state=0).fit(X, Y)
     assert model.certificate_.converged and model.n_iter_ < 100
     assert model.history_.methods == [(0, "Newton")]
+
+
+@pytest.mark.parametrize("loss", [SquaredHingeLoss(), LogisticLoss()])
+@pytest.mark.parametrize(("cap", "tol", "stage"), [(0.05, 1e-3, 1), (0.002, 1e-2, 0)])
+def test_with_few_columns_a_handful_of_passes_is_worth_a_few_steps(loss, cap, tol, stage):
+    """8 columns: a step costs as much as a pass, and some ten passes more than all steps."""
+    data = np.random.default_rng(0).normal(size=(20_000, 8))
+    sign = np.where(data[:, 0] > 0.0, 1.0, -1.0)
+    task = ScalarProblem(table_of(data, 0.0), loss, (sign, np.ones(20_000)), np.full(20_000, cap))
+    run = Automatic().begin(task, NOWHERE, Setting(tol=tol))
+    assert isinstance(run, Relay) and run.stage == stage
+    run.close()
+
+
+def test_the_matrix_of_some_rows_is_what_a_step_is_thought_to_cost():
+    data, sign = np.ones((20_000, 40)), np.ones(20_000)
+    kinds = SquaredHingeLoss(), HingeLoss()
+    smooth, kinked = (work(ScalarProblem(table_of(data, 0.0), loss, (sign, sign), sign)) for loss in kinds)
+    left_out = 20_000 - rows_drawn(20_000, 40)
+    assert left_out > 0
+    assert round(kinked - smooth) == left_out * 40**2
 
 
 def test_a_state_of_passes_is_taken_up_where_newton_would_begin():

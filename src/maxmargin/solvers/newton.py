@@ -23,6 +23,7 @@ from .second_order.run import ScalarShape
 from .second_order.scalar import scalar_run
 from .second_order.smooth import MultinomialNewton
 from .second_order.softened import row_run
+from .second_order.systems import rows_drawn
 from .second_order.wide_rows import has_many_columns, work_of_pairs
 
 OF_ROWS: dict[type, Any] = {
@@ -102,11 +103,12 @@ def too_large(size: int, what: str, solver: Newton) -> str | None:
 # ---- one score an example ------------------------------------------------------------------------------------
 
 
-def work_of_one_score(problem: Problem, table: Table) -> float:
+def work_of_one_score(problem: Problem, table: Table, smooth: bool = False) -> float:
     rows, columns = table.shape
     if rows < columns and problem.half_spaces is None:
         return rows**3 / 3.0 + 40.0 * rows * columns
-    return rows * columns**2 + columns**3 / 3.0 + 40.0 * rows * columns
+    formed = rows_drawn(rows, columns) if smooth else rows
+    return formed * columns**2 + columns**3 / 3.0 + 40.0 * rows * columns
 
 
 @refusal.register
@@ -127,7 +129,8 @@ def _(problem: ScalarProblem, start: Start, setting: Setting) -> Run:
 
 @work_served.register
 def _(problem: ScalarProblem) -> float:
-    return work_of_one_score(problem, problem.table)
+    smooth = problem.loss.smooth and problem.regularizer.lower is None and problem.half_spaces is None
+    return work_of_one_score(problem, problem.table, smooth)
 
 
 # ---- a row of classes ----------------------------------------------------------------------------------------

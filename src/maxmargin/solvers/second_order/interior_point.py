@@ -58,6 +58,7 @@ class InteriorPoint(SecondOrderRun):
 
     held = (*SecondOrderRun.held, "inside", "against", "took_up", "afresh", "exactly")
     exactly = EXACTLY
+    may_idle = 0  # steps in a row without progress that are no sign of rounding
     took_up = afresh = False  # whether duals of another run were begun with, and are not again
     counted: np.ndarray  # the examples (scores, where each has its loss) whose caps are not as good as nothing
     slack: np.ndarray  # X' b - B (W - mean)
@@ -178,7 +179,7 @@ class InteriorPoint(SecondOrderRun):
             return False
         self.go(dW, ahead, back, far)
         self.arrive()
-        if not self.average or self.idle:
+        if not self.average or self.idle > self.may_idle:
             self.mend()
         return True
 

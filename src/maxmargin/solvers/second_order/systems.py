@@ -192,6 +192,12 @@ class ColumnSystem(System):
         return (found if self.walls is None else found + self.walls @ flat), along
 
 
+def rows_drawn(rows: int, columns: int) -> int:
+    """How many rows stand for all of them; all, where fewer would save little."""
+    size = SAMPLED * (columns + 1)
+    return rows if columns < FEW_COLUMNS or rows < MANY_MORE * size else size
+
+
 class ScalarColumns(ColumnSystem):
     """One score an example, features x features. `steady`: theta mostly stays as it is from one system to the next, so that only
     the rows where it does not are multiplied, or some rows stand for all."""
@@ -220,9 +226,8 @@ class ScalarColumns(ColumnSystem):
 
     def draw(self, theta: np.ndarray) -> bool:
         """Choose the rows that stand for all, the same ones each time; whether enough of them count."""
-        n, d = self.table.shape
-        size = SAMPLED * (d + 1)
-        if d < FEW_COLUMNS or n < MANY_MORE * size:
+        n, size = self.table.shape[0], rows_drawn(*self.table.shape)
+        if size == n:
             return False
         self.some = np.sort(np.random.default_rng(n).choice(n, size, replace=False))
         return bool(np.count_nonzero(theta[self.some]) >= COUNTING * size)

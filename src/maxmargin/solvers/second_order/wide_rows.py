@@ -97,7 +97,10 @@ def on_path(worth: np.ndarray, cap: np.ndarray, mu: float) -> np.ndarray:
 
 
 class WideInterior(RowInterior):
-    """Begins on the path. What another run has left is kept as long as it is better, and not begun with."""
+    """Begins on the path. What another run has left is kept as long as it is better, and not begun with. Every other step is
+    short here, and to mend after each would form the matrix once more."""
+
+    may_idle = 1
 
     def system_for(self, problem):
         return PairColumns(problem.table, problem.exact_loss.label, problem.n_classes)
