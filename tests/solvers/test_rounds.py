@@ -17,7 +17,7 @@ from maxmargin.solvers.polytope.tuning import SIDE_BY_SIDE, RoundTuning
 from maxmargin.structures import Chain, Parts
 from maxmargin.utils.blas import BLAS_USERS
 
-EAGER = RoundTuning(part=0.0, weight=0.0, rounds=1, longest=4.0)  # threads at work however little there is to do
+EAGER = RoundTuning(part=0.0, weight=0.0, rounds=1, longest=4.0, multiplication=1.0, fewest=1)  # threads at work however little there is to do
 
 
 def chains(n=40, seed=0):
@@ -91,8 +91,11 @@ def test_two_fits_at_the_same_time_are_those_of_one_after_the_other():
     assert all(np.array_equal(w, fit(0)) for w in found)
 
 
-def test_a_pass_stops_within_a_round():
-    run = begun(("chains", "auto"), 2, tuning=EAGER._replace(longest=1.0))
+@pytest.mark.parametrize("case", [("chains", "auto"), ("chains", "linearization")], ids=lambda case: "-".join(case))
+def test_a_pass_stops_within_a_round(case):
+    run = begun(case, 2, tuning=EAGER._replace(longest=1.0))
+    tuning = run.options.tuning
+    run.options = replace(run.options, tuning=tuning._replace(pace=tuning.pace._replace(work=1)))
     looks = iter([False, False, True])
     run.advance(lambda: next(looks, True))
     assert 0 < run.visits <= 2 * 2
