@@ -176,14 +176,27 @@ def normalise(sets: Sets) -> None:
 
 def grown(old: Sets, size_of: np.ndarray) -> Sets:
     """The same sets with twice the places where there was none left."""
-    size, capacity = old.sample[:, SIZE], old.sample[:, CAPACITY]
+    capacity = old.sample[:, CAPACITY]
     new = empty(size_of, np.where(old.sample[:, CROWDED] == 1, 2 * capacity, capacity))
-    new.sample[:, SIZE] = size
-    new.slots[within(new.sample[:, SLOT], size)] = old.slots[within(old.sample[:, SLOT], size)]
-    new.codes[within(new.sample[:, CODES], size * size_of)] = old.codes[within(old.sample[:, CODES], size * size_of)]
-    sample, row = np.repeat(np.arange(size.size), capacity), within(np.zeros_like(capacity), capacity)  # the rows of all tables
-    new.gram[within(new.sample[sample, PRODUCTS] + row * new.sample[sample, CAPACITY], capacity[sample])] = old.gram
+    move_sets(old, new, size_of)
     return new
+
+
+@kernel
+def move_sets(old, new, size_of):
+    """All outputs of `old` with their inner products, into sets of at least as many places."""
+    for i in range(size_of.size):
+        size, wide, wider = old.sample[i, SIZE], old.sample[i, CAPACITY], new.sample[i, CAPACITY]
+        new.sample[i, SIZE] = size
+        for j in range(size):
+            for column in range(old.slots.shape[1]):
+                new.slots[new.sample[i, SLOT] + j, column] = old.slots[old.sample[i, SLOT] + j, column]
+        for k in range(size * size_of[i]):
+            new.codes[new.sample[i, CODES] + k] = old.codes[old.sample[i, CODES] + k]
+        for j in range(wide):
+            here, there = old.sample[i, PRODUCTS] + j * wide, new.sample[i, PRODUCTS] + j * wider
+            for k in range(wide):
+                new.gram[there + k] = old.gram[here + k]
 
 
 # ---- sets of some samples, and of more ----------------------------------------------------------------------
