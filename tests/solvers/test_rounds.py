@@ -20,7 +20,8 @@ from maxmargin.structures import Chain, Parts
 from maxmargin.structures.encoded import contract
 from maxmargin.utils.blas import BLAS_USERS
 
-EAGER = RoundTuning(part=0.0, weight=0.0, rounds=1, longest=4.0, multiplication=1.0, fewest=1)  # threads at work however little there is to do
+# Threads at work however little there is to do.
+EAGER = RoundTuning(part=0.0, weight=0.0, rounds=1, longest=4.0, multiplication=1.0, fewest=1)
 
 
 def chains(n=40, seed=0):

@@ -75,7 +75,7 @@ def pieces_of(raw: RawBlock) -> list[memoryview]:
     for part in raw:
         for array in arrays_of(part):
             if array.size:
-                held = memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+                held = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
                 found += [held[start : start + PIECE] for start in range(0, len(held), PIECE)]
     return found
 
