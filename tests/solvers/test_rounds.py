@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import maxmargin as mm
-from maxmargin.problems.structured import SPAN_SAMPLES, StructuredProblem
+from maxmargin.problems.structured import SPAN_SAMPLES, SampleStream, StructuredProblem
 from maxmargin.result import History
 from maxmargin.solvers import resolve
 from maxmargin.solvers.base import NOWHERE, Setting
@@ -15,6 +15,7 @@ from maxmargin.solvers.loop import Budget, carry_out, drive
 from maxmargin.solvers.polytope import rounds, set_visits
 from maxmargin.solvers.polytope.set_rounds import crew_of_sets, samples_of_part
 from maxmargin.solvers.polytope.sets import BEFORE, CAPACITY, CODES, CROWDED, PRODUCTS, SIZE, SLOT, grown
+from maxmargin.solvers.polytope.signed import weights_of
 from maxmargin.solvers.polytope.tuning import SIDE_BY_SIDE, RoundTuning
 from maxmargin.structures import Chain, Parts
 from maxmargin.structures.encoded import contract
@@ -84,6 +85,21 @@ def test_certificates_on_several_threads(case):
     assert problem.evaluate(several.duals).dual == pytest.approx(several.certificate.dual, rel=1e-12)
     assert max(one.certificate.dual, several.certificate.dual) <= min(one.certificate.primal, several.certificate.primal)
     assert np.array_equal(several.w, again.w) and several.n_iter == again.n_iter  # nothing depends on who was first
+
+
+def test_weights_of_a_stream_are_those_of_all_its_blocks():
+    """What threads have moved in a block is there in the next one."""
+    X, y = chains()
+    structure = Chain()
+    structure.size(X, y)
+    blocks = [(X[:20], y[:20]), (X[20:], y[20:])]
+    whole = StructuredProblem(structure.encode(X, y), np.ones(len(y)))
+    stream = SampleStream(mm.Samples(blocks), structure, len(y), whole.weight_shape, whole.bound, 0.7)
+    run = SOLVERS["online"].begin(stream, NOWHERE, Setting(tol=1e-3, n_jobs=2))
+    run.options = replace(run.options, tuning=run.options.tuning._replace(rounds=EAGER))
+    run.read(lambda: False, train=True, verify=False)
+    found = sum(part.evaluate(run.sets[first][0]).v for first, part in stream.parts())
+    np.testing.assert_allclose(weights_of(run.space), found, rtol=1e-9, atol=1e-12)
 
 
 def test_two_fits_at_the_same_time_are_those_of_one_after_the_other():

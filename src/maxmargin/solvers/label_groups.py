@@ -1,8 +1,8 @@
 """A multi-label problem, group by group: values add up, so each group is certified alone and the sum is the certificate.
 
-One group after the other needs the memory of one; with `n_jobs` threads as many groups are under way, and where groups are fewer
-each has several threads. Whatever stops a run, every label ends with a model and the certificate covers all of them: labels not
-begun have weights of zero, whose values are known without work.
+One group after the other needs the memory of one; with `n_jobs` threads as many groups are under way. Whatever stops a run,
+every label ends with a model and the certificate covers all of them: labels not begun have weights of zero, whose values are
+known without work.
 """
 
 import threading
@@ -89,7 +89,7 @@ class Groups:
         if self.halted() or (left is not None and left <= 0.0):
             return
         share = None if left is None else left * min(budget.n_jobs, count - k) / (count - k)
-        jobs = max(1, budget.n_jobs // count)  # where there are more threads than groups, a group has several
+        jobs = 1 if count > 1 else budget.n_jobs
         keeper, history = budget.keeper.part(f"group {k}", not self.solver.keeps_duals), GroupHistory(self.totals, k)
         own = replace(budget, max_time=share, n_jobs=jobs, watch=self.watch, halt=self.halted, begin=clock(), state_bytes=0)
         own, earlier = replace(own, keeper=keeper), keeper.found()

@@ -2,8 +2,8 @@
 
 Each thread visits its part of the samples of a round with a copy of the weights, and then all go together as far as is best
 (`ascent.copies`). Rewards are expected losses here, which are linear in the masses: a part that goes t of its way has t of its
-gain, and mixes the masses that it had with those that it found. A round costs tens of microseconds, so that it may be short, and
-what is short loses few passes. Threads also share out the extrapolation between two passes.
+gain, and mixes the masses that it had with those that it found. A round costs a fraction of a millisecond, so that it may be
+short, and what is short loses few passes. Threads also share out the extrapolation between two passes.
 """
 
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 from ...jit import jitable, jitable_call, kernel, vectors
 from ...jit.standby import LEAVE, ORDER_KIND
 from ...regularizers.spaces import Free
+from ...structures.encoded.contract import new_scratch
 from ..ascent.copies import Copies, begin_together, go_all_the_way, go_together
 from ..ascent.crew import (
     FOUND_COUNT,
@@ -151,16 +152,22 @@ def crew_of_sets(count: int, n_jobs: int, work: float, width: int, tuning: Round
 
 
 class SetCrew:
-    """A crew that works on `sets` until these are others. Weights are lent to it for an order."""
+    """A crew that works on `sets` until these are others. Weights are lent to it for an order. Sets grow in most of the first
+    passes: the memory of the crew `before` is used again."""
 
-    def __init__(self, size: int, run: Any):
-        shape = run.problem.weight_shape
-        self.lent = [vectors.aligned(shape, np.float64) for _ in range(2)]
-        self.known = self.works_on(run)
-        copies, n = Copies(Free(self.lent[0]), size), run.problem.n_examples
+    crew: StandingCrew
+
+    def __init__(self, size: int, run: Any, before: "SetCrew | None" = None):
+        self.known, n = self.works_on(run), run.problem.n_examples
+        if before is None or before.crew.size != size:
+            self.lent = [vectors.aligned(run.problem.weight_shape, np.float64) for _ in range(2)]
+            copies = Copies(Free(self.lent[0]), size)
+            self.scratches = [run.scratch, *(new_scratch(run.problem.data) for _ in range(size - 1))]
+        else:
+            self.lent, copies, self.scratches = before.lent, before.crew.copies, before.scratches
         tables = run.problem.cap, np.empty(n), run.shares, run.asked, np.zeros(len(run.points.slots)), run.reached
         spaces = [Free(space.w) for space in copies.spaces]
-        workspaces = [run.workspace(), *(run.new_workspace() for _ in range(size - 1))]
+        workspaces = [(scratch, np.empty_like(run.h), np.empty_like(run.before)) for scratch in self.scratches]
 
         def seats(posts: list[Post]) -> tuple:
             each = zip(workspaces, spaces, posts, strict=True)
@@ -177,7 +184,11 @@ class SetCrew:
         return all(a is b for a, b in zip(self.known, self.works_on(run), strict=True))
 
     def visit(self, W: np.ndarray, aim: Aim, says: tuple[int, ...], spread: float, patience: int) -> tuple[float, int, float]:
-        """Rounds, which move W; returns the change of the expected losses, calls of the oracle and the next spread."""
+        """Rounds over the samples of the order that `says` names, which move W. Within a round these are sorted, so that threads
+        seldom write to one cache line. Returns the change of the expected losses, calls of the oracle and the next spread."""
+        _, start, stop, each = says
+        for first in range(start, stop, each * self.crew.size):
+            aim.plan.order[first : min(first + each * self.crew.size, stop)].sort()
         np.copyto(self.lent[0], W)
         found = self.crew.carry_out(VISIT, 0, says, (aim.level, spread, 0.0, aim.trust, float(patience)))
         np.copyto(W, self.lent[0])

@@ -80,8 +80,9 @@ class WorkingSets(StructuredRun, SetFinishing):
     def call_together(self, size: int) -> SetCrew:
         """The crew, for the sets as they are now."""
         if self.crew is None or not self.crew.serves(self):
+            before = self.crew
             self.close()
-            self.crew = SetCrew(size, self)
+            self.crew = SetCrew(size, self, before)
         return self.crew
 
     def walk_together(self, aim, layers, shape, stop):
@@ -145,7 +146,7 @@ class WorkingSets(StructuredRun, SetFinishing):
         assert self.before_pass is not None
         ahead = now + t * (now - self.before_pass)
         reward = self.dual + 0.5 * float(np.vdot(self.W, self.W))
-        crew = self.crew if self.crew is not None and self.crew.serves(self) else None  # where it was called in this pass
+        crew = self.call_together(self.size) if self.crew is not None else None
         if crew is not None:
             reward += crew.reach(ahead, t)
         else:
