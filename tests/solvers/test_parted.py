@@ -1,6 +1,6 @@
 """Threads side by side: whatever they do, the dual value is that of the duals kept, and the optimum is that of one thread."""
 
-import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -24,7 +24,7 @@ from maxmargin.regularizers.spaces import Free
 from maxmargin.result import History, relative
 from maxmargin.solvers.ascent import joint
 from maxmargin.solvers.ascent.copies import Copies
-from maxmargin.solvers.ascent.crew import GATHER, StandingCrew
+from maxmargin.solvers.ascent.crew import GATHER, STANDING, StandingCrew
 from maxmargin.solvers.ascent.linear import AscentOptions, BlockAscent, ScalarAscent
 from maxmargin.solvers.ascent.parted import PartedRows, PartedScalars, crew_size, portion, rounds, worth_an_order
 from maxmargin.solvers.ascent.schedule import gather_strips, schedule, strip_starts
@@ -283,19 +283,16 @@ def test_what_goes_wrong_in_a_thread_is_raised_where_it_was_asked_for():
     team.close()
 
 
-def crew_threads():
-    return [thread for thread in threading.enumerate() if thread.name.startswith("maxmargin-crew")]
-
-
 def test_threads_leave_with_their_run():
-    before = set(crew_threads())
+    before = set(STANDING)
     run = after(run_of(problem_of("hinge", 2), 3), 2)
-    own = set(crew_threads()) - before
+    own = STANDING - before
     assert len(own) == 2
     run.close()
-    for thread in own:
-        thread.join(20.0)
-        assert not thread.is_alive()
+    end = time.monotonic() + 20.0
+    while own & STANDING and time.monotonic() < end:
+        time.sleep(0.001)
+    assert not own & STANDING
 
 
 def test_what_goes_wrong_in_a_crew_is_raised_and_nobody_waits():

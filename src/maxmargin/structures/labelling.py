@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..data.rows import SPARSE_BELOW, Indicators, rows, shape, squared_norms
-from ..jit import vectors
+from ..jit import uncollected, vectors
 from ..utils.parameters import at_least
 from ..utils.threads import in_threads, spans
 from .compiled import Compiled, no_samples
@@ -170,7 +170,8 @@ class Labelling(Compiled):
 
     def encode(self, X, y):
         """All samples as arrays; y=None leaves the true labels open."""
-        return self._encoded(X, y, products=True)
+        with uncollected():  # thousands of short lists live for a moment
+            return self._encoded(X, y, products=True)
 
     def _encoded(self, X, y, products: bool):
         """`products`: whether inner products of nodes are wanted, as solvers do and decoders do not: L^2 numbers for L nodes."""

@@ -6,7 +6,10 @@ from zlib import crc32
 import numpy as np
 import scipy.sparse as sp
 
+from ...utils.threads import in_threads
+
 WIDEST = 2**31 - 2  # features and labels: their numbers fit into 32 bits
+PIECE = 1 << 20  # bytes whose checksum one thread computes. By guess, 2026-11-17
 NO_GROUP = -(2**62)  # of a row of text without qid, where others have one
 
 
@@ -66,14 +69,23 @@ def arrays_of(part) -> list[np.ndarray]:
     return [part.data, part.indices, part.indptr] if sp.issparse(part) else [part]
 
 
-def checksum(raw: RawBlock) -> int:
-    """Of everything in a raw block. At 2 GB/s it costs less than any parser, and it reads the block ahead of its use."""
-    result = crc32(repr([None if part is None else part.shape for part in (raw.X, raw.weight)]).encode())
+def pieces_of(raw: RawBlock) -> list[memoryview]:
+    """The bytes of a raw block, in pieces that do not depend on who reads them."""
+    found = []
     for part in raw:
         for array in arrays_of(part):
             if array.size:
-                result = crc32(np.ascontiguousarray(array).view(np.uint8).data, result)
-    return result
+                held = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+                found += [held[start : start + PIECE] for start in range(0, len(held), PIECE)]
+    return found
+
+
+def checksum(raw: RawBlock, n_jobs: int = 1) -> int:
+    """Of everything in a raw block, the same on any number of threads. At 2 GB/s it costs less than any parser, and it reads the
+    block ahead of its use."""
+    shapes = repr([None if part is None else part.shape for part in (raw.X, raw.weight)]).encode()
+    sums = in_threads(crc32, pieces_of(raw), n_jobs)
+    return crc32(np.array(sums, "<u4").tobytes(), crc32(shapes))
 
 
 def widened(X, width: int):

@@ -86,7 +86,7 @@ class FileSource(Source):
                 raw = self._with_side_files(raw)
                 self._tally.add(len(self._sums), raw)
                 self._first_rows.append(self._first_rows[-1] + raw.X.shape[0])
-                self._sums.append(checksum(raw))
+                self._sums.append(checksum(raw, self.options.n_jobs))
                 del raw
         for array in self._side_files.values():
             array.check_length(self._first_rows[-1])
@@ -120,7 +120,7 @@ class FileSource(Source):
 
     def _same(self, k: int, raw: RawBlock) -> bool:
         """Whether block k is what it was in the scan."""
-        return checksum(raw) == self._sums[k]
+        return checksum(raw, self.options.n_jobs) == self._sums[k]
 
     def _differs(self, k: int) -> SourceChangedError:
         return SourceChangedError(

@@ -25,7 +25,7 @@ from .blocks import LabelLists, RawBlock, checksum
 from .one_file import stamp
 from .options import SourceOptions, is_path
 
-VERSION = 3  # of this format and of the parser: a cache with another one is not used
+VERSION = 4  # of this format and of the parser: a cache with another one is not used
 MAGIC = b"maxmargin blocks\n"
 TAIL = struct.Struct("<QQ32s")  # place, length and SHA-256 of the index
 

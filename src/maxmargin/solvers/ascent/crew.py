@@ -4,7 +4,7 @@ Whoever gives an order takes part in it as the first of the crew, and goes on wh
 the next one where they are (`jit.standby`), so that an order costs a few microseconds.
 """
 
-import threading
+from _thread import get_ident, start_new_thread
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -23,6 +23,9 @@ ORDER_HOME, ORDER_PASS, ORDER_START, ORDER_STOP, ORDER_EACH, IN_ALL_LISTS = rang
 ORDER_LEVEL, ORDER_SPREAD, ORDER_PUSH = range(3)  # and among the numbers
 FOUND_GAP, FOUND_GAIN, FOUND_SPREAD, FOUND_COUNT = range(4)  # what a thread has found
 LIST_FIRST, LIST_LENGTH = range(2)  # of its list of examples in the order of visits
+
+
+STANDING: set[int] = set()  # the threads of all crews
 
 
 class Post(NamedTuple):
@@ -88,11 +91,14 @@ def gather_list(plan, post):
 
 def stand(serve: Callable, args: tuple, board: np.ndarray, errors: list[BaseException]) -> None:
     """What a thread of a crew does. It must not know the run, or nobody would ever tell it to leave."""
+    STANDING.add(get_ident())
     try:
         serve(*args)
     except BaseException as error:
         errors.append(error)
         give_up(board)
+    finally:
+        STANDING.discard(get_ident())
 
 
 class StandingCrew:
@@ -111,8 +117,7 @@ class StandingCrew:
         self.serve, self.args = seats(self.posts)
         self.errors: list[BaseException] = []
         for p in range(1, self.size):
-            task = self.serve, self.args[p], copies.board, self.errors
-            threading.Thread(target=stand, args=task, name=f"maxmargin-crew-{p}", daemon=True).start()
+            start_new_thread(stand, (self.serve, self.args[p], copies.board, self.errors))  # which does not wait for it to begin
 
     def carry_out(self, kind: int, home: int, says: tuple[int, ...], numbers: tuple[float, ...]) -> np.ndarray:
         """Give an order and take part in it; returns what all have found."""

@@ -14,7 +14,6 @@ from ...structures.encoded.statistics import starts, within
 SIZE, CAPACITY, SLOT, CODES, PRODUCTS, CROWDED = range(6)  # the columns of Sets.sample
 MASS, BEFORE, LOSS, USED = range(4)  # the columns of Sets.slots
 DUST = 1e-15  # mass below this is rounding
-MOVED = 1024  # samples whose sets are moved at a time: the places of all take more memory than they do. By guess, 2026-11-17
 
 
 class Sets(NamedTuple):
@@ -177,16 +176,27 @@ def normalise(sets: Sets) -> None:
 
 def grown(old: Sets, size_of: np.ndarray) -> Sets:
     """The same sets with twice the places where there was none left."""
-    size, capacity = old.sample[:, SIZE], old.sample[:, CAPACITY]
+    capacity = old.sample[:, CAPACITY]
     new = empty(size_of, np.where(old.sample[:, CROWDED] == 1, 2 * capacity, capacity))
-    for first in range(0, size.size, MOVED):
-        some = np.arange(first, min(first + MOVED, size.size))
-        put_into(new, some, old, some, size_of[some])
-        wide = capacity[some]
-        sample, row = np.repeat(some, wide), within(np.zeros_like(wide), wide)  # the rows of all tables
-        there = within(new.sample[sample, PRODUCTS] + row * new.sample[sample, CAPACITY], capacity[sample])
-        new.gram[there] = old.gram[old.sample[first, PRODUCTS] :][: there.size]
+    move_sets(old, new, size_of)
     return new
+
+
+@kernel
+def move_sets(old, new, size_of):
+    """All outputs of `old` with their inner products, into sets of at least as many places."""
+    for i in range(size_of.size):
+        size, wide, wider = old.sample[i, SIZE], old.sample[i, CAPACITY], new.sample[i, CAPACITY]
+        new.sample[i, SIZE] = size
+        for j in range(size):
+            for column in range(old.slots.shape[1]):
+                new.slots[new.sample[i, SLOT] + j, column] = old.slots[old.sample[i, SLOT] + j, column]
+        for k in range(size * size_of[i]):
+            new.codes[new.sample[i, CODES] + k] = old.codes[old.sample[i, CODES] + k]
+        for j in range(wide):
+            here, there = old.sample[i, PRODUCTS] + j * wide, new.sample[i, PRODUCTS] + j * wider
+            for k in range(wide):
+                new.gram[there + k] = old.gram[here + k]
 
 
 # ---- sets of some samples, and of more ----------------------------------------------------------------------

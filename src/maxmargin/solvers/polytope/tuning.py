@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from ..ascent.tuning import PartTuning
 from ..tuning import PACE, VISITS, PaceTuning, VisitTuning
 
 
@@ -17,6 +18,19 @@ class RoundTuning(NamedTuple):
     # parts took 1.7 times the passes of one with 8 rounds, 1.4 times with 16.
     rounds: int = 16
     longest: float = 4.0
+    # Where threads stand by in compiled code (`set_rounds`): seconds of a multiplication of a visit, on one core of x86, made
+    # chains as long as words with 26 labels (`python -m benchmarks cores`), 2026-11-17; what a meeting costs.
+    multiplication: float = 3.3e-10
+    prices: PartTuning = PartTuning()
+    # Rounds of a pass, as long as meetings take so much of the time of visits at the least and at the most; and how many of the
+    # shortest there must be. The same chains: of 119 passes of one thread, 16 threads made 129 with rounds of 128 samples, 136
+    # with 256 and 145 with 512, 2026-11-17.
+    crew_rounds: int = 8
+    least_meeting: float = 0.05
+    most_meeting: float = 0.5
+    fewest: int = 3
+    # Relative gap below which one thread goes on alone: see `PartTuning`.
+    fine: float = 1e-6
 
 
 SIDE_BY_SIDE = RoundTuning()

@@ -8,147 +8,23 @@ Frank-Wolfe), or pairs until the set's own gap is a small part of what the oracl
 
 import numpy as np
 
-from ...jit import jitable, jitable_call, kernel
 from ...problems.structured import StructuredProblem
 from ...structures.encoded import contract
-from ..ascent.schedule import reschedule
 from ..dual_coordinate import begin as begin_run
 from .finishing import SetFinishing
 from .run import StructuredOptions, StructuredRun
-from .sets import (
-    BEFORE,
-    CAPACITY,
-    CROWDED,
-    DUST,
-    LOSS,
-    MASS,
-    SIZE,
-    SLOT,
-    USED,
-    at_truth,
-    code_at,
-    grown,
-    insert,
-    normalise,
-    refresh,
-)
-from .signed import given_up, gone_on, move_weights, prepare_with, space_of, unclipped_copy, unclipped_into
-from .steps import Corrective, improve
-
-
-@kernel
-def set_pass(sets, data, space, cap, plan, visit, workspace, method):
-    """Visit plan.order[start:stop]; returns the last of `workspace` and by how much the dual value rose, in one sum, and how
-    often the oracle was asked."""
-    now, start, stop = visit
-    scratch, shares, asked, h, before, level, trust, patience, rise = workspace
-    calls = 0
-    for k in range(start, stop):
-        i = np.int64(plan.order[k])
-        if cap[i] > 0.0:
-            prepare_with(space, data, i, scratch)
-            top, mean = survey_set(sets, data, i, scratch, h)
-            share, place = cap[i] * (h[top] - mean), top
-            if share <= trust * shares[i] or now >= asked[i] + patience:  # the outputs met so far do not promise enough
-                asked[i] = now
-                value = contract.worst(data, i, scratch, scratch.code)
-                calls += 1
-                share, place = cap[i] * (value - mean), -1
-                shares[i] = share
-            if share > level:
-                if place < 0:
-                    place = insert(data, sets, i, scratch, now)
-                if place >= 0:
-                    rise += work_on(sets, data, i, space, cap[i], (scratch, h, before, place, now), method)
-            reschedule(plan, i, now, share <= level)
-        else:
-            shares[i] = 0.0
-            reschedule(plan, i, now, True)
-    return rise, calls
-
-
-@jitable
-def survey_set(sets, data, i, scratch, h):
-    """h of each output in the set; returns the place of the largest and their mean."""
-    slot, top, mean = sets.sample[i, SLOT], 0, 0.0
-    for j in range(sets.sample[i, SIZE]):
-        code = sets.codes[code_at(data, sets, i, j) : code_at(data, sets, i, j + 1)]
-        h[j] = sets.slots[slot + j, LOSS] + contract.score_of(data, i, scratch, code)
-        mean += sets.slots[slot + j, MASS] * h[j]
-        if h[j] > h[top]:
-            top = j
-    return top, mean
-
-
-@jitable_call
-def work_on(sets, data, i, space, cap, workspace, method):
-    """Improve the distribution of sample i, given the place of its worst offender; the weights follow."""
-    scratch, h, before, place, now = workspace
-    slot, size = sets.sample[i, SLOT], sets.sample[i, SIZE]
-    if size < 2:  # nothing but the true output
-        return 0.0
-    h[place] = sets.slots[slot + place, LOSS] + contract.score_of(
-        data, i, scratch, sets.codes[code_at(data, sets, i, place) : code_at(data, sets, i, place + 1)]
-    )
-    for j in range(size):
-        before[j] = sets.slots[slot + j, MASS]
-    rise = improve(method, sets, i, h, cap, place)
-    contract.clear(data, i, scratch)
-    for j in range(size):
-        change = sets.slots[slot + j, MASS] - before[j]
-        if change != 0.0:
-            contract.tally(data, i, -change, sets.codes[code_at(data, sets, i, j) : code_at(data, sets, i, j + 1)], scratch)
-        if sets.slots[slot + j, MASS] > 0.0:
-            sets.slots[slot + j, USED] = now
-    move_weights(space, data, i, cap, scratch)
-    return rise
-
-
-# ---- extrapolation ---------------------------------------------------------------------------------------
-
-
-@kernel
-def reach(sets, data, W, cap, scratch, reached, t):
-    """How far each sample's masses can go on as they went in the last pass: into `reached`, t at the most. `W` has gone t
-    for all and is corrected for those that cannot. Returns the change of the expected losses."""
-    gain = 0.0
-    for i in range(cap.size):
-        far, slope, moved = t, 0.0, False
-        slot, size = sets.sample[i, SLOT], sets.sample[i, SIZE]
-        for s in range(slot, slot + size):
-            change = sets.slots[s, MASS] - sets.slots[s, BEFORE]
-            slope += change * sets.slots[s, LOSS]
-            moved = moved or change != 0.0
-            if sets.slots[s, MASS] + far * change < 0.0:
-                far = -sets.slots[s, MASS] / change
-        if moved and far != t:
-            contract.clear(data, i, scratch)
-            for j in range(size):
-                change = sets.slots[slot + j, MASS] - sets.slots[slot + j, BEFORE]
-                if change != 0.0:
-                    code = sets.codes[code_at(data, sets, i, j) : code_at(data, sets, i, j + 1)]
-                    contract.tally(data, i, (t - far) * change, code, scratch)
-            contract.push(data, i, cap[i], scratch, W)
-        reached[i] = far
-        gain += cap[i] * far * slope
-    return gain
-
-
-@kernel
-def commit(sets, reached, accept):
-    """Take the extrapolated masses, or not, and remember those of this pass."""
-    for i in range(reached.size):
-        for s in range(sets.sample[i, SLOT], sets.sample[i, SLOT] + sets.sample[i, SIZE]):
-            mass = sets.slots[s, MASS]
-            if accept:
-                new = mass + reached[i] * (mass - sets.slots[s, BEFORE])
-                sets.slots[s, MASS] = new if new > DUST else 0.0
-            sets.slots[s, BEFORE] = mass
+from .set_rounds import SetCrew, crew_of_sets, samples_of_part
+from .set_visits import commit, reach, set_pass
+from .sets import BEFORE, CAPACITY, CROWDED, MASS, at_truth, grown, normalise, refresh
+from .signed import given_up, gone_on, space_of, unclipped_copy, unclipped_into
+from .steps import Corrective
 
 
 class WorkingSets(StructuredRun, SetFinishing):
     """Ascent over collected outputs by one of the methods above."""
 
+    stands_by = True  # whether the order of visits and the shares stay where they are: threads may stand by (`set_rounds`)
+    crew: SetCrew | None = None
     held = (*StructuredRun.held, *SetFinishing.looked, "memory", "floor", "asked", "before_pass")
 
     def __init__(self, problem, points, options: StructuredOptions, method, *, trust: float = 0.0, momentum=False, finish=False):
@@ -181,8 +57,59 @@ class WorkingSets(StructuredRun, SetFinishing):
     def new_workspace(self):
         return contract.new_scratch(self.problem.data), np.empty_like(self.h), np.empty_like(self.before)
 
+    def patience(self, trust: float) -> int:
+        """Passes after which the oracle is asked in any case."""
+        return self.options.tuning.patience if trust > 0.0 else 0
+
+    @property
+    def size(self) -> int:
+        """Threads that stand by."""
+        jobs = self.problem.jobs(self.n_jobs)
+        if jobs < 2 or not self.stands_by or self.problem.bound.size:
+            return 1
+        return crew_of_sets(self.problem.n_examples, jobs, self.work, self.W.size, self.options.tuning.rounds)
+
+    def rounds(self, count):
+        tuning, size = self.options.tuning.rounds, self.size
+        if size == 1:
+            return super().rounds(count)
+        each = samples_of_part(count, size, tuning.multiplication * max(self.work, 1.0), self.W.size, tuning)
+        coarse = float(np.sum(self.shares)) > tuning.fine * abs(self.dual)
+        return (size, each) if each and coarse else (1, count)
+
+    def call_together(self, size: int) -> SetCrew:
+        """The crew, for the sets as they are now."""
+        if self.crew is None or not self.crew.serves(self):
+            before = self.crew
+            self.close()
+            self.crew = SetCrew(size, self, before)
+        return self.crew
+
+    def walk_together(self, aim, layers, shape, stop):
+        if self.size == 1:
+            return super().walk_together(aim, layers, shape, stop)
+        (size, each), end, begun = shape, 0, self.dual
+        pace = self.options.tuning.pace
+        stretch = size * each * max(1, int(pace.work / max(each * self.work, 1.0)))  # whole rounds between two looks at the clock
+        for _, last in layers:
+            while end < last and not stop():
+                start, end = end, min(end + stretch, last)
+                reward = self.dual + 0.5 * float(np.vdot(self.W, self.W))
+                order = (self.passes, start, end, each)
+                gain, calls, self.spread = self.call_together(size).visit(
+                    self.W, aim, order, self.spread, self.patience(aim.trust)
+                )
+                self.dual = reward + gain - 0.5 * float(np.vdot(self.W, self.W))
+                self.calls += calls
+        return self.dual - begun, end
+
+    def close(self):
+        if self.crew is not None:
+            self.crew.close()
+        self.crew = None
+
     def visit(self, seat, aim, span, rise):
-        patience = self.options.tuning.patience if aim.trust > 0.0 else 0  # passes after which the oracle is asked in any case
+        patience = self.patience(aim.trust)
         (scratch, h, before), now = seat.workspace, (self.passes, *span)
         workspace = scratch, aim.shares, self.asked, h, before, aim.level, aim.trust, patience, rise
         return set_pass(self.points, self.problem.data, seat.space, seat.cap, aim.plan, now, workspace, self.method)
@@ -218,11 +145,18 @@ class WorkingSets(StructuredRun, SetFinishing):
         assert self.before_pass is not None
         ahead = gone_on(self.space, self.before_pass, t)
         reward = self.dual + 0.5 * float(np.vdot(self.W, self.W))
-        reward += reach(self.points, self.problem.data, ahead, self.problem.cap, self.scratch, self.reached, t)
+        crew = self.call_together(self.size) if self.crew is not None else None
+        if crew is not None:
+            reward += crew.reach(ahead, t)
+        else:
+            reward += reach(self.points, self.problem.data, ahead, self.problem.cap, self.scratch, self.reached, t)
         clipped = self.problem.feasible(ahead)
         dual = reward - 0.5 * float(np.vdot(clipped, clipped))
         accept = bool(dual >= self.floor)  # as in `ascent`
-        commit(self.points, self.reached, accept)
+        if crew is not None:
+            crew.commit(accept)
+        else:
+            commit(self.points, self.reached, accept)
         if accept:
             self.own_weights()
             self.before_pass = given_up(self.space)

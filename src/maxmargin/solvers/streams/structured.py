@@ -28,6 +28,8 @@ from .tuning import STREAM, StreamTuning
 class OnlineSets(WorkingSets):
     """A run on samples in memory. `whole`: how many samples the full problem has, where these are a block of it."""
 
+    stands_by = False
+
     def __init__(
         self,
         problem: StructuredProblem,
@@ -175,7 +177,7 @@ class SampleRun(LateRun):
     def learn(self, first: int, block: OnlineSets, stop) -> None:
         block.space, block.dual = self.space, self.dual
         block.advance(stop)
-        self.dual = block.dual
+        self.space, self.dual = block.space, block.dual
         self.calls += block.calls
         self.visits += block.visits
         met = (block.problem.data.known, block.problem.data.next) if isinstance(block.problem.data, Custom) else None
