@@ -179,7 +179,7 @@ ALL_AT_ONCE = {"check_fit_score_takes_y", "check_n_features_in_after_fitting", "
 
 # Folds are of samples, whatever they weigh: a sample that is given twice may be in two of them.
 OF_FOLDS = {"check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"}
-# Compares the sides of samples that lie on the boundary of one class, which only rounding says. test_one_class.py compares weights.
+# Compares the sides of samples that lie on the boundary of one class, which rounding decides. test_one_class.py compares weights.
 ON_THE_BOUNDARY = {"check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"}
 # Asks that scores and probabilities name the same class, which only a temperature promises with three of them.
 ONE_ORDER = {"check_classifiers_train"}
