@@ -20,6 +20,7 @@ from maxmargin.structures import Chain
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 4))
+CSR = sp.csr_array(X)  # not fitted at once, as small folds in dense rows are
 SCORE = X @ np.array([1.0, -2.0, 0.5, 0.0]) + 0.7 * rng.normal(size=60)
 TWO, FIVE = np.where(SCORE > 0, "yes", "no"), np.digitize(SCORE, [-2, -1, 0, 1])
 MANY = (X @ rng.normal(size=(4, 3)) + 0.5 * rng.normal(size=(60, 3)) > 0).astype(int)
@@ -181,7 +182,7 @@ def test_search_is_coarse_and_the_model_is_not():
         gaps.append((model.tol, model.certificate_.relative_gap))
         return -model.C  # the smallest wins by far, and nothing else is refined
 
-    model = mm.SVMClassifierCV([*CS, 100.0], cv=2, scoring=remembered, search_tol=0.1, tol=1e-5, random_state=0).fit(X, TWO)
+    model = mm.SVMClassifierCV([*CS, 100.0], cv=2, scoring=remembered, search_tol=0.1, tol=1e-5, random_state=0).fit(CSR, TWO)
     assert all(gap <= tol <= 0.1 for tol, gap in gaps) and max(gap for _, gap in gaps) > 1e-3
     assert [tol for tol, _ in gaps[:2]] == [1e-5, 1e-5] and gaps[3][0] > 0.05  # at a small C nothing is gained over w = 0
     assert model.certificate_.relative_gap <= 1e-5
@@ -196,7 +197,7 @@ def test_who_may_win_is_refined_and_nobody_else():
         return {0.1: 0.900, 1.0: 0.9 if model.tol > 1e-3 else 0.91}.get(model.C, 0.5) + 0.001 * (y[0] == "yes")
 
     Cs = [0.001, 0.1, 1.0, 100.0]
-    model = mm.SVMClassifierCV(Cs, cv=4, scoring=close, search_tol=0.1, tol=1e-3, random_state=0).fit(X, TWO)
+    model = mm.SVMClassifierCV(Cs, cv=4, scoring=close, search_tol=0.1, tol=1e-3, random_state=0).fit(CSR, TWO)
     assert model.C_ == 1.0
     finest = {C: min(tol for other, tol in tried if other == C) for C in Cs}
     assert finest[1.0] < 1e-3 and finest[100.0] > 1e-2

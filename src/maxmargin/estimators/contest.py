@@ -113,11 +113,11 @@ class Fold:
         most = min(FIRST_PASSES, self.gaps.max_iter) if self.gaps.coarse > self.gaps.tol else self.gaps.max_iter
         for k in range(self.values.size):
             before = self.kept[int(self.whose[k - 1])] if k else None
-            if before is not None and self.whole is not None:
+            if before is not None and before.outgrown:
+                self.share(k, int(self.whose[k - 1]))
+            elif before is not None and self.whole is not None:
                 left = self.whole.start(float(self.values[k]), self.gaps.finest, before.left.weights)
                 self.fit(k, self.gaps.finest, left, most)
-            elif before is not None and before.outgrown:
-                self.share(k, int(self.whose[k - 1]))
             else:
                 gain = (
                     0.0 if before is None else min(before.gain * self.values[k] / self.values[k - 1], 1.0)
@@ -163,7 +163,7 @@ class Fold:
         if not self.kept and self.gaps.coarse > self.gaps.tol and not step.left.planes:
             self.whole = whole_path(step.problem)
             self.telling = self.telling if self.whole is None else TELLING
-        asked = self.whole is None and k + 1 < self.values.size and k + 1 not in self.kept  # else nobody has this score besides
+        asked = k + 1 < self.values.size and k + 1 not in self.kept  # else nobody has this score besides
         outgrown = found.converged and asked and step.outgrown
         by_newton = step.model.history_.methods[-1:] != [] and step.model.history_.methods[-1][1] == Newton.__name__
         made = step.model.n_iter_ if step.left.state is not None else 0
