@@ -45,8 +45,7 @@ class CSR(NamedTuple):
 
 
 class Indicators(NamedTuple):
-    """Rows of ones: the columns of each, and where they begin and end among the columns of all, so that rows may lie in another
-    order than in the user's memory. Values, which would take twice the memory of columns, there are none."""
+    """Rows of ones (`ones.py`): their columns, and where those of each row begin and end. Values there are none."""
 
     indices: np.ndarray
     ends: np.ndarray  # (rows, 2)
@@ -127,11 +126,6 @@ def shape(X) -> tuple[int, int]:
 @shape.register
 def _(X: CSR) -> tuple[int, int]:
     return X.indptr.size - 1, X.columns
-
-
-@shape.register
-def _(X: Indicators) -> tuple[int, int]:
-    return X.ends.shape[0], X.columns
 
 
 def dtype(X) -> np.dtype:
@@ -313,31 +307,6 @@ def _(X, i):
 def _(X, i):
     for k in range(np.int64(X.indptr[i]), np.int64(X.indptr[i + 1]), 8):
         vectors.prefetch(X.indices, k)
-
-
-@first.register(Indicators)
-def _(X, i):
-    return X.ends[i, 0]
-
-
-@last.register(Indicators)
-def _(X, i):
-    return X.ends[i, 1]
-
-
-@column.register(Indicators)
-def _(X, i, k):
-    return X.indices[k]
-
-
-@value.register(Indicators)
-def _(X, i, k):
-    return 1.0
-
-
-@last_column.register(Indicators)
-def _(X):
-    return X.columns
 
 
 # ---- one example against a weight vector -----------------------------------------------------------------

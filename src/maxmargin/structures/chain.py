@@ -7,7 +7,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import scipy.sparse as sp
 
-from ..data.rows import CSR, SPARSE_BELOW, Indicators, rows, unlocked
+from ..data.ones import rows_of_ones
+from ..data.rows import CSR, SPARSE_BELOW, Indicators, rows
 from ..jit import vectors
 from .edges import count_columns, count_types, edge_arrays, edge_values
 from .encoded import contract
@@ -234,10 +235,9 @@ class Chain(Labelling):
         if sparse and (features.data == 1.0).all():
             if rows_in_order([features]) is None:
                 return None
-            ends = np.empty((taken.size, 2), np.uint32)
+            ends = np.empty((taken.size, 2), np.int32)
             ends[:, 0], ends[:, 1] = features.indptr[taken], features.indptr[taken + 1]
-            indices = unlocked(np.ascontiguousarray(features.indices, np.int32)).view(np.uint32)
-            return Indicators(indices, ends, np.float64(self.bias), features.shape[1])
+            return rows_of_ones(np.ascontiguousarray(features.indices, np.int32), ends, features.shape[1], self.bias)
         found = gathered_rows([features], taken, dtype) if sparse else (features[taken].astype(dtype, copy=False),)
         if found is None:
             return None

@@ -8,7 +8,8 @@ import scipy.sparse as sp
 
 from ..data.matrices import checked_matrix, numbers
 from ..data.mistakes import cost_rows, shown, trouble, uneven
-from ..data.rows import Indicators, unlocked
+from ..data.ones import rows_of_ones
+from ..data.rows import Indicators
 from .encoded.statistics import starts
 
 GATHERED = 2**18  # entries of features that are stacked at a time. By guess, 2026-11-17
@@ -175,7 +176,7 @@ def indicator_rows(features: list, taken: np.ndarray) -> Indicators | None:
         return None
     entries, width = starts([part.data.size for part in filled]), filled[0].shape[1]
     kind = _index_kind(int(entries[-1]), width)
-    indices = one_after_another([part.indices for part in filled], kind)
+    indices = joined_memory([part.indices for part in filled], kind)
     shared, counts, first = indices is not None, [], 0
     indices = indices if indices is not None else np.empty(int(entries[-1]), kind)
     while first < len(filled):  # so few at a time that what is made of them is small
@@ -189,11 +190,10 @@ def indicator_rows(features: list, taken: np.ndarray) -> Indicators | None:
         first = last
     begins = starts(np.concatenate(counts))
     ends = np.stack([begins[taken], begins[taken + 1]], axis=1).astype(kind)
-    unsigned = f"u{np.dtype(kind).itemsize}"
-    return Indicators(unlocked(indices).view(unsigned), ends.view(unsigned), 0.0, width)
+    return rows_of_ones(indices, ends, width)
 
 
-def one_after_another(arrays: list[np.ndarray], kind: type) -> np.ndarray | None:
+def joined_memory(arrays: list[np.ndarray], kind: type) -> np.ndarray | None:
     """The memory of arrays of this dtype as one, where each lies behind the one before it; else None."""
     whole = arrays[0].base
     if not isinstance(whole, np.ndarray) or whole.dtype != kind or whole.ndim != 1 or not whole.flags.c_contiguous:
