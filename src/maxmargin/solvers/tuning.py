@@ -16,6 +16,7 @@ Rooms below this one cannot import it, so that these stand where they are used, 
     data/table.py                 BLOCK_SIZE: rows of a block of a table
     data/gathered.py              ENTRY, WEIGHT_MOVED, TILE_SIDE: when a product is a sum over entries, and how weights are turned
     data/sources/memory.py        BLOCK_ROWS: rows of a block of arrays in memory
+    data/sources/blocks.py        PIECE: bytes of a checksum that one thread computes
     projections/__init__.py       LONG, SAMPLE, PART, MANY, FEW, AT_FIRST: when and how a long vector is read once
     losses/topk_steps.py          SHORTLIST, a field of the losses: which classes a visit puts aside
     losses/multilabel_steps.py    Coupled.sweeps, a field of the loss: sweeps of a visit over coupled labels
