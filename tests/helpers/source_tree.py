@@ -2,6 +2,7 @@
 
 import ast
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import maxmargin
@@ -13,6 +14,11 @@ def modules() -> dict[str, Path]:
     return {path.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", "."): path for path in PACKAGE.rglob("*.py")}
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def imports(known: dict[str, Path]) -> dict[str, set[str]]:
     """Which modules each module imports, wherever in its text."""
 
@@ -22,7 +28,7 @@ def imports(known: dict[str, Path]) -> dict[str, set[str]]:
     edges = defaultdict(set)
     for module, path in known.items():
         package = module.split(".")[:-1]
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.ImportFrom) and node.level:
                 base = ".".join([*package[: len(package) - node.level + 1], *(node.module or "").split(".")]).strip(".")
                 for alias in node.names:

@@ -5,7 +5,7 @@ import re
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from helpers.source_tree import PACKAGE, imports, modules
+from helpers.source_tree import PACKAGE, imports, modules, parsed
 
 ROOT = Path(__file__).parents[2]
 # Every room imports only from those before it.
@@ -47,7 +47,7 @@ def test_there_are_no_circles():
 def test_a_name_has_one_home():
     homes = defaultdict(set)
     for module, path in modules().items():
-        for node in ast.parse(path.read_text()).body:
+        for node in parsed(path).body:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
             names = [name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name != "_":
@@ -64,7 +64,7 @@ def test_files_and_functions_are_short():
     for path in PACKAGE.rglob("*.py"):
         text, name = path.read_text(), path.relative_to(PACKAGE)
         assert len(text.splitlines()) <= 500, name
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = (node.end_lineno or 0) - node.lineno + 1
                 assert lines <= 60, f"{name}: {node.name} has {lines} lines"
@@ -86,7 +86,7 @@ def test_no_test_imports_a_test():
     names = Counter(path.stem for path in (ROOT / "tests").rglob("test_*.py"))
     assert [name for name, count in names.items() if count > 1] == []
     for path in (ROOT / "tests").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             targets = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
             targets += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             found = {part for target in targets for part in target.split(".")} & set(names)
