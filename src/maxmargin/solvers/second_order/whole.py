@@ -306,9 +306,9 @@ def whole_path(problem: Problem, tuning: WholeTuning = WHOLE_PATH) -> WholePath 
 
 @whole_path.register
 def _(problem: ScalarProblem, tuning: WholeTuning = WHOLE_PATH) -> WholePath | None:
-    found = sides(problem.exact_loss)
+    found, X = sides(problem.exact_loss), problem.X
     size = problem.n_examples * problem.weight_shape[0] ** 2
-    plain = problem.regularizer.plain and problem.half_spaces is None and isinstance(problem.X, Dense)
+    plain = problem.regularizer.plain and problem.half_spaces is None and isinstance(X, Dense)
     if found is None or found.squared or not plain or size > tuning.work or not np.all(problem.weight > 0.0):
         return None
     return WholePath(problem, tuning)
