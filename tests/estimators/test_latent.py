@@ -5,10 +5,10 @@ import signal
 import warnings
 from itertools import product
 
-import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from helpers import convex as cp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -70,8 +70,7 @@ def convex_optimum(X, y, choice, C=1.0, s=None):
             wrong = [cp.max(1 + bag @ W[k]) for k in range(K) if k != label]
             risk += weight * cp.pos(cp.maximum(*wrong) - bag[z] @ W[label])
     problem = cp.Problem(cp.Minimize(0.5 * cp.sum_squares(W) + C * risk))
-    problem.solve(solver=cp.CLARABEL)
-    return problem.value
+    return cp.solved(problem)
 
 
 def one_step(X, y, choice, **parameters):
@@ -477,7 +476,7 @@ def test_latent_structure_against_all_choices():
             loss = np.array([float(k != label) for k, _ in pairs])
             risk += cp.max(loss + features @ w) - structure.joint_feature(x, label, z) @ w
         problem = cp.Problem(cp.Minimize(0.5 * cp.sum_squares(w) + risk))
-        problem.solve(solver=cp.CLARABEL)
+        cp.solved(problem)
         if problem.value < least:
             least, best = problem.value, choice
     assert np.all(model.restart_objectives_ >= least * (1 - 1e-6))

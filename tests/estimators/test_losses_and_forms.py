@@ -1,10 +1,10 @@
 """The losses and forms that people have now: one optimum with LinearSVC, LogisticRegression and Ridge, and everything else that
 the linear estimators do, with these losses and with each class against the rest."""
 
-import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from helpers import convex as cp
 from helpers.multilabel import correlated, root
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -349,7 +349,7 @@ def test_labels_with_smooth_losses(loss, coupled):
     m = cp.multiply(sign, np.column_stack([X, np.ones(N)]) @ U @ F.T)
     losses = cp.logistic(-m) if cost is None else cp.square(np.broadcast_to(cost, Y.shape) - m)
     problem = cp.Problem(cp.Minimize(0.5 * cp.sum_squares(U) + cp.sum(cp.multiply(caps, losses))))
-    best = problem.solve(solver="CLARABEL")
+    best = cp.solved(problem)
     assert model.certificate_.converged
     assert model.certificate_.dual <= best * (1 + 1e-6) and best <= model.certificate_.primal * (1 + 1e-6)
     planes = mm.MultilabelSVMClassifier(

@@ -1,9 +1,9 @@
 """`OneClassSVM` against a convex solver and against scikit-learn's free offset."""
 
-import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from helpers import convex as cp
 from helpers.certificates import consistent
 from sklearn import svm
 from sklearn.kernel_approximation import Nystroem
@@ -21,8 +21,7 @@ def optimum(X, weight, nu, a):
     w, rho = cp.Variable(X.shape[1]), cp.Variable()
     losses = cp.sum(cp.multiply(weight, cp.pos(rho - X @ w))) / (nu * weight.sum())
     problem = cp.Problem(cp.Minimize(0.5 * cp.sum_squares(w) - rho + cp.square(rho) / (2.0 * a**2) + losses))
-    problem.solve(solver=cp.CLARABEL)
-    return problem.value + a**2 / 2.0, w.value, float(rho.value)
+    return cp.solved(problem) + a**2 / 2.0, w.value, float(rho.value)
 
 
 @pytest.mark.parametrize("solver", ["dual_coordinate", "newton", "bundle"])

@@ -1,9 +1,9 @@
 """`OrdinalSVM` against a convex solver, and what its thresholds promise."""
 
-import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from helpers import convex as cp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,8 +25,7 @@ def optimum(X, code, weight, C, scaling):
         sign = np.where(code > k, 1.0, -1.0)
         value = value + C * cp.sum(cp.multiply(weight, cp.pos(1.0 - cp.multiply(sign, X @ w - scaling * u[k]))))
     problem = cp.Problem(cp.Minimize(value))
-    problem.solve(solver=cp.CLARABEL)
-    return problem.value, w.value, scaling * u.value
+    return cp.solved(problem), w.value, scaling * u.value
 
 
 @pytest.mark.parametrize("solver", ["dual_coordinate", "newton", "bundle"])

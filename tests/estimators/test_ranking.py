@@ -1,9 +1,9 @@
 """Rankings: pairs counted by sorting against all pairs written out, and `RankingSVM` against a convex solver."""
 
-import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from helpers import convex as cp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
@@ -78,8 +78,7 @@ def optimum(X, y, group, weight, C, normalize):
         factor = weight[here].sum() / s.sum() if normalize else 1.0
         total = total + C * factor * cp.sum(cp.multiply(s, cp.pos(1.0 - (X[here][i] - X[here][j]) @ w)))
     problem = cp.Problem(cp.Minimize(0.5 * cp.sum_squares(w) + total))
-    problem.solve(solver=cp.CLARABEL)
-    return problem.value, w.value
+    return cp.solved(problem), w.value
 
 
 @pytest.mark.parametrize("solver", ["auto", "bundle"])

@@ -1,8 +1,9 @@
 """Structured problems on samples so small that all outputs can be listed: their tables, objective and optimum."""
 
-import cvxpy as cp
 import numpy as np
 from sklearn.base import clone
+
+from . import convex as cp
 
 
 def tables(structure, X, y):
@@ -29,5 +30,4 @@ def optimum(found, cap, nonnegative=()):
     risk = sum(c * cp.max(loss - psi @ w) for c, (psi, loss, _) in zip(cap, found, strict=True) if c > 0)
     signs = [w[np.asarray(nonnegative)] >= 0] if len(nonnegative) else []
     problem = cp.Problem(cp.Minimize(0.5 * cp.sum_squares(w) + risk), signs)
-    problem.solve(solver=cp.CLARABEL)
-    return problem.value
+    return cp.solved(problem)

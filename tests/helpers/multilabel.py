@@ -48,7 +48,7 @@ class Formula:
         violation = cp.pos(self.margin - cp.multiply(self.y, self.X @ U @ F.T))
         loss = cp.square(violation) if self.power == 2 else violation
         problem = cp.Problem(cp.Minimize(0.5 * cp.sum_squares(U) + cp.sum(cp.multiply(self.c, loss))))
-        return problem.solve(solver="CLARABEL", tol_gap_abs=1e-10, tol_gap_rel=1e-10)
+        return cp.solved(problem, 1e-9)
 
     def weights(self, model):
         bias = model.intercept_ / self.scaling if self.scaling else np.zeros(len(model.coef_))

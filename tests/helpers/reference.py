@@ -350,7 +350,4 @@ def _quarter(duals: np.ndarray, cap: np.ndarray) -> float:
 
 
 def _solved(problem) -> float:
-    """The optimal value; nothing short of the precision asked for is accepted."""
-    problem.solve(solver=cp.CLARABEL, tol_gap_abs=PRECISION, tol_gap_rel=PRECISION, tol_feas=PRECISION)
-    assert problem.status == cp.OPTIMAL, problem.status
-    return float(problem.value)
+    return cp.solved(problem, PRECISION)

@@ -1,8 +1,8 @@
 """Losses: convex duality example by example. Each step is the best one, and each example's share of the gap is what it says."""
 
-import cvxpy as cp
 import numpy as np
 import pytest
+from helpers import convex as cp
 from helpers.loss_rows import extrapolate_rows, masses, random_rows, repair_rows, visit_rows
 from helpers.reference import Multiclass, quadratic
 from scipy.optimize import minimize_scalar
@@ -273,7 +273,7 @@ def test_sorting_agrees_with_the_convex_solver():
             h, q, old = 2.0 * rng.normal(size=K), rng.uniform(0.5, 2.0), rng.dirichlet(np.ones(K)) * cap * rng.choice([0.0, 1.0])
             a = cp.Variable(K, nonneg=True)
             gain = h @ (a - old) - 0.5 * q * (cp.sum_squares(a - old) + cp.square(cp.sum(a) - old.sum()))
-            cp.Problem(cp.Maximize(gain), [cp.sum(a) <= cap]).solve(solver=cp.CLARABEL)
+            cp.solved(cp.Problem(cp.Maximize(gain), [cp.sum(a) <= cap]))
             assert np.allclose(best_block(h, q, cap, old), a.value, atol=1e-5)
 
 

@@ -4,9 +4,9 @@ import re
 import sys
 from pathlib import Path
 
-import cvxpy as cp
 import numpy as np
 import pytest
+from helpers import convex as cp
 from helpers import multilabel
 from helpers.drawn import features, labels, targets
 from helpers.structured import Brackets, bits, words
@@ -48,8 +48,7 @@ def optimum(X, y, level, C, bounds=None):
     limits = [w[at] >= lower[at] for at in np.flatnonzero(np.isfinite(lower))]
     limits += [w[at] <= upper[at] for at in np.flatnonzero(np.isfinite(upper))]
     problem = cp.Problem(cp.Minimize(0.5 * cp.sum_squares(w) + C * risk), limits)
-    problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-9, tol_gap_rel=1e-9, tol_feas=1e-9)
-    return problem.value
+    return cp.solved(problem, 1e-9)
 
 
 BOUNDS = {

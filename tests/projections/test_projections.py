@@ -1,8 +1,8 @@
 """Projections: against a convex solver, against sorting, and by their optimality conditions where neither can follow."""
 
-import cvxpy as cp
 import numpy as np
 import pytest
+from helpers import convex as cp
 from helpers import sorting
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,7 +45,7 @@ def by_convex_solver(kind: str, a, k: int, radius: float, bias: float):
         "box": [z <= radius / k, s <= radius],
     }
     weight = bias if kind in ("cone", "topk", "box") else 0.0
-    cp.Problem(cp.Minimize(0.5 * cp.sum_squares(z - a) + 0.5 * weight * cp.square(s)), bounds[kind]).solve(solver=cp.CLARABEL)
+    cp.solved(cp.Problem(cp.Minimize(0.5 * cp.sum_squares(z - a) + 0.5 * weight * cp.square(s)), bounds[kind]))
     return z.value
 
 
