@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 import maxmargin as mm
 from maxmargin.solvers.polytope import resting
-from maxmargin.solvers.polytope.resting import NOTHING, at_rest, divided, go_on, is_whole, roused, with_added
+from maxmargin.solvers.polytope.resting import ZEROS, at_rest, divided, go_beyond, is_whole, roused, with_added
 from maxmargin.solvers.polytope.signed import given_up, space_of, unclipped_at_rest, unclipped_copy
 
 
@@ -22,24 +22,24 @@ def test_what_was_clipped_comes_back(bound):
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.9])
 @pytest.mark.parametrize("size", [1, 16, 17, 100, 128])
 def test_numbers_at_rest(size, share, monkeypatch):
-    monkeypatch.setattr(resting, "PART", 16)
+    monkeypatch.setattr(resting, "NUMBERS_OF_A_PART", 16)
     rng = np.random.default_rng(size)
     a, b = np.where(rng.random((2, size)) < share, rng.normal(size=(2, size)), 0.0)
     out, rests = np.empty(size), at_rest(a)
     assert is_whole(rests) == (size <= 16 or 2 * np.count_nonzero(a) + 2 > size)
     np.testing.assert_array_equal(roused(rests, out), a)
     np.testing.assert_array_equal(roused(with_added(rests, b), out), a + b)
-    np.testing.assert_array_equal(roused(with_added(NOTHING, b), out), b)
+    np.testing.assert_array_equal(roused(with_added(ZEROS, b), out), b)
     np.testing.assert_array_equal(roused(divided(rests, 3.0), out), a / 3.0)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.9])
 def test_going_on_from_what_rests(share, monkeypatch):
-    monkeypatch.setattr(resting, "PART", 16)
+    monkeypatch.setattr(resting, "NUMBERS_OF_A_PART", 16)
     rng = np.random.default_rng(3)
     now, before = np.where(rng.random((2, 5, 20)) < share, rng.normal(size=(2, 5, 20)), 0.0)
     wanted = (now - before) * 0.7 + now
-    go_on(now, at_rest(before), 0.7)
+    go_beyond(now, at_rest(before), 0.7)
     np.testing.assert_array_equal(now, wanted)
 
 
@@ -58,7 +58,7 @@ def test_weights_that_rest_make_no_difference(monkeypatch):
     y = [rng.integers(3, size=x.shape[0]) for x in X]
     found = []
     for part in (1 << 16, 16):
-        monkeypatch.setattr(resting, "PART", part)
+        monkeypatch.setattr(resting, "NUMBERS_OF_A_PART", part)
         model = mm.StructuredSVM("chain", 0.5, tol=1e-3, random_state=0).fit(X, y)
         assert model.certificate_.converged
         found.append(model)

@@ -61,8 +61,8 @@ def aligned(shape: tuple[int, ...], dtype) -> np.ndarray:
 
 
 def zeros_apart(size: int, dtype) -> np.ndarray:
-    """Zeros in pages of their own, which are taken when they are written to and go back to the system with the array. Freed memory
-    of `malloc` often stays with the process, in holes between arrays that live longer."""
+    """Zeros in pages of their own, which are taken when they are written to and go back to the system with the array. What is
+    freed to `malloc` often stays with the process, in holes between arrays that live longer."""
     count = max(size * np.dtype(dtype).itemsize, 1)
     flags = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
     return np.frombuffer(mmap.mmap(-1, count, **flags), dtype, size)

@@ -405,7 +405,7 @@ def inner_products(table, start: np.ndarray, place: np.ndarray) -> tuple[np.ndar
     """Those of all pairs of nodes within each sample, and where each sample's begin."""
     sizes = np.diff(start)
     gram_start = starts(sizes * (sizes + 1) // 2)
-    gram = np.empty(int(gram_start[-1]), kind_of_products(table))
+    gram: np.ndarray = np.empty(int(gram_start[-1]), kind_of_products(table))
     with np.errstate(over="ignore", invalid="ignore"):
         node_grams(table, start, place, gram, gram_start, np.zeros(shape(table)[1]))
         fine = np.isfinite(gram.sum())
@@ -424,7 +424,7 @@ def kind_of_products(table) -> type:
 
 def no_products(table, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """None, and features are refused just where `inner_products` would refuse them: none is larger than the norms."""
-    none = np.empty(0, kind_of_products(table))
+    none: np.ndarray = np.empty(0, kind_of_products(table))
     if isinstance(table, Indicators):
         return none, np.zeros_like(start)
     values = table.values

@@ -18,7 +18,7 @@ from ...structures.encoded.statistics import within
 from ..polish.curvature import DenseBetween
 from ..polish.face import Face
 from ..polish.finish import EMPTY, Finishing
-from .resting import NOTHING, Resting
+from .resting import ZEROS, Resting
 from .sets import LOSS, MASS, SIZE, SLOT, Sets, code_at
 from .signed import weights_of
 
@@ -110,7 +110,7 @@ class SetFinishing(Finishing):
 
     def settle(self, sets: Sets) -> None:
         self.points = sets
-        self.mean, self.mean_count = NOTHING, 0
+        self.mean, self.mean_count = ZEROS, 0
         self.synchronise()
         self.begin_again()
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...jit import kernel, vectors
 
-PART = 1 << 16  # numbers that are computed with at a time; arrays that have no more rest as they are. By guess, 2026-11-17
+NUMBERS_OF_A_PART = 1 << 16  # computed with at a time; arrays that have no more rest as they are. By guess, 2026-11-17
 
 
 class Resting(NamedTuple):
@@ -19,7 +19,7 @@ class Resting(NamedTuple):
     values: np.ndarray
 
 
-NOTHING = Resting(np.zeros(0, np.uint32), np.zeros(0))  # zeros
+ZEROS = Resting(np.zeros(0, np.uint32), np.zeros(0))  # zeros
 
 
 def is_whole(resting: Resting) -> bool:
@@ -43,19 +43,19 @@ def list_sums(flat, places, values, some_places, some_values):
 
 def at_rest(array: np.ndarray) -> Resting:
     """The numbers of an array of float64."""
-    return with_added(NOTHING, array)
+    return with_added(ZEROS, array)
 
 
 def with_added(resting: Resting, array: np.ndarray) -> Resting:
     """The sums of the numbers of both."""
     flat = array.reshape(-1)
     if is_whole(resting):
-        return Resting(NOTHING.places, resting.values + flat)
-    most = np.count_nonzero(flat.view(np.int64)) + resting.places.size + 1
-    if flat.size <= PART or 2 * most > flat.size or flat.size > np.iinfo(np.uint32).max:
+        return Resting(ZEROS.places, resting.values + flat)
+    most = int(np.count_nonzero(flat.view(np.int64))) + resting.places.size + 1
+    if flat.size <= NUMBERS_OF_A_PART or 2 * most > flat.size or flat.size > np.iinfo(np.uint32).max:
         found = flat.copy()
         found[resting.places] += resting.values
-        return Resting(NOTHING.places, found)
+        return Resting(ZEROS.places, found)
     places, values = vectors.zeros_apart(most, np.uint32), vectors.zeros_apart(most, np.float64)
     count = list_sums(flat, places, values, *resting)
     return Resting(places[:count], values[:count])  # pages that were not written to take no memory
@@ -76,13 +76,13 @@ def roused(resting: Resting, out: np.ndarray) -> np.ndarray:
     return out
 
 
-def unpacked(resting: Resting, size: int) -> Iterator[tuple[slice, np.ndarray]]:
+def in_parts(resting: Resting, size: int) -> Iterator[tuple[slice, np.ndarray]]:
     """`size` numbers in parts, each in memory of its own."""
-    starts = range(0, size, PART)
-    ends = np.searchsorted(resting.places, [min(first + PART, size) for first in starts]).tolist()
+    starts = range(0, size, NUMBERS_OF_A_PART)
+    ends = np.searchsorted(resting.places, [min(first + NUMBERS_OF_A_PART, size) for first in starts]).tolist()
     at = 0
     for first, end in zip(starts, ends, strict=True):
-        part = slice(first, min(first + PART, size))
+        part = slice(first, min(first + NUMBERS_OF_A_PART, size))
         if is_whole(resting):
             yield part, resting.values[part].copy()
             continue
@@ -92,10 +92,10 @@ def unpacked(resting: Resting, size: int) -> Iterator[tuple[slice, np.ndarray]]:
         yield part, found
 
 
-def go_on(array: np.ndarray, before: Resting, t: float) -> None:
+def go_beyond(array: np.ndarray, before: Resting, t: float) -> None:
     """array += t (array - before)"""
     flat = array.reshape(-1)
-    for part, change in unpacked(before, flat.size):
+    for part, change in in_parts(before, flat.size):
         np.subtract(flat[part], change, out=change)
         change *= t
         flat[part] += change

@@ -17,7 +17,7 @@ from ...utils.threads import TEAMS, spans
 from ..ascent.schedule import Schedule, gather, schedule
 from ..base import Run
 from ..pace import Pace
-from .resting import NOTHING, Resting, at_rest, divided, roused, with_added
+from .resting import ZEROS, Resting, at_rest, divided, roused, with_added
 from .rounds import (
     Found,
     Seat,
@@ -79,11 +79,11 @@ class StructuredRun(Run, ABC):
         self.scratch, self.pace = new_scratch(problem.data), Pace(tuning=options.tuning.pace)
         self.shares = np.full(problem.n_examples, UNSEEN)  # of the gap, as last seen
         self.passes = self.visits = self.calls = 0
-        self.mean = NOTHING
+        self.mean = ZEROS
         self.mean_count, self.mean_next = 0, 2
         self.dual = 0.0
         self.space: np.ndarray | Signed
-        self.shown = NOTHING  # the weights of the points when candidates were asked for
+        self.shown = ZEROS  # the weights of the points when candidates were asked for
         self.synchronise()
 
     @property
@@ -264,7 +264,7 @@ class StructuredRun(Run, ABC):
         """Average the weights after each pass, starting anew at passes 2, 4, 8, ..."""
         if self.passes >= self.mean_next:
             self.mean_next *= 2
-            self.mean, self.mean_count = NOTHING, 0
+            self.mean, self.mean_count = ZEROS, 0
         self.mean = with_added(self.mean, self.W)
         self.mean_count += 1
 

@@ -12,7 +12,7 @@ from ...problems.structured import StructuredProblem
 from ...structures.encoded import contract
 from ..dual_coordinate import begin as begin_run
 from .finishing import SetFinishing
-from .resting import NOTHING, at_rest, go_on, roused
+from .resting import ZEROS, at_rest, go_beyond, roused
 from .run import StructuredOptions, StructuredRun
 from .set_rounds import SetCrew, crew_of_sets, samples_of_part
 from .set_visits import commit, reach, set_pass
@@ -31,7 +31,7 @@ class WorkingSets(StructuredRun, SetFinishing):
     def __init__(self, problem, points, options: StructuredOptions, method, *, trust: float = 0.0, momentum=False, finish=False):
         self.method, self.trust, self.momentum, self.finish = method, trust, momentum, finish
         self.memory, self.floor = 0, 0.0
-        self.before_pass = NOTHING  # the weights
+        self.before_pass = ZEROS  # the weights
         self.reached, self.asked = np.empty(problem.n_examples), np.zeros(problem.n_examples, np.int64)
         self.sizes = contract.truths(problem.data)[1]
         super().__init__(problem, None if points is None else refresh(contract.copied(points), problem.data), options)
@@ -146,7 +146,7 @@ class WorkingSets(StructuredRun, SetFinishing):
         reward = self.dual + 0.5 * float(np.vdot(self.W, self.W))
         ahead, before = given_up(self.space), self.before_pass
         self.before_pass = at_rest(ahead)
-        go_on(ahead, before, t)
+        go_beyond(ahead, before, t)
         crew = self.call_together(self.size) if self.crew is not None else None
         if crew is not None:
             reward += crew.reach(ahead, t)
