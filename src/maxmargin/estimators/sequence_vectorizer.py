@@ -15,6 +15,8 @@ from sklearn.feature_extraction import FeatureHasher
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from ..jit import vectors
+from ..structures.reading import GATHERED
 from ..utils.parameters import at_least
 
 FIELD = re.compile(r"%x\[(-?\d+),(\d+)\]")
@@ -124,9 +126,12 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         if not number:
             raise ValueError("There are no features: X has no positions, or positions without features.")
         names = list(number)
+        number.clear()
         order = sorted(range(len(names)), key=names.__getitem__)
-        rows.sum_duplicates()
-        often = np.bincount(rows.indices, minlength=len(names)) >= self.min_count
+        rows, often = _sorted_rows(rows), np.zeros(len(names), np.int64)
+        for part in _parts(rows.nnz):
+            often += np.bincount(rows.indices[part], minlength=len(names))
+        often = often >= self.min_count
         kept = [k for k in order if often[k]]
         if not kept:
             raise ValueError(f"There are no features: none is at {self.min_count} positions, as min_count asks.")
@@ -142,7 +147,7 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         """The lengths of sentences, and the rows of all positions. With `grow` a feature that has no number gets the next one.
         Columns are collected in the memory of the matrix to be, where lists would take as much again, and of values those that
         are not 1, with their places: mostly there are none."""
-        lengths, ends, columns = array("q"), array("q", [0]), array("i")
+        lengths, ends, columns = array("q"), array("q", [0]), Collected()
         places, values = array("q"), array("d")
         strict = self.unknown == "error" and not grow
         for i, sentence in self._sentences(X):
@@ -153,7 +158,7 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
                 found = np.fromiter(numbers, np.int32, len(names))
                 kept = _ends(found >= 0)[np.cumsum([len(position) for position in sentence], dtype=np.int64)]
                 ends.extend((kept + len(columns)).tolist())
-                columns.frombytes(found[found >= 0].tobytes())
+                columns.extend(found[found >= 0])
                 continue
             for t, features in self._positions(i, sentence):
                 for name, value in features:
@@ -166,9 +171,10 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
                     elif strict and name not in self._rare:
                         raise ValueError(f"Sentence {i} has at position {t} the feature {name!r}, which fit has not met.")
                 ends.append(len(columns))
-        data = np.ones(len(columns), self.dtype if values else np.int32)  # whole numbers: those of a name that comes twice
+        data = vectors.aligned((len(columns),), self.dtype if values else np.int8)
+        data[...] = 1
         data[np.asarray(places)] = np.asarray(values)
-        rows = sp.csr_array((data, np.asarray(columns), np.asarray(ends)), shape=(len(ends) - 1, len(number)))
+        rows = sp.csr_array((data, columns.joined(), np.asarray(ends)), shape=(len(ends) - 1, len(number)))
         return np.array(lengths), rows
 
     def _hashed(self, X) -> tuple[sp.csr_array, np.ndarray]:
@@ -227,6 +233,45 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         return tags
 
 
+class Collected:
+    """Numbers of columns, as many as come: in blocks, of which only the last has room to spare. Each goes back to the system when
+    it is copied."""
+
+    def __init__(self) -> None:
+        self.blocks: list[np.ndarray] = []
+        self.last, self.before = array("i"), 0
+
+    def __len__(self) -> int:
+        return self.before + len(self.last)
+
+    def append(self, number: int) -> None:
+        self.last.append(number)
+        self._put_away()
+
+    def extend(self, numbers: np.ndarray) -> None:
+        self.last.frombytes(numbers.tobytes())
+        self._put_away()
+
+    def _put_away(self) -> None:
+        if len(self.last) >= GATHERED:
+            block = vectors.aligned((len(self.last),), np.int32)
+            block[...] = np.asarray(self.last)
+            self.blocks.append(block)
+            self.before += block.size
+            self.last = array("i")
+
+    def joined(self) -> np.ndarray:
+        """All of them; none are left here."""
+        found, at = vectors.aligned((len(self),), np.int32), 0
+        self.blocks.reverse()
+        while self.blocks:
+            block = self.blocks.pop()
+            found[at : at + block.size] = block
+            at += block.size
+        found[at:] = np.asarray(self.last)
+        return found
+
+
 class Numbering(dict[str, int]):
     """Names with numbers: one that is looked up for the first time gets the next."""
 
@@ -256,7 +301,9 @@ def _renumbered(rows: sp.csr_array, kept: list[int]) -> sp.csr_array:
     """The columns `kept`, in that order."""
     place = np.full(rows.shape[1], -1, np.int32)
     place[kept] = np.arange(len(kept), dtype=np.int32)
-    indptr, data, indices = rows.indptr, rows.data, place[rows.indices]
+    indptr, data, indices = rows.indptr, rows.data, rows.indices
+    for part in _parts(indices.size):
+        indices[part] = place[indices[part]]
     if len(kept) < rows.shape[1]:
         stays = indices >= 0
         indptr = _ends(np.add.reduceat(np.append(stays, False), rows.indptr[:-1]) * (np.diff(rows.indptr) > 0))
@@ -264,9 +311,19 @@ def _renumbered(rows: sp.csr_array, kept: list[int]) -> sp.csr_array:
     return sp.csr_array((data, indices, indptr), shape=(rows.shape[0], len(kept)))
 
 
+def _parts(size: int) -> Iterator[slice]:
+    """So few entries at a time that what NumPy makes of them is small."""
+    for first in range(0, size, GATHERED):
+        yield slice(first, first + GATHERED)
+
+
 def _sorted_rows(rows: sp.csr_array) -> sp.csr_array:
     """Each column once in a row, in order."""
-    rows.sum_duplicates()
+    rows.sort_indices()
+    if not rows.has_canonical_format:
+        if rows.data.dtype == np.int8:
+            rows.data = rows.data.astype(np.int32)  # room for a name that comes often
+        rows.sum_duplicates()
     if rows.nnz <= np.iinfo(np.int32).max:
         rows.indices, rows.indptr = (part.astype(np.int32, copy=False) for part in (rows.indices, rows.indptr))
     return rows

@@ -189,6 +189,14 @@ def compile_alone(compile_for: Callable, lock: Path, kinds_of_arguments: Any) ->
         return compile_for(kinds_of_arguments)
 
 
+def load_kernel(cache: Any, kinds_of_arguments: Any, context: Any) -> Any:
+    """A kernel from the cache, None where it is not there. Numba would first get ready to compile, which takes 35 MB and most of
+    a second; it does so again where it compiles. Machine code that is there needs nothing of it: kernels allocate nothing."""
+    with cache._guard_against_spurious_io_errors():
+        return cache._load_overload(kinds_of_arguments, context)
+    return None
+
+
 def keeps_kernels() -> bool:
     """Whether there is a folder for compiled kernels."""
     return hasattr(getattr(compiled(source_stamp, cache=True), "_cache", None), "_cache_file")
@@ -206,6 +214,7 @@ def compiled(function: Callable, *, cache: bool) -> Callable:
             file._source_stamp = STAMP
             file._load_index = forgiving(file._load_index)
             file.save = partial(save_apart, file)
+            result._cache.load_overload = partial(load_kernel, result._cache)
             result.compile = partial(compile_alone, result.compile, Path(file._cache_path, f"{file._index_name}.lock"))
         return result
     return njit(**OPTIONS)(function)

@@ -11,6 +11,7 @@ Uncompiled, a vector is a small NumPy array; compiled, an operation on it is one
 """
 
 import math
+import mmap
 from typing import NamedTuple
 
 import numpy as np
@@ -40,6 +41,7 @@ from .instructions import (  # noqa: F401 - handed on: kernels write `vectors.lo
 )
 
 LINE = 64  # bytes of a cache line
+APART = 1 << 20  # bytes from which on an array has pages of its own
 NEVER = -1e30  # what fills an unused lane of scores, costs or margins: no class or label is there
 
 
@@ -51,9 +53,19 @@ def width(dtype) -> int:
 def aligned(shape: tuple[int, ...], dtype) -> np.ndarray:
     """An array of zeros that starts on a cache line, so that a vector never straddles two."""
     size, item = math.prod(shape), np.dtype(dtype).itemsize  # NumPy's own product takes a hundred times as long
+    if size * item >= APART:
+        return zeros_apart(size, dtype).reshape(shape)
     raw = np.zeros(size + LINE // item, dtype)
     skip = (-raw.ctypes.data % LINE) // item
     return raw[skip : skip + size].reshape(shape)
+
+
+def zeros_apart(size: int, dtype) -> np.ndarray:
+    """Zeros in pages of their own, which are taken when they are written to and go back to the system with the array. What is
+    freed to `malloc` often stays with the process, in holes between arrays that live longer."""
+    count = max(size * np.dtype(dtype).itemsize, 1)
+    flags = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+    return np.frombuffer(mmap.mmap(-1, count, **flags), dtype, size)
 
 
 def zeros_vectors(first: int, second: int, dtype) -> np.ndarray:

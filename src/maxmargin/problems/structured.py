@@ -34,8 +34,8 @@ from .base import PLAIN_TERM, Evaluated, Problem
 # Samples are evaluated in this many spans, so that sums do not depend on the number of threads. Set not recorded, 2026-11-15.
 SPANS = 64
 # Sums of weights are made of at most this many parts, each of this many samples at least, all together of so many numbers: the
-# memory of a thread, and what it costs to add them up, must stay small beside the samples. By their sizes, 2026-11-16.
-SUM_SPANS, SPAN_SAMPLES, SPAN_NUMBERS = 16, 32, 1 << 24
+# memory of a thread, and what it costs to add them up, must stay small beside the samples. By their sizes, 2026-11-17.
+SUM_SPANS, SPAN_SAMPLES, SPAN_NUMBERS = 16, 32, 1 << 22
 
 
 @dataclass(frozen=True)

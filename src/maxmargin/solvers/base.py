@@ -88,6 +88,10 @@ class Run(ABC):
         """The exact primal value of a candidate."""
         return self.problem.primal(w, n_jobs)
 
+    def final(self, candidate: Any) -> Any:
+        """A candidate as the weights of the result: the run is over, and its memory may be used."""
+        return candidate
+
     def rise(self, most: float) -> None:  # noqa: B027 - most runs do nothing here, and in the following
         """Before the first pass: multiply the duals by a number up to `most`, where that is better."""
 

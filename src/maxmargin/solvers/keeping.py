@@ -103,7 +103,7 @@ def from_duals(solver: Solver, problem: Problem, setting: Setting, state: Mappin
     try:
         run.resume(beneath(state, "run"))
         run.synchronise()
-        return Start(run.left(), run.candidates()[0])
+        return Start(run.left(), run.final(run.candidates()[0]))
     finally:
         run.close()
 

@@ -269,7 +269,7 @@ def ended(run: Run, best: Best, budget: Budget, message: str) -> Result:
     if (doubt := run.doubt()) is not None:
         certificate = replace(certificate, message=f"{certificate.message} {doubt}", converged=False, verified=False)
     duals, statistics = run.left(), run.statistics()
-    result = Result(best.w, certificate, best.history, certificate.message, run.passes, duals, run.calls, statistics)
+    result = Result(run.final(best.w), certificate, best.history, certificate.message, run.passes, duals, run.calls, statistics)
     return run.translated(result)
 
 

@@ -28,6 +28,10 @@ class Structure(Parameters):
         """phi(x, y): a vector of `size` numbers."""
         raise NotImplementedError(_needed(self, "joint_feature(x, y)"))
 
+    def _feature_count(self, x, y) -> int:
+        """How many numbers phi(x, y) has."""
+        return int(np.size(self.joint_feature(x, y)))
+
     def loss(self, y_true, y) -> float:
         """Delta(y_true, y) >= 0, zero for y_true itself."""
         raise NotImplementedError(_needed(self, "loss(y_true, y)"))

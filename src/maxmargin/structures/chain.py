@@ -16,7 +16,7 @@ from .encoded.forest import Forest
 from .encoded.graphs import FORBIDDEN, RULED, GraphLayout, GraphScratch
 from .encoded.rooted import chained, forest
 from .encoded.sweeps import worst_all
-from .labelling import SURELY_SMALL, Labelling
+from .labelling import SURELY_SMALL, Labelling, kind_of_products
 from .reading import floating, gathered_rows, rows_in_order
 from .transitions import (
     FIRST_LABEL,
@@ -225,7 +225,8 @@ class Chain(Labelling):
         except IndexError:
             scratch = contract.new_scratch(self._decodable([sp.csr_array((LONGEST_KEPT, self.n_features_))], None))
         codes, value = np.empty(size, np.int32), np.empty(1)
-        worst_all(like._replace(graphs=like.graphs._replace(X=table)), W, scratch, codes, value, 0, 1)
+        graphs = like.graphs._replace(X=table, gram=np.empty(0, kind_of_products(table)))
+        worst_all(like._replace(graphs=graphs), W, scratch, codes, value, 0, 1)
         kept.scratch.append(scratch)
         return self._outputs(self.labels_[codes[::-1]], np.array([0, size])), value
 

@@ -84,6 +84,9 @@ class Labelling(Compiled):
         self._learn_inputs(X)
         self._learn_labels(y)
         self.cost_ = checked_cost(getattr(self, "cost", None), self.labels_)
+        return self._feature_count(X[0], y[0])
+
+    def _feature_count(self, x, y):
         K = len(self.labels_)
         return K * (self.n_features_ + int(self.bias) + 2 * int(self.first_last_bias)) + self.n_kinds_ * K * K
 
@@ -402,7 +405,7 @@ def inner_products(table, start: np.ndarray, place: np.ndarray) -> tuple[np.ndar
     """Those of all pairs of nodes within each sample, and where each sample's begin."""
     sizes = np.diff(start)
     gram_start = starts(sizes * (sizes + 1) // 2)
-    gram = np.empty(int(gram_start[-1]))
+    gram: np.ndarray = np.empty(int(gram_start[-1]), kind_of_products(table))
     with np.errstate(over="ignore", invalid="ignore"):
         node_grams(table, start, place, gram, gram_start, np.zeros(shape(table)[1]))
         fine = np.isfinite(gram.sum())
@@ -411,18 +414,27 @@ def inner_products(table, start: np.ndarray, place: np.ndarray) -> tuple[np.ndar
     return gram, gram_start
 
 
+def kind_of_products(table) -> type:
+    """Of numbers that inner products fit into. Those of rows of ones count columns; bias and ends add three at the most."""
+    if not isinstance(table, Indicators):
+        return np.float64
+    longest = int(np.max(table.ends[:, 1] - table.ends[:, 0], initial=0))
+    return np.uint16 if longest + 3 <= np.iinfo(np.uint16).max else np.float64
+
+
 def no_products(table, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """None, and features are refused just where `inner_products` would refuse them: none is larger than the norms."""
+    none: np.ndarray = np.empty(0, kind_of_products(table))
     if isinstance(table, Indicators):
-        return np.empty(0), np.zeros_like(start)
+        return none, np.zeros_like(start)
     values = table.values
     if float(max(values.max(initial=0.0), -values.min(initial=0.0))) < SURELY_SMALL:
-        return np.empty(0), np.zeros_like(start)
+        return none, np.zeros_like(start)
     norms = np.empty(int(start[-1]))
     with np.errstate(over="ignore"):
         squared_norms(table, np.empty(0), norms)
     check_products(norms, start)
-    return np.empty(0), np.zeros_like(start)
+    return none, np.zeros_like(start)
 
 
 def check_products(values: np.ndarray, value_start: np.ndarray) -> None:

@@ -18,6 +18,7 @@ from ...structures.encoded.statistics import within
 from ..polish.curvature import DenseBetween
 from ..polish.face import Face
 from ..polish.finish import EMPTY, Finishing
+from .resting import ZEROS, Resting
 from .sets import LOSS, MASS, SIZE, SLOT, Sets, code_at
 from .signed import weights_of
 
@@ -41,7 +42,7 @@ class SetFinishing(Finishing):
     scratch: Any
     space: Any
     sizes: np.ndarray  # of the codes of samples
-    mean: np.ndarray
+    mean: Resting
     mean_count: int
 
     @abstractmethod
@@ -109,7 +110,7 @@ class SetFinishing(Finishing):
 
     def settle(self, sets: Sets) -> None:
         self.points = sets
-        self.mean[...], self.mean_count = 0.0, 0
+        self.mean, self.mean_count = ZEROS, 0
         self.synchronise()
         self.begin_again()
 

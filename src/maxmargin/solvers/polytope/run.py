@@ -17,6 +17,7 @@ from ...utils.threads import TEAMS, spans
 from ..ascent.schedule import Schedule, gather, schedule
 from ..base import Run
 from ..pace import Pace
+from .resting import ZEROS, Resting, at_rest, divided, roused, with_added
 from .rounds import (
     Found,
     Seat,
@@ -71,7 +72,6 @@ class StructuredRun(Run, ABC):
     def __init__(self, problem: StructuredProblem, points: Any, options: StructuredOptions):
         self.problem, self.options, self.average, self.n_jobs = problem, options, options.average, options.n_jobs
         self.spread = 1.0  # of steps that are taken side by side: see `rounds`
-        self.lent = False  # whether somebody may have kept the array of the weights
         self.warm = points is not None
         self.points = self.start() if points is None else copied(points)
         self.plan = schedule(problem.n_examples, options.seed, tuning=options.tuning.visits)
@@ -79,10 +79,11 @@ class StructuredRun(Run, ABC):
         self.scratch, self.pace = new_scratch(problem.data), Pace(tuning=options.tuning.pace)
         self.shares = np.full(problem.n_examples, UNSEEN)  # of the gap, as last seen
         self.passes = self.visits = self.calls = 0
-        self.mean = np.zeros(problem.weight_shape)
+        self.mean = ZEROS
         self.mean_count, self.mean_next = 0, 2
         self.dual = 0.0
         self.space: np.ndarray | Signed
+        self.shown = ZEROS  # the weights of the points when candidates were asked for
         self.synchronise()
 
     @property
@@ -112,7 +113,6 @@ class StructuredRun(Run, ABC):
 
     def walk(self, aim: Aim, count: int, pace: Pace, stop: Callable[[], bool]) -> tuple[float, int]:
         """Visit the first `count` samples of the order; returns the rise of the dual value, and how many there was time for."""
-        self.own_weights()
         parts, each = self.rounds(count)
         if parts == 1:
             return self.walk_alone(aim, (0, count), pace, stop)
@@ -232,33 +232,40 @@ class StructuredRun(Run, ABC):
         """Rebuild the weights from the points, exactly; returns the exact dual value."""
         self.__dict__.pop("space", None)  # its memory is needed
         self.dual, v = self.problem.evaluate(self.points, self.n_jobs)
-        self.space, self.lent = space_of(v, self.problem.bound), False
+        self.space = space_of(v, self.problem.bound)
         return self.dual
 
-    def own_weights(self) -> None:
-        """Weights that nobody else has, to be written to."""
-        if self.lent:
-            self.space, self.lent = space_of(unclipped_copy(self.space), self.problem.bound), False
-
-    def candidates(self) -> list[np.ndarray]:
-        """Weights to take the primal value at: those of the points, then the average. The first are not copied: whoever changes
-        them next does it."""
-        found, self.lent = [self.W], True
+    def candidates(self) -> list[Resting]:
+        """Weights to take the primal value at: those of the points, then the average. All of them rest."""
+        self.shown = at_rest(self.W)
+        found = [self.shown]
         if self.options.average:
             if self.hint is not None:
-                found.append(self.problem.feasible(self.hint))
+                found.append(at_rest(self.problem.feasible(self.hint)))
             if self.mean_count > 1:
-                found.append(self.mean / self.mean_count)
+                found.append(divided(self.mean, self.mean_count))
         self.hint = None
         return found
+
+    def primal(self, w: Resting, n_jobs: int) -> float:
+        """The weights of the points make room for others, and come back: arrays of weights are the largest things that a run
+        has."""
+        if w is self.shown:
+            return self.problem.primal(self.W, n_jobs)
+        try:
+            return self.problem.primal(roused(w, self.W), n_jobs)
+        finally:
+            roused(self.shown, self.W)
+
+    def final(self, candidate: Resting) -> np.ndarray:
+        return roused(candidate, self.W)
 
     def add_to_average(self) -> None:
         """Average the weights after each pass, starting anew at passes 2, 4, 8, ..."""
         if self.passes >= self.mean_next:
             self.mean_next *= 2
-            self.mean_count = 0
-            self.mean[...] = 0.0
-        self.mean += self.W
+            self.mean, self.mean_count = ZEROS, 0
+        self.mean = with_added(self.mean, self.W)
         self.mean_count += 1
 
     def wake(self) -> None:

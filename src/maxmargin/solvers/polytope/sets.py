@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...jit import jitable, jitable_call, kernel
+from ...jit import jitable, jitable_call, kernel, vectors
 from ...structures.encoded import contract
 from ...structures.encoded.statistics import starts, within
 
@@ -153,7 +153,10 @@ def empty(size_of: np.ndarray, capacity: np.ndarray) -> Sets:
     slot, code, gram = starts(capacity), starts(capacity * size_of), starts(capacity * capacity)
     for column, values in ((CAPACITY, capacity), (SLOT, slot[:-1]), (CODES, code[:-1]), (PRODUCTS, gram[:-1])):
         sample[:, column] = values
-    return Sets(sample, np.zeros((int(slot[-1]), 4)), np.zeros(int(code[-1]), np.int32), np.full(int(gram[-1]), np.nan))
+    slots, codes = vectors.aligned((int(slot[-1]), 4), np.float64), vectors.aligned((int(code[-1]),), np.int32)
+    products = vectors.aligned((int(gram[-1]),), np.float64)
+    products[...] = np.nan
+    return Sets(sample, slots, codes, products)
 
 
 def at_truth(data, capacity: int) -> Sets:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...jit import generic_call, vectors
 from ...structures.encoded import contract
+from .resting import Resting, at_rest
 
 
 class Signed(NamedTuple):
@@ -75,15 +76,15 @@ def weights_of(space: np.ndarray | Signed) -> np.ndarray:
 def unclipped_copy(space: np.ndarray | Signed) -> np.ndarray:
     """v, in memory of its own."""
     w = weights_of(space)
-    return unclipped_into(space, vectors.aligned(w.shape, w.dtype))
-
-
-def unclipped_into(space: np.ndarray | Signed, out: np.ndarray) -> np.ndarray:
-    """v, written to `out`."""
-    out[...] = weights_of(space)
+    out = vectors.aligned(w.shape, w.dtype)
+    out[...] = w
     if isinstance(space, Signed):
         out.reshape(-1)[space.bound] = space.v
     return out
+
+
+def unclipped_at_rest(space: np.ndarray | Signed) -> Resting:
+    return at_rest(unclipped_copy(space) if isinstance(space, Signed) else space)
 
 
 def given_up(space: np.ndarray | Signed) -> np.ndarray:
@@ -91,15 +92,3 @@ def given_up(space: np.ndarray | Signed) -> np.ndarray:
     if isinstance(space, Signed):
         space.flat[space.bound] = space.v
     return weights_of(space)
-
-
-def gone_on(space: np.ndarray | Signed, before: np.ndarray, t: float) -> np.ndarray:
-    """v + t (v - before), in the memory of `before`: arrays of weights are the largest things that a run has."""
-    w, flat = weights_of(space), before.reshape(-1)
-    held = flat[space.bound] if isinstance(space, Signed) else None
-    np.subtract(w, before, out=before)
-    before *= t
-    before += w
-    if isinstance(space, Signed):
-        flat[space.bound] = space.v + t * (space.v - held)
-    return before

@@ -12,11 +12,12 @@ from ...problems.structured import StructuredProblem
 from ...structures.encoded import contract
 from ..dual_coordinate import begin as begin_run
 from .finishing import SetFinishing
+from .resting import ZEROS, at_rest, go_beyond, roused
 from .run import StructuredOptions, StructuredRun
 from .set_rounds import SetCrew, crew_of_sets, samples_of_part
 from .set_visits import commit, reach, set_pass
 from .sets import BEFORE, CAPACITY, CROWDED, MASS, at_truth, grown, normalise, refresh
-from .signed import given_up, gone_on, space_of, unclipped_copy, unclipped_into
+from .signed import given_up, space_of, unclipped_at_rest
 from .steps import Corrective
 
 
@@ -30,7 +31,7 @@ class WorkingSets(StructuredRun, SetFinishing):
     def __init__(self, problem, points, options: StructuredOptions, method, *, trust: float = 0.0, momentum=False, finish=False):
         self.method, self.trust, self.momentum, self.finish = method, trust, momentum, finish
         self.memory, self.floor = 0, 0.0
-        self.before_pass: np.ndarray | None = None
+        self.before_pass = ZEROS  # the weights
         self.reached, self.asked = np.empty(problem.n_examples), np.zeros(problem.n_examples, np.int64)
         self.sizes = contract.truths(problem.data)[1]
         super().__init__(problem, None if points is None else refresh(contract.copied(points), problem.data), options)
@@ -126,7 +127,7 @@ class WorkingSets(StructuredRun, SetFinishing):
     def begin_again(self) -> None:
         """Masses have moved, not by a pass."""
         self.points.slots[:, BEFORE] = self.points.slots[:, MASS]
-        self.before_pass, self.memory = unclipped_copy(self.space), 0
+        self.before_pass, self.memory = unclipped_at_rest(self.space), 0
 
     def accelerate(self) -> None:
         """Let all masses go on as they went in the last pass (Nesterov's momentum, restarted when the dual would fall), or go to
@@ -137,32 +138,31 @@ class WorkingSets(StructuredRun, SetFinishing):
         if not self.momentum or self.passes < tuning.visits.start:
             return
         if self.passes == tuning.visits.start:
-            self.before_pass = unclipped_copy(self.space)
+            self.before_pass = unclipped_at_rest(self.space)
             self.points.slots[:, BEFORE] = self.points.slots[:, MASS]
             return
         self.memory += 1
         t = min(self.memory / (self.memory + 3.0), tuning.farthest)
-        assert self.before_pass is not None
-        ahead = gone_on(self.space, self.before_pass, t)
         reward = self.dual + 0.5 * float(np.vdot(self.W, self.W))
+        ahead, before = given_up(self.space), self.before_pass
+        self.before_pass = at_rest(ahead)
+        go_beyond(ahead, before, t)
         crew = self.call_together(self.size) if self.crew is not None else None
         if crew is not None:
             reward += crew.reach(ahead, t)
         else:
             reward += reach(self.points, self.problem.data, ahead, self.problem.cap, self.scratch, self.reached, t)
-        clipped = self.problem.feasible(ahead)
-        dual = reward - 0.5 * float(np.vdot(clipped, clipped))
+        self.space = space_of(ahead, self.problem.bound)
+        dual = reward - 0.5 * float(np.vdot(self.W, self.W))
         accept = bool(dual >= self.floor)  # as in `ascent`
         if crew is not None:
             crew.commit(accept)
         else:
             commit(self.points, self.reached, accept)
         if accept:
-            self.own_weights()
-            self.before_pass = given_up(self.space)
-            self.space, self.dual = space_of(ahead, self.problem.bound), dual
+            self.dual = dual
         else:
-            self.before_pass, self.memory = unclipped_into(self.space, ahead), 0
+            self.space, self.memory = space_of(roused(self.before_pass, ahead), self.problem.bound), 0
 
 
 @begin_run.register

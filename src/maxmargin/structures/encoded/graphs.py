@@ -49,7 +49,8 @@ class Graphs(NamedTuple):
     # rows more, zero or FORBIDDEN: labels at the first node, at the last, and pairs of neighbours
     cost: vectors.VectorTable
     scale: np.ndarray  # (samples,) factor on the loss
-    gram: np.ndarray  # inner products of the features of the nodes of each sample, q <= p at p (p + 1) / 2 + q
+    # inner products of the features of the nodes of each sample, q <= p at p (p + 1) / 2 + q: short integers where these count
+    gram: np.ndarray
     labels: int  # K
     kinds: int  # kinds of edges
     pairs: int  # the first row of pair weights
@@ -403,7 +404,7 @@ def graph_measure(data, i, scratch):
                 gain = vectors.add(gain, vectors.multiply(mine, worth))
                 for q in range(p):
                     seen = vectors.fma(seen, 2.0 * g.gram[at + q], vectors.load(table, scratch.node + q, b))
-                square = vectors.add(square, vectors.multiply(mine, vectors.fma(seen, g.gram[at + p], mine)))
+                square = vectors.add(square, vectors.multiply(mine, vectors.fma(seen, 1.0 * g.gram[at + p], mine)))
     if count > 0:
         for r in range(g.kinds * g.labels):
             for b in range(blocks):
