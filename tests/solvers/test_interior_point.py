@@ -18,7 +18,9 @@ from maxmargin.losses import CrammerSingerLoss, HingeLoss, SquaredHingeLoss
 from maxmargin.problems.linear import BlockProblem, ScalarProblem
 from maxmargin.solvers.base import NOWHERE, Setting, Start
 from maxmargin.solvers.newton import work
-from maxmargin.solvers.second_order.systems import RowColumns, RowsFirst, ScalarColumns, ScalarRows
+from maxmargin.solvers.second_order.interior_topk import GrowingRows
+from maxmargin.solvers.second_order.sample_systems import RowsFirst, ScalarRows
+from maxmargin.solvers.second_order.systems import RowColumns, ScalarColumns, WallRows
 
 TOL = 1e-8
 OPTIONS = [
@@ -277,6 +279,41 @@ def test_systems_are_solved(kind):
         wanted = h - np.array([n @ z for n, z in zip(N, full @ dW.T, strict=True)])
         np.testing.assert_allclose(db, wanted, atol=1e-8)
         np.testing.assert_allclose(system.solve(g, None)[0], system.solve(g, np.zeros_like(h))[0], rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [ScalarColumns, RowColumns, GrowingRows])
+def test_rows_beyond_all_others(kind):
+    """Two rows with a theta of 1e22: a matrix that is summed up knows nothing else. They keep their scores but for h / theta, and
+    their duals are those that make them; X' db is B dW - g as exactly as its terms."""
+    rng = np.random.default_rng(14)
+    classes = 1 if kind is ScalarColumns else 3
+    X = rng.normal(size=(6, 4)) * 10.0 ** rng.uniform(-2, 2, 4)
+    full = np.column_stack([X, np.ones(6)])
+    theta, B = rng.random((6, classes)) + 0.1, np.ones((classes, 5))
+    theta[:2] *= 1e22
+    system = kind(table_of(X, 1.0))
+    if kind is GrowingRows:
+        system.label, theta[:, 0] = np.zeros(6, int), 0.0
+        system.growth, system.way = np.ones((6, 1)), np.tile([-1.0, 0.5, 0.5], (6, 1))
+    assert system.prepare(theta, B) and system.squares is not None
+    g, u = rng.normal(size=(classes, 5)), rng.normal(size=(6, classes))
+    dW, db = system.solve(g, system.applied(u))
+    np.testing.assert_allclose(B * dW - db.T @ full, g, atol=1e-9 * np.abs(db.T).max() * np.abs(full).max())
+    rest = u - full @ dW.T  # db = N rest
+    apart = rest[:2] if classes == 1 else rest[:2, -1] - rest[:2, -2]
+    np.testing.assert_allclose(apart, 0.0, atol=1e-10)
+    np.testing.assert_allclose(db[2:], system.applied(rest)[2:], rtol=1e-7, atol=1e-9)
+
+
+def test_the_walls_of_rows_beyond_all_others():
+    rng = np.random.default_rng(15)
+    X, G = rng.normal(size=(6, 3)), rng.normal(size=(2, 4))
+    system = ScalarColumns(table_of(X, 1.0))
+    assert system.prepare(np.ones((6, 1)), np.ones((1, 4)), WallRows(G, np.array([1e24, 1.0]))) and system.squares is not None
+    push = np.array([3e24, 1.0])
+    dW, _ = system.solve(np.zeros((1, 4)), None, push)
+    np.testing.assert_allclose(system.rise, G @ dW[0], atol=1e-12)
+    np.testing.assert_allclose(system.rise[0], 3.0, rtol=1e-12)
 
 
 @pytest.mark.parametrize("kind", [ScalarColumns, ScalarRows, RowsFirst])

@@ -147,6 +147,11 @@ class Problem(ABC):
         total = np.abs(duals).sum(axis=0)
         return float(np.finfo(np.float64).eps * (np.atleast_1d(total) @ (np.abs(weights) @ sizes)))
 
+    def swayed(self, duals: Any) -> float:
+        """About how far the losses move where weights have to be those of duals, by the rounding of these: an example's dual is
+        multiplied by its numbers once for its weights and once more for the scores. Zero where that is not known."""
+        return 0.0
+
     def column_sizes(self) -> np.ndarray | None:
         """The largest absolute value of each feature; None where there are no columns of numbers in memory."""
         return None

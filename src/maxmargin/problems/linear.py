@@ -18,7 +18,7 @@ from ..data import rows
 from ..data.gathered import Gathered, by_class, by_feature, has_dense_rows
 from ..data.rows import dot, last, last_column
 from ..data.rows import value as value_at
-from ..data.table import Table
+from ..data.table import RowBlock, Table
 from ..jit import kernel, vectors
 from ..losses.base import BinaryLoss, Loss, MulticlassLoss, RegressionLoss, clip, reward, row_repair, row_value, value
 from ..losses.blocks import row_block_value
@@ -39,6 +39,7 @@ TAKEN = 256  # rows of a matrix product. By what fits into a core's own cache, 2
 # first cache. 3,000 made rows of 64 and 256 columns, 8 to 100 classes, Neoverse N1, 2026-11-16.
 BY_PRODUCTS = 8192
 MOSTLY = 0.5
+EPSILON = float(np.finfo(np.float64).eps)
 
 
 def piecewise(function: Callable[[int, int], float], n: int, n_jobs: int, size: int = CHUNK) -> float:
@@ -218,6 +219,38 @@ class LinearProblem(Problem):
 
     def column_sizes(self):
         return rows.column_sizes(self.X)
+
+    def rounding(self, w, duals):
+        """Also of the square of weights that are sums of duals: that of what they are off by counts where it is not small."""
+        found = super().rounding(w, duals)
+        if found is None:
+            return None
+        with np.errstate(over="ignore"):
+            off = EPSILON * self._sizes_of_sums(np.abs(duals).reshape(self.n_examples, -1))
+            return found + 0.5 * float(np.sum(self._variances * off * off))
+
+    def swayed(self, duals):
+        if not isinstance(duals, np.ndarray):
+            return 0.0
+        sizes = np.abs(duals).reshape(self.n_examples, -1)
+        slopes = sizes.sum(axis=1) if self.loss.smooth else self.cap
+        with np.errstate(over="ignore"):
+            both = self._sizes_of_sums(sizes) * self._sizes_of_sums(slopes[:, None])
+            return EPSILON * float(np.sum(self._variances * both))
+
+    @property
+    def _variances(self) -> Any:
+        """Of all weights, (classes, features + 1), or of each."""
+        variance = self.regularizer.variance
+        return 1.0 if variance is None else self.coefficients(variance)
+
+    def _sizes_of_sums(self, sizes: np.ndarray) -> np.ndarray:
+        """(classes, features + 1): sum_i |b_i| |x_i|; sizes |b| are (examples, classes)."""
+        found = np.zeros((sizes.shape[1], self.table.shape[1] + 1))
+        for block in self.table.blocks():
+            part = RowBlock(abs(block.X), abs(block.bias), block.start, block.stop)
+            found += part.combined(sizes[block.start : block.stop])
+        return found
 
     @abstractmethod
     def reevaluated(self, duals: np.ndarray) -> Evaluated:

@@ -28,6 +28,7 @@ SMALLER = "Scale the features, or lower C."
 # How many times the rounding of the certificate's sums a gap is at the most that is said to be rounding: steps are sums of many
 # such ones. By guess, 2026-11-17.
 ROUNDINGS = 1e4
+SWAYS = 10.0  # the same, of what the rounding of duals does to weights that have to be theirs. By guess, 2026-11-17.
 OF_DUALS = "Weights that need not be exactly those of the duals (keep_duals=False) may have a smaller one."
 
 
@@ -117,7 +118,8 @@ class Best:
     def evaluate(self, run: Run, budget: Budget, stop: Callable[[], bool], last: bool = False) -> None:
         """Exact dual value, then the candidates' primal values, the likelier one first, until one meets the target.
 
-        If that one is far from it, the others are tried only where this is the last evaluation and there is time.
+        If that one is far from it, the others are tried only where this is the last evaluation and there is time; or where the
+        dual value is zero, which makes every gap the whole of the primal, unless that is zero as well.
         """
         self.dual = run.synchronise()
         if np.isnan(self.dual):
@@ -132,7 +134,7 @@ class Best:
             if found[k] < self.primal:
                 self.primal, self.w = found[k], candidates[k]
             found_gap = relative(found[k], self.dual)
-            far = found_gap > budget.tuning.far * budget.tol and not last
+            far = found_gap > budget.tuning.far * budget.tol and not last and self.dual != 0.0
             if found_gap <= budget.tol or (np.isfinite(found[k]) and (far or stop())):
                 break
         self.prefer = min(found, key=found.__getitem__)
@@ -151,20 +153,22 @@ class Still:
         """How a run ends that can do no better, in a sentence; empty where it may."""
         gap, part = best.primal - best.dual, relative(best.primal, best.dual)
         if run.stuck:
-            rounding = run.problem.rounding(best.w, run.left())
-            why = ", for rounding," if rounding is None or gap <= ROUNDINGS * rounding else ""
+            rounding, swayed = run.problem.rounding(best.w, run.left()), 0.0 if run.average else run.problem.swayed(run.left())
+            why = ", for rounding," if rounding is None or gap <= ROUNDINGS * rounding + SWAYS * swayed else ""
             tried = "" if run.average else f" {OF_DUALS}"
             return f"No step makes progress any more{why} at a relative gap of {part:.3g}.{tried} {SMALLER}"
         self.looks += 1
         if not gap >= tuning.settled * self.gap:
             self.gap, self.passes, self.looks = gap, run.passes, 0
         since = run.passes - self.passes
-        if part > tuning.fine or min(self.looks, since) < tuning.still:
+        if min(self.looks, since) < tuning.still:
             return ""
-        if since >= max(tuning.long, 0.5 * run.passes):
+        if part <= tuning.fine and since >= max(tuning.long, 0.5 * run.passes):
             return f"No pass has made the gap smaller for long: {part:.3g} of the primal is what is left."
-        rounding = run.problem.rounding(best.w, run.left())
-        small = rounding is not None and gap <= rounding
+        rounding, swayed = run.problem.rounding(best.w, run.left()), 0.0 if run.average else run.problem.swayed(run.left())
+        small = rounding is not None and gap <= rounding + swayed
+        if small and part > tuning.fine:
+            return f"Reached the limit of float64 at a relative gap of {part:.3g}: the numbers are too large for it. {SMALLER}"
         return f"Reached the limit of float64 at a relative gap of {part:.3g}." if small else ""
 
 

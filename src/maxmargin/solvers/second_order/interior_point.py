@@ -193,7 +193,7 @@ class InteriorPoint(SecondOrderRun):
         for _ in range(MENDINGS):
             before, left = self.place(), self.pushed(self.slack)
             dW, change = self.system.solve(left, None)
-            ahead = [*self.followed(change), *([] if self.walls is None else [self.walls.across(dW.ravel())])]
+            ahead = [*self.followed(change), *([] if self.walls is None else [self.away(dW)])]
             far = TO_THE_BORDER * to_border(self.inside, tuple(ahead))
             back = [np.zeros_like(s) for s in self.against]
             if self.walls is not None:
@@ -262,9 +262,17 @@ class InteriorPoint(SecondOrderRun):
             return *self.system.solve(g, h), []
         height, dual = self.inside[-1], self.against[-1]
         off = self.walls.across(self.W.ravel()) - self.walls.low - height
-        g = g + self.walls.combined((targets[-1] - dual * off) / height, self.size).reshape(g.shape)
-        dW, change = self.system.solve(g, h)
-        return dW, change, [self.walls.across(dW.ravel()) + off]
+        push = (targets[-1] - dual * off) / height
+        if self.walls.matrix is None:
+            dW, change = self.system.solve(g + self.walls.combined(push, self.size).reshape(g.shape), h)
+        else:
+            dW, change = self.system.solve(g, h, push)
+        return dW, change, [self.away(dW) + off]
+
+    def away(self, dW: np.ndarray) -> np.ndarray:
+        """How far the system's last solution leads away from the walls."""
+        assert self.walls is not None
+        return self.walls.across(dW.ravel()) if self.walls.matrix is None else self.system.rise
 
 
 def products(inside: tuple[np.ndarray, ...], against: tuple[np.ndarray, ...]) -> float:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from .interior_rows import RowInterior
-from .systems import LEAST_THETA, RowColumns
+from .systems import LEAST_THETA, RowColumns, all_rows, over
 
 
 class TopKInterior(RowInterior):
@@ -96,6 +96,8 @@ class GrowingRows(RowColumns):
 
     growth: np.ndarray  # (rows, 1)
     way: np.ndarray  # (rows, classes)
+    label: np.ndarray  # the class of each row, which takes part in the growth only
+    moved: tuple[np.ndarray, np.ndarray]  # how far rows have gone on their ways, and what was exchanged, by least squares
 
     def matrix(self):
         H = super().matrix()
@@ -114,6 +116,27 @@ class GrowingRows(RowColumns):
     def applied(self, u):
         return self.exchanged(u) + self.grown(u) * self.way
 
+    def roots_of_losses(self):
+        found = super().roots_of_losses()
+        if found is None:
+            return None
+        n, classes = self.theta.shape
+        grown = (np.sqrt(self.growth) * self.way)[:, :, None] * all_rows(self.table)[:, None, :]
+        parts = found.reshape(n, classes, -1), grown.reshape(n, 1, -1)
+        return np.concatenate(parts, axis=1).reshape(n * (classes + 1), -1)
+
+    def beside(self, change):
+        own = np.arange(len(change)), self.label
+        grown = over(change[own], self.way[own])[:, None]
+        rest = change - grown * self.way
+        rest[own] = 0.0
+        return np.column_stack([super().beside(rest), over(grown, np.sqrt(self.growth))])
+
+    def together(self, left):
+        grown, exchanged = np.sqrt(self.growth) * left[:, -1:], super().together(left[:, :-1])
+        self.moved = -grown, -exchanged
+        return exchanged + grown * self.way
+
     def bent(self, theta, u):
         return super().bent(theta, u) + float(np.vdot(self.grown(u), np.sum(self.way * u, axis=1, keepdims=True)))
 
@@ -123,6 +146,10 @@ class TogetherInterior(TopKInterior):
 
     kind_of_system = GrowingRows
     system: GrowingRows
+
+    def settle(self):
+        self.system.label = self.problem.exact_loss.label
+        super().settle()
 
     @property
     def ties(self):
@@ -162,6 +189,8 @@ class TogetherInterior(TopKInterior):
         """From their parts: the difference of s/k and p would cancel."""
         u = wanted + self.system.along
         grown, exchanged = self.system.grown(u), self.system.exchanged(u)
+        if self.system.squares is not None:
+            grown, exchanged = self.system.moved
         step = (exchanged + grown * self.system.way)[self.counted]
         if self.ties:
             return (step,)

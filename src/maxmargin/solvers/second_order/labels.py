@@ -17,8 +17,8 @@ from ...regularizers.gaussian import Gaussian
 from ...utils.state import RunState, beneath
 from ..base import Run, Setting, Start
 from .run import ScalarShape, SecondOrderRun
+from .sample_systems import system_of
 from .scalar import scalar_run
-from .systems import system_of
 
 CLOSER = 0.5  # part of the target that a label is brought to, since weights and duals of all are weighed together
 FURTHER = 0.1  # of its target, where all labels have reached theirs and the sum has not

@@ -21,7 +21,8 @@ from ...problems.base import Evaluated
 from ...problems.linear import RowProblem, ScalarProblem
 from ...utils.state import RunState, beneath, taken_apart
 from ..base import Run, Setting, Start
-from .systems import System, combination, system_of
+from .sample_systems import system_of
+from .systems import System, combination
 from .walls import Walls, walls_of
 
 IDLE_STEPS = 10  # steps without progress after which there will be none

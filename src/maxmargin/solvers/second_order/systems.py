@@ -15,19 +15,21 @@ with products of X itself, which knows more than a matrix that was summed up.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg.lapack import dpotrf, dpotrs
 
 from ...data.table import BLOCK_SIZE, RowBlock, Table
+from .roots import LeastSquares
 
 RIDGES = (0.0, 1e-14, 1e-12, 1e-10, 1e-8)  # added to a unit diagonal where rounding has made the matrix indefinite
 REFINEMENTS = 6  # of a solution at the most
 FEW_CHANGES = 0.2  # part of the rows up to which a matrix is changed and not formed anew
-COARSE_SOLUTION = 1e-6  # part of a change that may be wrong, where another matrix could do better
-MOST_COLUMNS = 3000  # of that one
 SOUND = 1e-2  # a factor of a unit diagonal whose own diagonal is above this loses four digits at the most
+LOST = 1e-5  # one with less loses ten digits and more. By guess, 2026-11-17.
+FEW_SQUARES = 1e7  # rows times squared weights up to which least squares take no time to speak of. By guess, 2026-11-17.
 EXACT_PART = 1e-14  # part of a right side that is nothing but rounding
 LEAST_THETA = 1e-290  # a smaller theta is none: its inverse would overflow
 ROWS_AT_ONCE = 1 << 21  # numbers of a block of rows times classes: it should not leave the cache of a core by much
@@ -72,6 +74,8 @@ class Factor:
     place, factored with the first of the ridges that does. Where none does there is no `factor`. What has a diagonal of zero
     stays at zero in solutions."""
 
+    lost = True  # whether it says little about the matrix
+
     def __init__(self, H: np.ndarray, ridges: tuple[float, ...] = RIDGES):
         self.factor = None
         diagonal = H.diagonal().copy()
@@ -85,7 +89,8 @@ class Factor:
             found, failed = dpotrf(H.T, lower=1, clean=0)  # the order that LAPACK takes as it is
             if not failed:
                 self.factor, self.ridge = found, ridge
-                self.sound = ridge == 0.0 and bool(np.min(np.diagonal(found), initial=1.0) > SOUND)
+                least = float(np.min(np.diagonal(found), initial=1.0))
+                self.sound, self.lost = ridge == 0.0 and least > SOUND, ridge > 0.0 or not least > LOST
                 return
 
     def solve(self, g: np.ndarray) -> np.ndarray:
@@ -127,6 +132,13 @@ class Factor:
         return best
 
 
+class WallRows(NamedTuple):
+    """Half-spaces that weigh on weights: G' diag(weight) G beside B."""
+
+    G: np.ndarray
+    weight: np.ndarray
+
+
 class System(ABC):
     """One such system after the other, on the same samples."""
 
@@ -134,13 +146,14 @@ class System(ABC):
     along: np.ndarray | None = None  # X dW' of the last solution, where it is known
     memory: tuple[np.ndarray, ...] = ()  # of the last system, where that makes the next one cheaper
     rest: float = 0.0  # part of the right side that a solution may leave
+    rise: np.ndarray  # how far the last solution leads away from walls
 
     def __init__(self, table: Table):
         self.table = table
 
     @abstractmethod
-    def prepare(self, theta: np.ndarray, B: np.ndarray, walls: np.ndarray | None = None) -> bool:
-        """Take up theta (rows, classes), the diagonal B (classes, features + 1) and a matrix to add; whether it can be solved."""
+    def prepare(self, theta: np.ndarray, B: np.ndarray, walls: WallRows | None = None) -> bool:
+        """Take up theta (rows, classes), the diagonal B (classes, features + 1) and walls; whether it can be solved."""
 
     @abstractmethod
     def applied(self, u: np.ndarray) -> np.ndarray:
@@ -151,32 +164,87 @@ class System(ABC):
         """sum_i u_i' N_i u_i, with N of any theta."""
 
     @abstractmethod
-    def solve(self, g: np.ndarray, h: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """dW and db; None stands for an h of zeros."""
+    def solve(self, g: np.ndarray, h: np.ndarray | None, push: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """dW and db; None stands for an h of zeros. `push` is what walls add to g, G' push; `rise` then G dW."""
 
 
 class ColumnSystem(System):
-    """By a matrix of all weights."""
+    """By a matrix of all weights; by least squares where that has lost too much, and they are few enough."""
+
+    squares: LeastSquares | None = None  # where they are what is solved with
 
     def prepare(self, theta, B, walls=None):
-        self.theta, self.B, self.walls = theta, B, walls
+        self.theta, self.B, self.walls, self.squares = theta, B, walls, None
         with np.errstate(over="ignore", invalid="ignore"):
             H = self.matrix()
             H.flat[:: len(H) + 1] += B.ravel()
             if walls is not None:
-                H += walls
+                H += walls.G.T @ (walls.weight[:, None] * walls.G)
             self.factor = Factor(H)
+            if self.factor.lost and (A := self.roots()) is not None:
+                sizes = np.abs(all_rows(self.table)).max(axis=0, initial=0.0)
+                self.squares = LeastSquares(A, np.tile(sizes, len(self.B)))
+                if self.squares.found:
+                    return True
+                self.squares = None
         return self.factor.factor is not None
 
     @abstractmethod
     def matrix(self) -> np.ndarray:
         """sum_i N_i (x) x_i x_i', class by class; what is below the diagonal does not count."""
 
-    def solve(self, g, h):
-        wanted = g if h is None else g + combination(self.table, h)
-        dW, self.along = self.factor.refined(self.product, wanted.ravel(), *self.limits())
+    @abstractmethod
+    def roots_of_losses(self) -> np.ndarray | None:
+        """Rows F_i (x) x_i of all examples, one after another; None where they are too many."""
+
+    @abstractmethod
+    def beside(self, change: np.ndarray) -> np.ndarray:
+        """(rows, those of F): c with F' c = change, which is (rows, classes)."""
+
+    @abstractmethod
+    def together(self, left: np.ndarray) -> np.ndarray:
+        """F' left, (rows, classes)."""
+
+    def roots(self) -> np.ndarray | None:
+        """A, as above; None where it is not known, or has too many rows."""
+        found = self.roots_of_losses()
+        if found is None:
+            return None
+        parts = [np.diag(np.sqrt(self.B.ravel())), found]
+        if self.walls is not None:
+            parts.append(np.sqrt(self.walls.weight)[:, None] * self.walls.G)
+        return np.concatenate(parts)
+
+    def solve(self, g, h, push=None):
+        if self.squares is not None:
+            return self.solve_by_squares(self.squares, g, h, push)
+        wanted = (g if h is None else g + combination(self.table, h)).ravel()
+        if self.walls is not None and push is not None:
+            wanted = wanted + self.walls.G.T @ push
+        dW, self.along = self.factor.refined(self.product, wanted, *self.limits())
+        if self.walls is not None:
+            self.rise = self.walls.G @ dW
         pushed = self.applied(self.along)
         return dW.reshape(g.shape), -pushed if h is None else h - pushed
+
+    def solve_by_squares(
+        self, squares: LeastSquares, g: np.ndarray, h: np.ndarray | None, push: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """As `solve`."""
+        b = np.zeros(squares.rows)
+        root = np.sqrt(self.B.ravel())
+        b[: root.size] = g.ravel() / root
+        walls = 0 if self.walls is None else self.walls.weight.size
+        examples = slice(root.size, squares.rows - walls)
+        if h is not None:
+            b[examples] = self.beside(h).ravel()
+        if self.walls is not None and push is not None:
+            b[examples.stop :] = push / np.sqrt(self.walls.weight)
+        dW, left = squares.solve(b)
+        if self.walls is not None:
+            self.rise = (b[examples.stop :] - left[examples.stop :]) / np.sqrt(self.walls.weight)
+        self.along = scores_of(self.table, dW.reshape(g.shape))
+        return dW.reshape(g.shape), self.together(left[examples].reshape(len(self.theta), -1))
 
     def limits(self) -> tuple[float, int]:
         """The part of a right side that a solution may leave, and the refinements of it at the most."""
@@ -189,7 +257,9 @@ class ColumnSystem(System):
         if not wanted:
             return flat, along
         found = (combination(self.table, self.applied(along)) + self.B * W).ravel()
-        return (found if self.walls is None else found + self.walls @ flat), along
+        if self.walls is not None:
+            found += self.walls.G.T @ (self.walls.weight * (self.walls.G @ flat))
+        return found, along
 
 
 def rows_drawn(rows: int, columns: int) -> int:
@@ -232,13 +302,25 @@ class ScalarColumns(ColumnSystem):
         self.some = np.sort(np.random.default_rng(n).choice(n, size, replace=False))
         return bool(np.count_nonzero(theta[self.some]) >= COUNTING * size)
 
-    def solve(self, g, h):
-        found = super().solve(g, h)
+    def solve(self, g, h, push=None):
+        found = super().solve(g, h, push)
         if self.sampled and self.factor.missed > self.rest:
             self.rest = 0.0
             if self.prepare(self.theta, self.B, self.walls):
-                return super().solve(g, h)
+                return super().solve(g, h, push)
         return found
+
+    def roots_of_losses(self):
+        n, d = self.table.shape
+        if self.sampled or (n + d + 1) * (d + 1) ** 2 > FEW_SQUARES:
+            return None
+        return np.sqrt(self.theta) * all_rows(self.table)
+
+    def beside(self, change):
+        return over(change, np.sqrt(self.theta))
+
+    def together(self, left):
+        return np.sqrt(self.theta) * left
 
     def matrix(self):
         if self.sampled:
@@ -274,100 +356,6 @@ class ScalarColumns(ColumnSystem):
         return float(np.vdot(theta, u * u))
 
 
-class ScalarRows(System):
-    """One score an example, rows x rows: for more columns than rows."""
-
-    def __init__(self, table: Table):
-        super().__init__(table)
-        self.known: tuple[np.ndarray, np.ndarray] | None = None
-
-    def prepare(self, theta, B, walls=None):
-        self.theta, self.B = theta, B
-        self.active = np.flatnonzero(theta[:, 0] > LEAST_THETA)
-        if self.known is None or not np.array_equal(self.known[0], B):
-            self.known = B, self.inner_products(B)
-        with np.errstate(over="ignore", invalid="ignore"):
-            K = self.known[1][np.ix_(self.active, self.active)]
-            K[np.diag_indices_from(K)] += 1.0 / theta[self.active, 0]
-            self.factor = Factor(K)
-        return self.factor.factor is not None
-
-    def product(self, duals: np.ndarray, wanted: bool) -> tuple[np.ndarray, np.ndarray]:
-        """The matrix times duals of the active rows, where it is wanted."""
-        if not wanted:
-            return duals, duals
-        whole = np.zeros((self.table.shape[0], 1))
-        whole[self.active, 0] = duals
-        found = scores_of(self.table, combination(self.table, whole) / self.B)[self.active, 0]
-        return duals / self.theta[self.active, 0] + found, found
-
-    def inner_products(self, B: np.ndarray) -> np.ndarray:
-        """X B^-1 X'."""
-        X, block = self.table.matrix, next(self.table.blocks(1))
-        root = 1.0 / np.sqrt(B[0])
-        scaled = sp.csr_array(X).multiply(root[:-1]).tocsr() if sp.issparse(X) else X * root[:-1]
-        found = scaled @ scaled.T
-        return np.asarray(found.toarray() if sp.issparse(found) else found, np.float64) + (block.bias * root[-1]) ** 2
-
-    def applied(self, u):
-        return self.theta * u
-
-    def bent(self, theta, u):
-        return float(np.vdot(theta, u * u))
-
-    def solve(self, g, h):
-        change, active = np.zeros_like(self.theta), self.active
-        wanted = -scores_of(self.table, g / self.B)[active, 0]
-        if h is not None:
-            wanted += (h[active] / self.theta[active])[:, 0]
-        change[active, 0] = self.factor.refined(self.product, wanted)[0]
-        return (g + combination(self.table, change)) / self.B, change
-
-
-class RowsFirst(System):
-    """Rows x rows; features x features where that matrix knows too little: columns of very different sizes are one sum in it."""
-
-    def __init__(self, table: Table):
-        super().__init__(table)
-        self.rows, self.columns = ScalarRows(table), ScalarColumns(table)
-
-    def prepare(self, theta, B, walls=None):
-        self.given, self.theta = (theta, B), theta
-        self.current: System = self.rows
-        return (self.rows.prepare(theta, B) and self.rows.factor.ridge == 0.0) or self.turn()
-
-    def turn(self) -> bool:
-        """To features x features, until the next matrix."""
-        self.current = self.columns
-        return self.columns.prepare(*self.given)
-
-    def applied(self, u):
-        return self.theta * u
-
-    def bent(self, theta, u):
-        return self.rows.bent(theta, u)
-
-    def solve(self, g, h):
-        dW, change = self.current.solve(g, h)
-        if self.current is self.rows and not self.agree(dW, change if h is None else change - h) and self.turn():
-            return self.columns.solve(g, h)
-        return dW, change
-
-    def agree(self, dW: np.ndarray, pushed: np.ndarray) -> bool:
-        """Whether the weights move the scores as the duals say."""
-        some = self.theta > LEAST_THETA
-        root = np.sqrt(self.theta[some])
-        wrong = pushed[some] / root + root * scores_of(self.table, dW)[some]
-        return bool(np.linalg.norm(wrong) <= COARSE_SOLUTION * np.linalg.norm(pushed[some] / root))
-
-
-def system_of(table: Table, rows: bool = True, steady: bool = False) -> System:
-    """That of one score an example with the smaller matrix; `rows`: whether it may be one of rows x rows."""
-    if not rows or table.shape[0] >= table.shape[1]:
-        return ScalarColumns(table, steady)
-    return RowsFirst(table) if table.shape[1] <= MOST_COLUMNS else ScalarRows(table)
-
-
 class RowColumns(ColumnSystem):
     """A row of scores an example, (classes x features)^2. N = diag(theta) - theta theta' / sum theta, from products only: no two
     large numbers are subtracted. Where columns are few, each product of two of them and each of two classes is formed once, and
@@ -380,11 +368,7 @@ class RowColumns(ColumnSystem):
 
     def matrix(self):
         classes, d = self.theta.shape[1], self.table.shape[1] + 1
-        rest, largest = self.theta.copy(), (np.arange(len(self.theta)), self.highest)
-        rest[largest] = 0.0
-        others = np.maximum(self.total - self.theta, 0.0)
-        others[largest] = rest.sum(axis=1)  # what the largest leaves over is a sum, not a difference
-        own = self.theta * others / self.total
+        own = self.theta * self.others() / self.total
         if classes >= MANY_CLASSES and d * (d + 1) // 2 <= FEW_PAIRS:
             return self.of_pairs(own)
         H = np.zeros((classes * d, classes * d))
@@ -394,6 +378,14 @@ class RowColumns(ColumnSystem):
             part = slice(k * d, (k + 1) * d)
             H[part, part] = sum(block.weighted_products(own[block.start : block.stop, k]) for block in self.table.blocks())
         return H
+
+    def others(self) -> np.ndarray:
+        """What each theta leaves of the total: of the largest a sum, not a difference."""
+        rest, largest = self.theta.copy(), (np.arange(len(self.theta)), self.highest)
+        rest[largest] = 0.0
+        found = np.maximum(self.total - self.theta, 0.0)
+        found[largest] = rest.sum(axis=1)
+        return found
 
     def spread_products(self, weight: np.ndarray) -> Iterator[np.ndarray]:
         """sum_i (weight_i (x) x_i) (weight_i (x) x_i)', class by class, block by block; weight is (rows, classes)."""
@@ -418,11 +410,43 @@ class RowColumns(ColumnSystem):
         return found[place_of_pairs(classes)][:, :, place_of_pairs(d)].transpose(0, 2, 1, 3).reshape(classes * d, -1)
 
     def applied(self, u):
-        found = self.theta * (u - np.sum(self.theta * u, axis=1, keepdims=True) / self.total)
+        return self.balanced(self.theta * (u - np.sum(self.theta * u, axis=1, keepdims=True) / self.total))
+
+    def balanced(self, found: np.ndarray) -> np.ndarray:
+        """With each row summing to zero."""
         rows = np.arange(len(found))
-        found[rows, self.highest] = 0.0  # each row sums to zero
+        found[rows, self.highest] = 0.0
         found[rows, self.highest] = -found.sum(axis=1)
         return found
+
+    def parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Without the highest theta, N of the differences to that class is D (1 - q q') D with D^2 = theta, q^2 = theta / total.
+        The square root of the matrix between is 1 - beta q q': D, q and the root of 1 - q'q, of which beta is made."""
+        rows, classes = self.theta.shape
+        D = np.sqrt(self.theta)
+        highest = D[np.arange(rows), self.highest][:, None]
+        D[np.arange(rows), self.highest] = 0.0
+        total = np.sqrt(self.total)
+        return D, D / total, np.maximum(highest / total, 1.0 / np.sqrt(classes))
+
+    def roots_of_losses(self):
+        (n, classes), d = self.theta.shape, self.table.shape[1] + 1
+        if (n + d) * classes * (classes * d) ** 2 > FEW_SQUARES:
+            return None
+        D, q, rest = self.parts()
+        F = -(q / (1.0 + rest))[:, :, None] * (q * D)[:, None, :]
+        F[:, range(classes), range(classes)] += D
+        F[np.arange(n), :, self.highest] = -F.sum(axis=2)
+        return (F[:, :, :, None] * all_rows(self.table)[:, None, None, :]).reshape(n * classes, classes * d)
+
+    def beside(self, change):
+        D, q, rest = self.parts()
+        found = over(change, D)
+        return found + q * np.sum(q * found, axis=1, keepdims=True) / (rest * (1.0 + rest))
+
+    def together(self, left):
+        D, q, rest = self.parts()
+        return self.balanced(D * (left - q * np.sum(q * left, axis=1, keepdims=True) / (1.0 + rest)))
 
     def bent(self, theta, u):
         total = np.maximum(theta.sum(axis=1, keepdims=True), LEAST_THETA)
@@ -452,3 +476,13 @@ def dense_rows(block: RowBlock) -> np.ndarray:
     """The rows of a block as a dense float64 array, the bias as last column."""
     X = block.X.toarray() if sp.issparse(block.X) else block.X
     return np.column_stack([X.astype(np.float64, copy=False), np.full(X.shape[0], block.bias)])
+
+
+def all_rows(table: Table) -> np.ndarray:
+    """Those of all blocks."""
+    return np.concatenate([dense_rows(block) for block in table.blocks()])
+
+
+def over(change: np.ndarray, root: np.ndarray) -> np.ndarray:
+    """change / root; zero where there is none."""
+    return np.divide(change, root, out=np.zeros_like(change), where=np.abs(root) > np.sqrt(LEAST_THETA))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...regularizers.half_spaces import HalfSpaces
+from .systems import WallRows
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,10 @@ class Walls:
             return found
         return self.combined(heights, size)
 
-    def added(self, B: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """B + G' diag(weight) G: its diagonal part, and a matrix where it has another."""
+    def added(self, B: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, WallRows | None]:
+        """B + G' diag(weight) G: its diagonal part, and the rest where it has another."""
         if self.matrix is not None:
-            return B, self.matrix.T @ (weight[:, None] * self.matrix)
+            return B, WallRows(self.matrix, weight)
         B = B.copy()
         B.ravel()[self.index] += weight
         return B, None
