@@ -236,9 +236,12 @@ def checked_Cs(Cs) -> list[float]:  # noqa: N802 - as users call them
     try:
         values = np.asarray(Cs, dtype=np.float64)
     except (TypeError, ValueError):
-        values = np.zeros(1)
-    if values.ndim != 1 or not np.all(np.isfinite(values)) or np.any(values <= 0):
-        raise ValueError("Cs must be a list of finite numbers > 0.")
+        values = np.zeros(())
+    if values.ndim != 1:
+        raise ValueError(f"Cs must be a list of finite numbers > 0; got {Cs!r}.")
+    bad = np.flatnonzero(~(np.isfinite(values) & (values > 0)))
+    if bad.size:
+        raise ValueError(f"Cs must be a list of finite numbers > 0; number {bad[0]} of it is {values[bad[0]]:g}.")
     return [float(C) for C in values]
 
 
