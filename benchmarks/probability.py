@@ -1,4 +1,5 @@
-"""Probabilities beside CalibratedClassifierCV on the same folds: log loss, calibration error, and time."""
+"""Probabilities beside CalibratedClassifierCV: log loss, calibration error, and time. It has the same folds; of labels, where it
+is put around a model of each, folds of its own as well."""
 
 import time
 import warnings
@@ -10,10 +11,13 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import PredefinedSplit
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import LinearSVC
 
 import maxmargin as mm
+from maxmargin.data.indicators import checked_labels
+from maxmargin.estimators.probability import folds_of_labels
 
 from .multilabel_sets import Split, found
 from .report import Report, figure, table
@@ -68,7 +72,7 @@ def compared(split: Split, makers: dict[str, Callable[[], BaseEstimator]], repea
     return rows
 
 
-def of_classes(method: str) -> dict[str, Callable[[], BaseEstimator]]:
+def of_classes(method: str, split: Split) -> dict[str, Callable[[], BaseEstimator]]:
     def around(model) -> BaseEstimator:
         return CalibratedClassifierCV(model, method=method, cv=5, ensemble=False)
 
@@ -79,16 +83,21 @@ def of_classes(method: str) -> dict[str, Callable[[], BaseEstimator]]:
     }
 
 
-def of_labels(method: str) -> dict[str, Callable[[], BaseEstimator]]:
-    def each(model) -> BaseEstimator:
-        return OneVsRestClassifier(CalibratedClassifierCV(model, method=method, cv=5, ensemble=False))
+def of_labels(method: str, split: Split) -> dict[str, Callable[[], BaseEstimator]]:
+    def each(model, cv: Any = 5) -> BaseEstimator:
+        return OneVsRestClassifier(CalibratedClassifierCV(model, method=method, cv=cv, ensemble=False))
 
+    def one() -> BaseEstimator:
+        return mm.SVMClassifier(loss="squared_hinge", random_state=0)
+
+    same = PredefinedSplit(folds_of_labels("probability", method, checked_labels(split.Y).columns))
     return {
         f"MultilabelSVMClassifier(probability={method!r})": lambda: mm.MultilabelSVMClassifier(
             probability=method, random_state=0
         ),
-        f"{method} around SVMClassifier, label by label": lambda: each(mm.SVMClassifier(loss="squared_hinge", random_state=0)),
-        f"{method} around LinearSVC, label by label": lambda: each(LinearSVC(random_state=0)),
+        f"{method} around SVMClassifier, label by label, our folds": lambda: each(one(), same),
+        f"{method} around SVMClassifier, label by label, its own folds": lambda: each(one()),
+        f"{method} around LinearSVC, label by label, its own folds": lambda: each(LinearSVC(random_state=0)),
     }
 
 
@@ -123,7 +132,7 @@ def taken(split: Split, rows: int) -> tuple[Split, Callable, str]:
 
 
 def lines_of(split: Split, makers: Callable, body: str, repeat: int) -> str:
-    for make in list(makers(METHODS[0]).values())[:2]:
+    for make in list(makers(METHODS[0], split).values())[:2]:
         measured(make, split, 1)  # compiles
-    rows = [row for method in METHODS for row in compared(split, makers(method), repeat)]
+    rows = [row for method in METHODS for row in compared(split, makers(method, split), repeat)]
     return f"{body}\n\n{table(HEAD, rows)}"

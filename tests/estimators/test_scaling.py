@@ -7,12 +7,13 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
-from sklearn.decomposition import PCA
+from sklearn.decomposition import PCA, IncrementalPCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, Normalizer, StandardScaler
 
 import maxmargin as mm
+from maxmargin.problems import blocked
 
 rng = np.random.default_rng(3)
 N = 60
@@ -124,6 +125,37 @@ def test_sources_through_transformers():
         StandardScaler().fit(source)
 
 
+def test_sources_through_pipelines_of_transformers():
+    source = blocks_of(X, LABEL)
+    given = make_pipeline(StandardScaler(), "passthrough", IncrementalPCA(3), Normalizer())
+    mapped = source.map(given)
+    expected = make_pipeline(StandardScaler(), IncrementalPCA(3, batch_size=13), Normalizer()).fit_transform(X)
+    np.testing.assert_allclose(np.vstack([block.X for block in mapped.blocks()]), expected, atol=1e-9)
+    np.testing.assert_allclose(mapped.transformer.transform(X), expected, atol=1e-9)
+    assert not hasattr(given[0], "mean_")  # a copy has learned
+    fitted = clone(given).fit(X)
+    assert source.map(fitted).transformer is fitted
+    half = make_pipeline(PCA(2).fit(X), StandardScaler())
+    assert source.map(half).transformer[0] is half[0] and source.map(half).n_features == 2
+
+
+def test_pipelines_that_cannot_learn_from_a_source_are_refused_before_it_is_read():
+    read = []
+
+    class Counted:
+        def __iter__(self):
+            read.append(True)
+            yield X, LABEL
+
+    source = mm.open_source(Counted())
+    for steps in ([PCA(2)], [PCA(2), Normalizer()], [StandardScaler(), make_pipeline(PCA(2))]):
+        with pytest.raises(TypeError, match=r"The step 'pca' of the pipeline, PCA, has no partial_fit.*Fit it to rows in memory"):
+            source.map(make_pipeline(*steps))
+    with pytest.raises(TypeError, match="The step 'svmclassifier' of the pipeline, SVMClassifier, is no transformer: map"):
+        source.map(make_pipeline(StandardScaler(), mm.SVMClassifier()))
+    assert not read
+
+
 def test_pipelines_over_sources():
     source = blocks_of(X, LABEL)
     pipeline = make_pipeline(mm.BlockTransformer(StandardScaler()), mm.SVMClassifier(C=0.3, tol=1e-5, random_state=0))
@@ -157,3 +189,21 @@ def test_the_warning_names_columns():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         mm.SVMRegressor(standardize=True, random_state=0).fit(frame, SCORES[:, 0])
+
+
+def test_the_warning_names_columns_of_sources(tmp_path, monkeypatch):
+    large, y = X * [1.0, 1e6, 1.0, 1.0], SCORES[:, 0]
+    pd.DataFrame(large, columns=["age", "income", "rate", "size"]).assign(y=y).to_csv(tmp_path / "people.csv", index=False)
+    model = mm.SVMRegressor(C=1e3, max_iter=2, random_state=0)
+    factor = np.abs(large).max(axis=0)
+    sizes = f"by a factor of {factor[1] / factor[2]:.0e} "
+    with pytest.warns(ConvergenceWarning) as told:
+        model.fit(mm.open_source(tmp_path / "people.csv", label="y"))
+    assert f"{sizes}('income' is the largest, 'rate' the smallest): scale them (standardize=True)" in str(told[0].message)
+    for table in (large, sp.csr_array(large)):
+        with pytest.warns(ConvergenceWarning) as told:
+            model.fit(blocks_of(table, y))
+        assert f"{sizes}(column 1 is the largest, column 2 the smallest)" in str(told[0].message)
+    monkeypatch.setattr(blocked, "LOOKED_AT", 20)
+    with pytest.warns(ConvergenceWarning, match=r"in the first 26 rows \(column 1 is the largest, column 2 the smallest\)"):
+        model.fit(blocks_of(large, y))

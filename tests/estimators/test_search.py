@@ -349,7 +349,7 @@ def test_one_warning_for_the_search_and_one_for_the_model():
     ("options", "message"),
     [
         ({"Cs": []}, "Cs is empty"),
-        ({"Cs": [1.0, -1.0]}, "finite numbers > 0"),
+        ({"Cs": [1.0, -1.0]}, "finite numbers > 0; number 1 of it is -1"),
         ({"Cs": [0.0]}, "finite numbers > 0"),
         ({"Cs": [1.0, np.nan]}, "finite numbers > 0"),
         ({"Cs": [[1.0]]}, "Cs must be a list"),

@@ -1,5 +1,7 @@
 """Scores of decoded outputs, marginals of nodes and the best outputs beside the first, against lists of all outputs."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -118,7 +120,7 @@ def test_scores_of_other_structures(name):
 
 
 @pytest.mark.parametrize("count", [1, 4, 200])
-@pytest.mark.parametrize("name", ["chain", "names", "eight labels", "classes"])
+@pytest.mark.parametrize("name", CASES)
 def test_the_best_outputs_are_those_of_the_list(name, count):
     model, X, y = CASES[name]()
     for x, truth, found in zip(X, y, model.predict_n_best(X, count), strict=True):
@@ -126,6 +128,42 @@ def test_the_best_outputs_are_those_of_the_list(name, count):
         assert len(found) == min(count, len(every))
         np.testing.assert_allclose([score for _, score in found], scores[:count], atol=1e-9)
         assert all(np.array_equal(output, expected) for (output, _), expected in zip(found, every, strict=False))
+
+
+@pytest.mark.parametrize("kind", ["forest", "cycles"])
+@pytest.mark.parametrize("ties", [False, True])
+def test_the_best_labellings_of_drawn_graphs(kind, ties):
+    rng = np.random.default_rng([kind == "forest", ties])
+    for _ in range(20):
+        size, K = int(rng.integers(1, 7)), int(rng.integers(2, 4))
+        drawn_pairs = [(u, v) for v in range(size) for u in range(v)]
+        chosen = [pair[:: rng.choice([1, -1])] for pair in drawn_pairs if rng.random() < 0.6]
+        if kind == "forest":
+            chosen = [pair[:: rng.choice([1, -1])] for pair in {max(p): p for p in chosen}.values()]
+        structure = Graph(n_labels=K, edges=np.array(chosen, int).reshape(-1, 2))
+        X = [np.eye(size)]
+        w = rng.normal(size=structure.size(X, [np.zeros(size, int)]))
+        w = np.round(w) if ties else w
+        every = [list(labels) for labels in product(range(K), repeat=size)]
+        scores = sorted((w @ structure.joint_feature(X[0], labels) for labels in every), reverse=True)
+        before = []
+        for count in (1, 3, 8, 1000):
+            (found,) = structure.n_best(structure.unflatten(w), X, count)
+            outputs = [tuple(labels) for labels, _ in found]
+            direct = [w @ structure.joint_feature(X[0], labels) for labels, _ in found]
+            np.testing.assert_allclose([score for _, score in found], scores[:count], atol=1e-9)
+            np.testing.assert_allclose(direct, scores[:count], atol=1e-9)
+            assert len(set(outputs)) == min(count, len(every))
+            assert outputs[: len(before)] == before  # in a fixed order, also where scores are equal
+            before = outputs
+
+
+def test_features_that_are_no_numbers_are_refused_before_the_best_outputs():
+    for (model, _, _), rest in ((chain(), ()), (tree(), tree()[1][0][1:])):
+        features = np.zeros((4, 3))
+        features[1, 2] = np.nan
+        with pytest.raises(ValueError, match="Sample 0 of X holds, in the features of node 1, NaN or infinity"):
+            model.predict_n_best([(features, *rest) if rest else features], 2)
 
 
 def test_many_best_sequences_of_a_long_chain():

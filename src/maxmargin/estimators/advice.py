@@ -21,11 +21,12 @@ def by_hand(message: str) -> bool:
 
 class Spread(NamedTuple):
     """By how much the columns of X differ in size: which is the largest, which the smallest that is not zero, and the ratio of
-    their largest entries."""
+    their largest entries; `where`: in which rows, "" for all."""
 
     factor: float
     largest: str
     smallest: str
+    where: str = ""
 
 
 def unfinished(certificate: Certificate, tol: float, spread: Spread | None, resumable: bool, ways: str = SCALERS) -> str:
@@ -40,7 +41,7 @@ def unfinished(certificate: Certificate, tol: float, spread: Spread | None, resu
     limit = limit_of(message)
     if limit is not None and spread is not None and spread.factor >= UNEVEN:
         said.append(
-            f"The columns of X differ in size by a factor of {spread.factor:.0e} ({spread.largest} is the largest, "
+            f"The columns of X differ in size by a factor of {spread.factor:.0e}{spread.where} ({spread.largest} is the largest, "
             f"{spread.smallest} the smallest): scale them ({ways}), or lower C."
         )
     elif limit is not None:
@@ -65,15 +66,15 @@ def raise_it(limit: str, resumable: bool) -> str:
 
 
 def spread_of(problem: Problem, names: np.ndarray | None = None) -> Spread | None:
-    """By their largest entries; None where the problem has no columns of numbers in memory."""
-    size = problem.column_sizes()
+    """By their largest entries; None where the problem has no columns of numbers."""
+    size, where = problem.sizes_seen()
     if size is None or not np.any(size > 0):
         return None
     size = size.astype(np.float64)
     largest, smallest = int(size.argmax()), int(np.where(size > 0, size, np.inf).argmin())
     called = [f"column {j}" if names is None or j >= len(names) else repr(str(names[j])) for j in (largest, smallest)]
     with np.errstate(over="ignore"):  # beside a denormal number anything is infinitely large
-        return Spread(float(size[largest] / size[smallest]), *called)
+        return Spread(float(size[largest] / size[smallest]), called[0], called[1], where)
 
 
 def resumes(solver: Solver, problem: Problem) -> bool:

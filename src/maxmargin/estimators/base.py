@@ -26,7 +26,7 @@ from ..solvers.base import Solver, WarmStart
 from ..solvers.loop import Budget
 from ..structures.base import check_object
 from ..utils.threads import thread_count
-from .advice import SCALERS, Spread, resumes, spread_of, unfinished
+from .advice import SCALERS, Spread, limit_of, resumes, spread_of, unfinished
 
 OURS = str(Path(__file__).parents[1]), str(Path(sklearn.__file__).parent)
 PLAIN_VALUES = (str, int, float, bool, type(None))  # of parameters, which `clone` leaves as they are
@@ -190,7 +190,8 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         if not (result.certificate.converged or self._silent):
             again = resumable and resumes(solver, problem)
             ways = "standardize=True" if vars(self).get("standardize") is False else SCALERS
-            text = unfinished(result.certificate, self.tol, self._spread(problem), again, ways)
+            spread = self._spread(problem) if limit_of(result.certificate.message) is not None else None
+            text = unfinished(result.certificate, self.tol, spread, again, ways)
             warnings.warn(text, ConvergenceWarning, stacklevel=users_level())
         return result
 
@@ -235,9 +236,12 @@ def checked_Cs(Cs) -> list[float]:  # noqa: N802 - as users call them
     try:
         values = np.asarray(Cs, dtype=np.float64)
     except (TypeError, ValueError):
-        values = np.zeros(1)
-    if values.ndim != 1 or not np.all(np.isfinite(values)) or np.any(values <= 0):
-        raise ValueError("Cs must be a list of finite numbers > 0.")
+        values = np.zeros(())
+    if values.ndim != 1:
+        raise ValueError(f"Cs must be a list of finite numbers > 0; got {Cs!r}.")
+    bad = np.flatnonzero(~(np.isfinite(values) & (values > 0)))
+    if bad.size:
+        raise ValueError(f"Cs must be a list of finite numbers > 0; number {bad[0]} of it is {values[bad[0]]:g}.")
     return [float(C) for C in values]
 
 

@@ -231,7 +231,10 @@ class KernelSVM(Kernelised, LinearSVM):
 
     def _declared(self, classes, kept):
         if self.kernel != "linear":
-            raise ValueError(f"partial_fit is for kernel='linear'; kernel={self.kernel!r} needs all samples at once.")
+            raise ValueError(
+                f"partial_fit is for kernel='linear'; kernel={self.kernel!r} needs all samples at once: call fit, or put "
+                "features of scikit-learn's Nystroem before a linear model."
+            )
         return super()._declared(classes, kept)
 
     def _shaped_duals(self, duals):

@@ -360,9 +360,9 @@ class LinearSVM(Streaming, LinearModel):
         data, regularizer, half_spaces = prior.applied(X, classes)
         table = self._rows(data, classes)
 
-        def pose(model, share=1.0) -> Posed:
-            own = posing if model is self else model._posing(factors)
-            return Posed(posed_anywhere(own, table, code, weight * share, regularizer, half_spaces), prior, scaling)
+        def pose(model, share=None) -> Posed:
+            own, left = posing if model is self else model._posing(factors), weight if share is None else weight * share
+            return Posed(posed_anywhere(own, table, code, left, regularizer, half_spaces), prior, scaling)
 
         return Prepared(pose, self._learned(), solver, samples, code, weight, self._folds(code))
 

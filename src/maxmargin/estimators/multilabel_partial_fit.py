@@ -90,7 +90,10 @@ class PartialFit(Kernelised):
         check_untuned(self.thresholds, "for partial_fit")
         solver, _ = partial_solver(self.solver)
         if self.kernel != "linear":
-            raise ValueError(f"partial_fit is for kernel='linear'; kernel={self.kernel!r} needs all samples at once.")
+            raise ValueError(
+                f"partial_fit is for kernel='linear'; kernel={self.kernel!r} needs all samples at once: call fit, or put "
+                "features of scikit-learn's Nystroem before a linear model."
+            )
         if isinstance(self.label_weight, str):
             raise ValueError("label_weight='balanced' needs all data at once; give the factors for partial_fit.")
         kept: LabelledSupport | None = self.__dict__.get("_kept")

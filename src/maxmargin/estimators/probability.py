@@ -112,9 +112,9 @@ class Softmax:
 # ---- learned from held-out scores --------------------------------------------------------------------------------------
 
 
-def fitted_curve(method: str, scores: np.ndarray, present: np.ndarray, weight: np.ndarray) -> Curve:
+def fitted_curve(method: str, scores: np.ndarray, present: np.ndarray, weight: np.ndarray, soft: bool = False) -> Curve:
     """The probability that `present` is true as a function of the score. Where all or none are, it is a constant: Laplace's rule
-    of succession, which is what Platt's sigmoid comes to."""
+    of succession, which is what Platt's sigmoid comes to. `soft`: isotonic curves are of Platt's targets, as sigmoids are."""
     seen = weight > 0.0
     scores, present, weight = scores[seen], present[seen], weight[seen]
     mass = float(weight[present].sum())
@@ -124,17 +124,24 @@ def fitted_curve(method: str, scores: np.ndarray, present: np.ndarray, weight: n
     if method == "sigmoid":
         return fitted_sigmoid(scores, present, weight)
     if method == "isotonic":
-        steps = IsotonicRegression(out_of_bounds="clip").fit(scores, present.astype(np.float64), weight)
+        target = platts_targets(present, weight) if soft else present.astype(np.float64)
+        steps = IsotonicRegression(out_of_bounds="clip").fit(scores, target, weight)
         return Interpolated(steps.X_thresholds_, steps.y_thresholds_)
     margins = np.where(present, scores, -scores)
     return LogisticCurve(-best_factor(lambda factor: float((weight * np.logaddexp(0.0, -factor * margins)).sum()), scores), 0.0)
+
+
+def platts_targets(present: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Probabilities in the place of one and zero: as if one more sample of either kind had been seen, which nobody is sure of."""
+    mass, others = float(weight[present].sum()), float(weight[~present].sum())
+    return np.where(present, (mass + 1.0) / (mass + 2.0), 1.0 / (others + 2.0))
 
 
 def fitted_sigmoid(scores: np.ndarray, present: np.ndarray, weight: np.ndarray) -> LogisticCurve:
     """Platt's sigmoid, by Newton's method with halved steps (Lin, Lin and Weng 2007). scikit-learn's comes to the same, but asks
     many threads for little work: with few samples of many classes that takes longer than all fits."""
     mass, others = float(weight[present].sum()), float(weight[~present].sum())
-    target = np.where(present, (mass + 1.0) / (mass + 2.0), 1.0 / (others + 2.0))
+    target = platts_targets(present, weight)
     typical = float(np.sqrt(np.mean(scores**2))) or 1.0
     scores = scores / typical
     found = np.array([0.0, np.log((others + 1.0) / (mass + 1.0))])
@@ -374,7 +381,9 @@ class EachLabel(Probabilities):
 
     def _calibrated(self, scores, target, weight):
         method = self.probability
-        curves = [fitted_curve(method, column, *known_of(target, label, weight)) for label, column in enumerate(scores.T)]
+        # Soft: most of a plain isotonic curve of a rare label is zero, and some samples there will have the label all the same.
+        known = (known_of(target, label, weight) for label in range(scores.shape[1]))
+        curves = [fitted_curve(method, column, *each, soft=True) for column, each in zip(scores.T, known, strict=True)]
         return Columns(curves, shared=False)
 
     def _uncalibrated(self):

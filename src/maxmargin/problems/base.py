@@ -155,3 +155,8 @@ class Problem(ABC):
     def column_sizes(self) -> np.ndarray | None:
         """The largest absolute value of each feature; None where there are no columns of numbers in memory."""
         return None
+
+    def sizes_seen(self) -> tuple[np.ndarray | None, str]:
+        """`column_sizes` as advice takes them, and in which rows they were looked for: "" stands for all. Of samples that are not
+        in memory the first ones say it."""
+        return self.column_sizes(), ""

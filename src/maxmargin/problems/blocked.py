@@ -13,12 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from ..data.rows import column_sizes, rows
 from ..data.sources.memory import Arrays
 from ..jit import vectors
 from ..regularizers.base import Regularizer
 from ..regularizers.half_spaces import HalfSpaces
 from .base import PLAIN_TERM, Problem
 from .linear import LinearProblem
+
+LOOKED_AT = 1 << 16  # rows of a source whose columns are looked at for advice, at least. By guess, 2026-11-17
 
 
 class Examples(NamedTuple):
@@ -112,6 +115,16 @@ class StreamProblem(Problem):
         with closing(self.source.blocks(seed, shuffle_rows=False)) as blocks:
             for block in blocks:
                 yield self.reader.read(block)
+
+    def sizes_seen(self):
+        sizes, count = np.zeros(self.n_features), 0
+        with closing(self.source.blocks()) as blocks:
+            for block in blocks:
+                found = column_sizes(rows(block.X))
+                sizes, count = sizes if found is None else np.maximum(sizes, found), count + block.rows.size
+                if count >= LOOKED_AT:
+                    break
+        return sizes, "" if count >= self.count else f" in the first {count} rows"
 
     def coefficients(self, w: np.ndarray) -> np.ndarray:
         return w if self.n_classes is None else vectors.to_classes(self.regularizer.scoring(w), self.n_classes)

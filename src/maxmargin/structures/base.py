@@ -119,7 +119,9 @@ class Structure(Parameters):
 
     def n_best(self, W, X, count: int) -> list[list[tuple[Any, float]]]:
         """Up to `count` outputs of each sample with their w . phi, the best first, for weights as solvers hold them."""
-        raise TypeError(f"The best outputs beside the first are there for Chain and Multiclass, not for {type(self).__name__}.")
+        raise TypeError(
+            f"The best outputs beside the first are there for Chain, Tree, Graph and Multiclass, not for {type(self).__name__}."
+        )
 
     def named_weights(self, w: np.ndarray) -> dict[str, np.ndarray]:
         """Parts of `w_` by the names that a fitted model shows them under, as views."""

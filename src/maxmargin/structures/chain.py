@@ -166,26 +166,20 @@ class Chain(Labelling):
         return [labels for labels in found if breach(self.rules_, self._numbers(labels)) is None]
 
     def n_best(self, W, X, count):
-        K, d = len(self.labels_), self.n_features_
-        table, found = vectors.unpack(W, K), []
-        pair = table[len(table) - self.n_kinds_ * K :].reshape(-1, K, K)
+        table, found = vectors.unpack(W, len(self.labels_)), []
         ruled = 0.0 if self.rules_ is None else self.rules_[PAIRS:]
         for i, x in enumerate(X):
-            features, _, kinds = self._checked_parts(x, i)
-            self._check_width(features, i)
-            self._check_kinds(kinds, i)
-            size = features.shape[0]
+            unary, joint, _ = self._sample_scores(table, x, i)
+            size = len(unary)
             if size == 0:
                 found.append([(self._outputs(self.labels_[:0], np.zeros(2, np.int64))[0], 0.0)])
                 continue
-            unary = np.asarray(features @ table[:d]) + table[d]
             if self.first_last_bias:
-                unary[0] += table[d + 1]
-                unary[-1] += table[d + 2]
+                unary[0] += table[self.n_features_ + 1]
+                unary[-1] += table[self.n_features_ + 2]
             if self.rules_ is not None:
                 unary[0] += self.rules_[FIRST_LABEL]
                 unary[-1] += self.rules_[LAST_LABEL]
-            joint = np.tensordot(kinds.reshape(-1, len(pair)), pair, 1) if self.edge_features else pair[kinds]
             codes, scores = best_paths(unary, joint + ruled, count)
             outputs = self._outputs(self.labels_[codes.ravel()], size * np.arange(len(codes) + 1))
             found.append([(o, float(score)) for o, score in zip(outputs, scores, strict=True) if score > 0.5 * FORBIDDEN])

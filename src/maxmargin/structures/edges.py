@@ -5,6 +5,9 @@ from abc import abstractmethod
 import numpy as np
 import scipy.sparse as sp
 
+from ..jit import vectors
+from .best import best_labellings
+from .encoded.forest import PARENT
 from .encoded.graphs import GraphLayout, Graphs
 from .encoded.rooted import forest
 from .labelling import SURELY_SMALL, Labelling
@@ -43,6 +46,26 @@ class Edged(Labelling):
     def _layout(self, size, edges, kinds, which):
         check_edges(size, edges, which)
         return self._arrange(size, edges, kinds, which)
+
+    def n_best(self, W, X, count):
+        table, found, seen = vectors.unpack(W, len(self.labels_)), [], {}
+        for i, x in enumerate(X):
+            unary, joint, edges = self._sample_scores(table, x, i)
+            key = len(unary), edges.tobytes()
+            if key not in seen:
+                seen[key] = self._layout(len(unary), edges, np.zeros(len(edges), np.int32), f"Sample {i} of X")
+            layout = seen[key]
+            ends = layout.source, layout.target
+            codes, scores = best_labellings(unary[layout.order], joint, *ends, self._separators(layout), count)
+            labels = np.empty_like(codes)
+            labels[:, layout.order] = codes
+            outputs = self._outputs(self.labels_[labels.ravel()], len(unary) * np.arange(len(codes) + 1))
+            found.append(list(zip(outputs, scores.tolist(), strict=True)))
+        return found
+
+    def _separators(self, layout: GraphLayout) -> list[list[int]]:
+        """Of each node of a layout the smaller ones that it depends on: in a forest its parent."""
+        return [[above] if above >= 0 else [] for above in layout.plan[0][:, PARENT].tolist()]
 
     @abstractmethod
     def _arrange(self, size: int, edges: np.ndarray, kinds: np.ndarray, which: str) -> GraphLayout:

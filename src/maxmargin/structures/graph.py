@@ -67,6 +67,12 @@ class Graph(Edged):
         source, target = number[edges[:, 0]], number[edges[:, 1]]
         return GraphLayout(order, source, target, kinds, np.zeros(size, np.uint8), plan_of(members, source, target, K))
 
+    def _separators(self, layout):
+        plan = layout.plan
+        if not isinstance(plan, Plan):
+            return super()._separators(layout)
+        return [part.tolist() for part in np.split(plan.member, np.cumsum(plan.member_count)[:-1])]
+
     def _assemble(self, graphs, layouts):
         if not any(isinstance(layout.plan, Plan) for layout in layouts):
             return super()._assemble(graphs, layouts)

@@ -350,6 +350,19 @@ class Labelling(Compiled):
         node[g.order + np.repeat(g.start[:-1], np.diff(g.start))] = points.node.flat[: g.label.size, : g.labels]
         return self._shown_marginals(node, g.start)
 
+    def _sample_scores(self, table: np.ndarray, x, i: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What the labels of the nodes of sample i score, (nodes, K), and pairs of labels of its edges, (edges, K, K); and its
+        edges. In the user's order, in plain NumPy; `table` are the weights, unpacked."""
+        features, edges, kinds = self._checked_parts(x, i)
+        self._check_width(features, i)
+        self._check_kinds(kinds, i)
+        check_finite(features, lambda node: f"Sample {i} of X holds, in the features of node {node},")
+        K = len(self.labels_)
+        pair = table[len(table) - self.n_kinds_ * K :].reshape(-1, K, K)
+        unary = np.asarray(features @ table[: features.shape[1]]) + table[self.n_features_]  # no nodes, no columns
+        joint = np.tensordot(kinds.reshape(-1, len(pair)), pair, 1) if self.edge_features else pair[kinds]
+        return unary, joint, edges
+
     def _shown_marginals(self, node: np.ndarray, start: np.ndarray):
         """The marginals of all nodes as a user gets them."""
         return np.split(node, start[1:-1]) if start.size > 1 else []

@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from ...utils.threads import read_ahead
@@ -117,7 +118,8 @@ class Source(ABC):
         """The same rows with X through a transformer of scikit-learn's, block by block.
 
         One that has learned already, or needs not to, is used as it is; of another one a copy learns by its `partial_fit`, along
-        a pass over this source. `transformer` of what is returned is the one in use: predictions for arrays need it as well.
+        a pass over this source; of a Pipeline, step by step. `transformer` of what is returned is the one in use: predictions for
+        arrays need it as well.
         """
         return Mapped(self, learned(transformer, self))
 
@@ -260,21 +262,57 @@ class Mapped(Derived):
 
 
 def learned(transformer: Any, source: Any) -> Any:
-    """The transformer as it is where it needs no fit or has one; else a copy, fitted by `partial_fit` along a pass."""
+    """The transformer as it is where it needs no fit or has one; else a copy, fitted by `partial_fit` along a pass. Of a Pipeline
+    each step, one after the other."""
+    if isinstance(transformer, Pipeline):
+        return learned_steps(transformer, source)
     if not hasattr(transformer, "transform"):
         raise TypeError(f"A source needs a transformer, not {transformer!r}: wrap a function in a FunctionTransformer.")
     if not is_unfitted(transformer):
         return transformer
-    if not hasattr(transformer, "partial_fit"):
-        raise TypeError(
-            f"{type(transformer).__name__} has no partial_fit, so that it cannot learn from a source, which is read in blocks. "
-            "Fit it to rows in memory first, or take one that has (StandardScaler, MaxAbsScaler, IncrementalPCA)."
-        )
+    check_learns(transformer, type(transformer).__name__)
     found = clone(transformer)
     with closing(source.blocks()) as blocks:
         for block in blocks:
             found.partial_fit(block.X)
     return found
+
+
+def learned_steps(pipeline: Pipeline, source: Any) -> Pipeline:
+    """The pipeline as it is where every step has learned already, else one of steps that have. Nothing is read before it is known
+    that all of them can."""
+    check_steps(pipeline)
+    steps, found = steps_of(pipeline), []
+    for name, step in steps:
+        found.append((name, learned(step, source)))
+        source = Mapped(source, found[-1][1])
+    same = all(own is given for (_, own), (_, given) in zip(found, steps, strict=True))
+    return pipeline if same else Pipeline(found)
+
+
+def steps_of(pipeline: Pipeline) -> list[tuple[str, Any]]:
+    """Those that do something."""
+    return [(name, step) for name, step in pipeline.steps if step is not None and step != "passthrough"]
+
+
+def check_steps(pipeline: Pipeline) -> None:
+    for name, step in steps_of(pipeline):
+        called = f"The step {name!r} of the pipeline, {type(step).__name__},"
+        if isinstance(step, Pipeline):
+            check_steps(step)
+        elif not hasattr(step, "transform"):
+            raise TypeError(f"{called} is no transformer: map the source through those before it, and fit it to the result.")
+        elif is_unfitted(step):
+            check_learns(step, called)
+
+
+def check_learns(transformer: Any, called: str) -> None:
+    """Refuse one that learns from all rows at once."""
+    if not hasattr(transformer, "partial_fit"):
+        raise TypeError(
+            f"{called} has no partial_fit, so that it cannot learn from a source, which is read in blocks. "
+            "Fit it to rows in memory first, or take one that has (StandardScaler, MaxAbsScaler, IncrementalPCA)."
+        )
 
 
 def is_unfitted(transformer: Any) -> bool:

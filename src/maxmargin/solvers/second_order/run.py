@@ -65,6 +65,10 @@ class Shape(ABC):
     def evaluated(self, duals: np.ndarray, side_duals: np.ndarray | None) -> Evaluated:
         """The exact dual value; `side_duals` are those of half-spaces, class by class."""
 
+    def at_rest(self, zeros: np.ndarray) -> Evaluated:
+        """The same of duals that are all zero."""
+        return self.evaluated(zeros, None)
+
     @abstractmethod
     def repaired(self, duals: np.ndarray) -> np.ndarray:
         """Exactly feasible."""
@@ -103,6 +107,11 @@ class ScalarShape(EntryShape):
 
     def evaluated(self, duals, side_duals):
         return self.problem.evaluate(np.ascontiguousarray(duals[:, 0]), side_duals)
+
+    def at_rest(self, zeros):
+        w = np.zeros(self.problem.weight_shape)  # no loss has a reward for a dual of zero
+        v = self.problem.regularizer.unclipped(w)
+        return Evaluated(self.problem.regularizer.dual(w, v), v)
 
     def repaired(self, duals):
         return self.problem.clipped(duals[:, 0])[:, None]
@@ -159,7 +168,7 @@ class SecondOrderRun(Run, ABC):
         zeros = np.zeros((problem.n_examples, shape.classes))
         self.duals = zeros if start.duals is None else np.array(start.duals, np.float64).reshape(zeros.shape)
         self.side_duals: np.ndarray | None = None
-        self.dual, self.v = shape.evaluated(self.duals, None)
+        self.dual, self.v = shape.at_rest(zeros) if start.duals is None else shape.evaluated(self.duals, None)
         self.highest, self.kept, self.estimate = self.dual, self.dual, np.inf
         # The gap of the duals kept and of their weights, where these are asked for.
         self.nearest = np.inf if self.average else problem.primal(self.weights_of(self.v)) - self.dual

@@ -61,6 +61,7 @@ class SmoothRun(SecondOrderRun):
         self.scores, self.mu = scores_of(self.table, self.W) if np.any(self.W) else np.zeros_like(self.duals), 0.0
         self.followed, self.far, self.descent, self.steps = self.duals, 0.0, 0.0, 0
         self.looked = self.pulled = False
+        self.direct = False  # whether the scores are one product of the point, and no sum of such
         self.parabolic = False  # whether the first step is the solution
 
     def settle(self) -> None:
@@ -86,6 +87,12 @@ class SmoothRun(SecondOrderRun):
 
     def primal_here(self) -> float:
         return self.problem.regularizer.penalty(self.shape.packed(self.W)) + self.losses(self.scores)
+
+    def primal(self, w, n_jobs):
+        """Of the point, where its scores are exactly X w, without another product."""
+        if self.direct and np.array_equal(w, self.shape.packed(self.W)):
+            return self.primal_here()
+        return super().primal(w, n_jobs)
 
     def proposed(self):
         self.see()
@@ -114,7 +121,7 @@ class SmoothRun(SecondOrderRun):
 
     def resume(self, state: Mapping[str, Any]) -> None:
         super().resume(state)
-        self.looked = False
+        self.looked = self.direct = False
 
     def step(self):
         self.steps += 1
@@ -142,8 +149,13 @@ class SmoothRun(SecondOrderRun):
         self.far = far
         if far <= 0.0:
             return False
+        at_once = self.system.along is None or self.system.factor.sound  # else `along` is a sum of several products
+        self.direct = far == 1.0 and at_once and not np.any(self.W)
         self.W = self.W + far * dW
-        self.scores = self.scores + far * along if self.system.rest > 0.0 else scores_of(self.table, self.W)
+        if self.direct:
+            self.scores = along
+        else:
+            self.scores = self.scores + far * along if self.system.rest > 0.0 else scores_of(self.table, self.W)
         if rise.size:
             self.climb(far, rise)
         self.looked = False

@@ -50,7 +50,8 @@ def blocks_at_once(table: Table) -> Iterator[RowBlock]:
 
 def scores_of(table: Table, W: np.ndarray) -> np.ndarray:
     """(rows, classes): X W'."""
-    return np.concatenate([np.asarray(block.scores(W), np.float64) for block in blocks_at_once(table)])
+    found = [np.asarray(block.scores(W), np.float64) for block in blocks_at_once(table)]
+    return found[0] if len(found) == 1 else np.concatenate(found)
 
 
 def combination(table: Table, duals: np.ndarray) -> np.ndarray:
