@@ -11,7 +11,7 @@ from maxmargin.solvers import automatic
 from maxmargin.solvers.automatic import Automatic
 from maxmargin.solvers.base import NOWHERE, Setting
 from maxmargin.solvers.second_order import softened, wide_rows
-from maxmargin.solvers.second_order.alternating import Prior, alternated, next_on_simplex
+from maxmargin.solvers.second_order.alternating import QuadraticTerm, alternated, next_on_simplex
 from maxmargin.solvers.second_order.tuning import SPLIT
 
 RNG = np.random.default_rng(6)
@@ -30,7 +30,7 @@ def test_next_on_simplex():
 @pytest.mark.parametrize("data", [X, sp.csr_array(X)])
 def test_many_rounds_are_the_optimum(data):
     best = mm.SVMClassifier(C=0.1, cost=COST, solver="newton", tol=1e-8).fit(X, Y, sample_weight=WEIGHT).certificate_
-    cap, prior = 0.1 * WEIGHT, Prior(np.zeros((4, 6)), np.ones((4, 6)))
+    cap, prior = 0.1 * WEIGHT, QuadraticTerm(np.zeros((4, 6)), np.ones((4, 6)))
     W, q = alternated(table_of(data, 1.0), COST[Y], Y, cap, prior, SPLIT._replace(rounds=20_000, weight=0.1))
     full = np.column_stack([X, np.ones(len(X))])
     z = full @ W.T
@@ -45,7 +45,7 @@ def test_many_rounds_are_the_optimum(data):
 
 def test_weights_stay_near_their_mean_where_that_is_strict():
     mean = RNG.normal(size=(4, 6))
-    W, _ = alternated(table_of(X, 1.0), COST[Y], Y, WEIGHT, Prior(mean, np.full((4, 6), 1e12)))
+    W, _ = alternated(table_of(X, 1.0), COST[Y], Y, WEIGHT, QuadraticTerm(mean, np.full((4, 6), 1e12)))
     np.testing.assert_allclose(W, mean, atol=1e-5)
 
 

@@ -38,16 +38,18 @@ def products_with(table: Table, weight: np.ndarray) -> np.ndarray:
     return found
 
 
-class Prior(NamedTuple):
+class QuadraticTerm(NamedTuple):
+    """1/2 (W - mean)' B (W - mean), B diagonal; both are (classes, features + 1)."""
+
     mean: np.ndarray
     B: np.ndarray
 
 
 def alternated(
-    table: Table, cost: np.ndarray, label: np.ndarray, cap: np.ndarray, prior: Prior, tuning: SplitTuning = SPLIT
+    table: Table, cost: np.ndarray, label: np.ndarray, cap: np.ndarray, term: QuadraticTerm, tuning: SplitTuning = SPLIT
 ) -> tuple[np.ndarray, np.ndarray]:
     """W after some rounds, and q (examples, classes). `cost` is that of each example, (examples, classes)."""
-    mean, B = prior
+    mean, B = term
     if not len(label):
         return mean.copy(), cost.copy()
     r = tuning.weight / (float(np.mean(cost.max(axis=1))) or 1.0)

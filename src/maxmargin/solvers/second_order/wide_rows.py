@@ -16,7 +16,7 @@ import numpy as np
 
 from ...data.table import RowBlock, Table
 from ...problems.linear import BlockProblem
-from .alternating import Prior, alternated
+from .alternating import QuadraticTerm, alternated
 from .interior_rows import RowInterior
 from .systems import FEW_PAIRS, LEAST_THETA, MANY_CLASSES, RowColumns
 from .tuning import SPLIT
@@ -108,7 +108,7 @@ class WideInterior(RowInterior):
 
     def settle(self):
         loss = self.problem.exact_loss
-        self.W, q = alternated(self.table, self.margins()[loss.label], loss.label, loss.cap, Prior(self.mean, self.B))
+        self.W, q = alternated(self.table, self.margins()[loss.label], loss.label, loss.cap, QuadraticTerm(self.mean, self.B))
         worth = self.worth()
         mu = max(SPLIT.times * self.risk(worth) / max(worth.size, 1), LEAST_THETA)
         s = on_path(worth, self.cap, mu)
