@@ -69,7 +69,9 @@ class RowBlock:
 
     def combined(self, duals: np.ndarray) -> np.ndarray:
         """(classes, features + 1): sum_i b_i x_i; duals are (rows, classes)."""
-        return np.concatenate([np.asarray((self.X.T @ duals).T), self.bias * duals.sum(axis=0)[:, None]], axis=1)
+        # Few rows times X take half as long as its columns times few. 7,291 x 196, ten classes, 2026-11-17.
+        found = (self.X.T @ duals).T if sp.issparse(self.X) else duals.T @ self.X
+        return np.concatenate([np.asarray(found), self.bias * duals.sum(axis=0)[:, None]], axis=1)
 
 
 class Table(ABC):

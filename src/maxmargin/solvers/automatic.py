@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..data.rows import mean_length
+from ..losses.crammer_singer import CrammerSingerLoss
 from ..problems.base import Problem
 from ..problems.linear import BlockProblem, ScalarProblem
 from ..problems.multilabel import LabelGroup
@@ -24,6 +25,7 @@ from ..result import TINY
 from .base import Run, Setting, Solver, Start
 from .dual_coordinate import DualCoordinate
 from .newton import Newton, work
+from .second_order.softened import is_wide_and_large
 from .second_order.tuning import BEGINNING, BeginningTuning
 from .tuning import RELAY, RelayTuning
 
@@ -52,12 +54,18 @@ class Automatic(Solver):
             return run
         prices = None if cost is None else Prices(problem, cost)
         again = start.method == STAGES[1] and start.duals is not None and start.rise >= 1.0  # passes would crawl again
-        few = prices is not None and few_steps(problem) and prices.for_steps() < expected_passes(problem, setting.tol)
-        if prices is not None and (again or few):
+        if prices is not None and (again or begins_with_newton(problem, prices, expected_passes(problem, setting.tol))):
             return Relay(newton.begin(problem, start, setting), setting, prices, stage=1)
         run = DualCoordinate().begin(problem, start, setting)
         run.solver_name = STAGES[0]
         return run if prices is None else Relay(run, setting, prices)
+
+
+def begins_with_newton(problem: Problem, prices: "Prices", passes: float) -> bool:
+    """Whether so many passes cost more than the steps of Newton's method, where these do not need them."""
+    if few_steps(problem):
+        return prices.for_steps() < passes
+    return hard_on_coordinates(problem) and prices.for_all_steps() < passes
 
 
 @singledispatch
@@ -97,6 +105,17 @@ def few_steps(problem: Problem) -> bool:
 @few_steps.register
 def _(problem: ScalarProblem) -> bool:
     return problem.loss.smooth and problem.regularizer.lower is None and problem.half_spaces is None
+
+
+@singledispatch
+def hard_on_coordinates(problem: Problem) -> bool:
+    """Whether many columns and large rows make coordinates crawl, and Newton's method begins without what they have found."""
+    return False
+
+
+@hard_on_coordinates.register
+def _(problem: BlockProblem) -> bool:
+    return type(problem.loss) is CrammerSingerLoss and is_wide_and_large(problem)
 
 
 def expected_passes(problem: Any, tol: float, tuning: BeginningTuning = BEGINNING) -> float:
@@ -143,6 +162,10 @@ class Prices:
     def for_steps(self, tuning: BeginningTuning = BEGINNING) -> float:
         """What few steps of Newton's method cost, in passes over all examples."""
         return tuning.passes + tuning.steps * self.step / (self.examples * self.visit + self.sweep)
+
+    def for_all_steps(self) -> float:
+        """What Newton's method costs where it follows a path, in passes over all examples."""
+        return self.newton / (self.examples * self.visit + self.sweep)
 
     def of(self, run: Run) -> float:
         """What the passes of a run have cost."""

@@ -146,6 +146,11 @@ def row_run(problem: BlockProblem, start: Start, setting: Setting) -> SecondOrde
     return (WideInterior if has_large_rows(problem) else WideFirst)(problem, start, setting)
 
 
+def is_wide_and_large(problem: BlockProblem) -> bool:
+    """Whether the interior point for many columns is all there is: coordinates would crawl as well."""
+    return has_many_columns(problem) and has_large_rows(problem)
+
+
 def has_large_rows(problem: BlockProblem) -> bool:
     """Whether a step with a softened maximum would change scores by much more than costs."""
     return bool(np.mean(problem.cap * problem.curvature) > LARGE_ROWS) if problem.n_examples else False

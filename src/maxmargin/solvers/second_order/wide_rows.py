@@ -7,25 +7,24 @@ heaviest pairs of examples and classes are added up as they are, each into four 
 alike: their weights are added up for each label and pair of classes, and stand before the mean of x x' over the examples of that
 label. That is what is factored; conjugate gradients with products of X itself do the rest.
 
-Large columns make the gradient of all duals but a few enormous: from a small mu steps are short for long. So the beginning is a
-point of the central path for weights of zero, but for the gradient, and mu a multiple of what the losses there would give.
+Large columns make the gradient of all duals but a few enormous, and steps from weights of zero are short for long. So the weights
+at first are those that alternating directions find soon (`alternating`). Their duals lie on the border, those of the central path
+for these weights leave far more of the gradient: the beginning is between both.
 """
 
 import numpy as np
 
 from ...data.table import RowBlock, Table
 from ...problems.linear import BlockProblem
+from .alternating import QuadraticTerm, alternated
 from .interior_rows import RowInterior
 from .systems import FEW_PAIRS, LEAST_THETA, MANY_CLASSES, RowColumns
+from .tuning import SPLIT
 
 # Pairs that are added up as they are, for each weight; the part of a right side that conjugate gradients may leave, and how many
-# of their steps. Digits in 14 x 14 pixels of 0..255, others than those that are reported, C = 1, seconds of one core: 50 and 10
-# pairs take 27 and 60, as gradients take longer; 1e-4 and 1e-7 take 33 and 35, with an earlier matrix. 2026-11-17.
+# of their steps. Digits in 14 x 14 pixels of 0..255, others than those that are reported, C = 1, seconds of one core: 50 and 20
+# pairs take 26 and 47, as gradients take longer; 1e-4 and 1e-7 take 33 and 35, with an earlier matrix. 2026-11-17.
 KEPT, LEFT_OVER, MOST_GRADIENTS = 50, 1e-4, 40
-# mu at first, times the mean over all pairs of what the losses are at the start. Steps with 30, 3 and 1: 21, 23 and 25 for made
-# pixels, 6,000 x 150, C = 0.01; 28 and 28 (1 was not tried) for digits of 0..255 mapped to 130 columns, with noise, C = 0.01;
-# with 30 and 1, 46 and 43 for the digits above. 2026-11-17.
-FIRST_MU = 30.0
 MOST_PAIRS = 1 << 25  # of examples and classes whose weights are kept in memory
 PATH_ROUNDS = 100  # of the search for the level of a row, which has few
 EXACT_LEVEL = 1e-14
@@ -97,21 +96,24 @@ def on_path(worth: np.ndarray, cap: np.ndarray, mu: float) -> np.ndarray:
 
 
 class WideInterior(RowInterior):
-    """Begins on the path. What another run has left is kept as long as it is better, and not begun with. Every other step is
+    """Begins near the solution. What another run has left is kept as long as it is better, and not begun with. Many steps are
     short here, and to mend after each would form the matrix once more."""
 
-    # Matrices for 64 steps with 1 and 0: 64 and 74, to the same gap. Digits of 0..255, those reported, C = 1, 2026-11-17.
+    # Matrices for 64 steps with 1 and 0: 64 and 74, to the same gap, from weights of zero. Digits of 0..255, those reported,
+    # C = 1, 2026-11-17.
     may_idle = 1
 
     def system_for(self, problem):
         return PairColumns(problem.table, problem.exact_loss.label, problem.n_classes)
 
     def settle(self):
-        self.W = self.outset.copy()
+        loss = self.problem.exact_loss
+        self.W, q = alternated(self.table, self.margins()[loss.label], loss.label, loss.cap, QuadraticTerm(self.mean, self.B))
         worth = self.worth()
-        mu = FIRST_MU * self.risk(worth) / max(worth.size, 1)
-        s = on_path(worth, self.cap, max(mu, LEAST_THETA))
-        self.begin_at((mu / s,), mu, float(np.mean(self.cost.max(axis=1))) if self.cost.size else 1.0)
+        mu = max(SPLIT.times * self.risk(worth) / max(worth.size, 1), LEAST_THETA)
+        s = on_path(worth, self.cap, mu)
+        p = (1.0 - SPLIT.pulled) * self.cap * q[self.counted] + SPLIT.pulled * mu / s
+        self.begin_at((p,), mu, float(np.mean(self.cost.max(axis=1))) if self.cost.size else 1.0)
         self.against = (s,)
 
 

@@ -1,0 +1,60 @@
+"""Alternating directions, where the interior point for many columns begins."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import maxmargin as mm
+from maxmargin.data.table import table_of
+from maxmargin.problems.linear import BlockProblem
+from maxmargin.solvers import automatic
+from maxmargin.solvers.automatic import Automatic
+from maxmargin.solvers.base import NOWHERE, Setting
+from maxmargin.solvers.second_order import softened, wide_rows
+from maxmargin.solvers.second_order.alternating import QuadraticTerm, alternated, next_on_simplex
+from maxmargin.solvers.second_order.tuning import SPLIT
+
+RNG = np.random.default_rng(6)
+X = RNG.normal(size=(120, 5)) * np.logspace(-1, 3, 5)
+Y = (X / np.logspace(-1, 3, 5) @ RNG.normal(size=(5, 4)) + 0.5 * RNG.normal(size=(120, 4))).argmax(axis=1)
+COST = np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0)))
+WEIGHT = RNG.uniform(0.1, 3.0, 120)
+
+
+def test_next_on_simplex():
+    a = RNG.normal(size=(40, 6)) * 10.0 ** RNG.uniform(-3, 3, (40, 1))
+    np.testing.assert_allclose(next_on_simplex(a), [mm.projections.simplex(row) for row in a], rtol=1e-9, atol=1e-9)
+    assert next_on_simplex(np.empty((0, 6))).shape == (0, 6)
+
+
+@pytest.mark.parametrize("data", [X, sp.csr_array(X)])
+def test_many_rounds_are_the_optimum(data):
+    best = mm.SVMClassifier(C=0.1, cost=COST, solver="newton", tol=1e-8).fit(X, Y, sample_weight=WEIGHT).certificate_
+    cap, prior = 0.1 * WEIGHT, QuadraticTerm(np.zeros((4, 6)), np.ones((4, 6)))
+    W, q = alternated(table_of(data, 1.0), COST[Y], Y, cap, prior, SPLIT._replace(rounds=20_000, weight=0.1))
+    full = np.column_stack([X, np.ones(len(X))])
+    z = full @ W.T
+    primal = 0.5 * np.sum(W**2) + cap @ ((COST[Y] + z).max(axis=1) - z[np.arange(120), Y])
+    b = cap[:, None] * (np.eye(4)[Y] - q)
+    dual = -np.sum(COST[Y] * b) - 0.5 * np.sum((b.T @ full) ** 2)
+    assert np.all(q >= 0.0)
+    np.testing.assert_allclose(q.sum(axis=1), 1.0, rtol=1e-12)
+    assert best.dual * (1 - 1e-9) <= primal <= best.primal * (1 + 1e-4)
+    assert best.primal * (1 + 1e-9) >= dual >= best.dual * (1 - 1e-3)
+
+
+def test_weights_stay_near_their_mean_where_that_is_strict():
+    mean = RNG.normal(size=(4, 6))
+    W, _ = alternated(table_of(X, 1.0), COST[Y], Y, WEIGHT, QuadraticTerm(mean, np.full((4, 6), 1e12)))
+    np.testing.assert_allclose(W, mean, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("large", "expected", "name"), [(0.0, 1e9, "Newton"), (np.inf, 1e9, "DualCoordinate"), (0.0, 0.0, "DualCoordinate")]
+)
+def test_large_rows_of_many_columns_begin_with_newton(large, expected, name, monkeypatch):
+    monkeypatch.setattr(softened, "LARGE_ROWS", large)
+    monkeypatch.setattr(wide_rows, "FEW_PAIRS", 0)
+    monkeypatch.setattr(automatic, "expected_passes", lambda problem, tol: expected)
+    problem = BlockProblem(table_of(X, 1.0), Y, WEIGHT, COST)
+    assert Automatic().begin(problem, NOWHERE, Setting(tol=1e-3)).solver_name == name
