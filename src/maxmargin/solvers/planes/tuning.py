@@ -34,6 +34,8 @@ class BundleTuning(NamedTuple):
     models: int = 16
     # Planes, whatever the memory: the quadratic program would take too long. Set not recorded, 2026-11-15.
     planes: int = 16_384
+    # Rows that a thread has at least in the descent before the first iteration. By guess, 2026-11-17.
+    least: int = 8192
 
 
 BUNDLE = BundleTuning()
