@@ -20,7 +20,18 @@ from ..data.rows import dot, last, last_column
 from ..data.rows import value as value_at
 from ..data.table import Table
 from ..jit import kernel, vectors
-from ..losses.base import BinaryLoss, Loss, MulticlassLoss, RegressionLoss, clip, own_scratch, reward, row_repair, row_value, value
+from ..losses.base import (
+    BinaryLoss,
+    Loss,
+    MulticlassLoss,
+    RegressionLoss,
+    clip,
+    own_scratch,
+    reward,
+    row_repair,
+    row_value,
+    value,
+)
 from ..losses.blocks import row_block_value
 from ..losses.crammer_singer import CrammerSingerLoss
 from ..regularizers.base import Regularizer
@@ -427,9 +438,7 @@ class RowProblem(LinearProblem):
             return W
         return vectors.from_classes(self.half_spaces.feasible(vectors.to_classes(W, self.n_classes)), np.float64)
 
-    def evaluate(
-        self, duals: vectors.VectorTable, side_duals: vectors.VectorTable | None = None, n_jobs: int = 1
-    ) -> Evaluated:
+    def evaluate(self, duals: vectors.VectorTable, side_duals: vectors.VectorTable | None = None, n_jobs: int = 1) -> Evaluated:
         """The exact dual value; `side_duals` are the duals of the half_spaces."""
         space = Free(vectors.aligned(self.table_shape, np.float64))
         total = self._combined(duals, space.w, n_jobs)

@@ -287,7 +287,7 @@ class BlockedAscent(BlockAscent):
             sweep_in_turn(X, self.losses[p], w, *state, self.sweep_rooms[p], self.queues, visit, (p, threads, board))
 
         self.side_by_side(in_turn)
-        return sums_of(self.queues), int(self.queues.count[0])
+        return sums_of(self.queues), int(self.queues.fitting[0])
 
     def sweep_team(self, awake: np.ndarray, count: int) -> int:
         """How many threads make a sweep. None where a visit of it is not so much cheaper than one of a pass that it brings more:

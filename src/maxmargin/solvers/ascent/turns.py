@@ -27,7 +27,7 @@ APART = vectors.LINE // 8  # numbers between those that threads count on: a cach
 EACH = 16  # classes of a visit that there is room for, on average: of more, fewer visits are made at a time. By guess, 2026-11-17
 LISTED_AHEAD = 4  # examples by which duals are asked for before they are listed. By guess, 2026-11-17
 MOST = 8192  # visits that are ordered at a time
-BITS, WORDS = 62, 16  # waves are bits of so many words; visits that fit into none come last
+WAVE_BITS, WAVE_WORDS = 62, 16  # waves are bits of so many words; visits that fit into none come last
 
 
 class Queues(NamedTuple):
@@ -37,19 +37,19 @@ class Queues(NamedTuple):
     held: np.ndarray  # those classes
     before: np.ndarray  # visits that stand before it, at each of them
     made: np.ndarray  # visits that have been made, at each class
-    waves: np.ndarray  # (classes, WORDS): which ones have a visit to the class
+    waves: np.ndarray  # (classes, WAVE_WORDS): which ones have a visit to the class
     wave: np.ndarray  # (visits,): of each visit
     sizes: np.ndarray  # (waves + 2,): visits of each
     order: np.ndarray  # (visits,): visits, by waves
     found: np.ndarray  # (visits, 2): the share of the gap and the change of the reward of each
-    count: np.ndarray  # (1,): visits that there was room for
+    fitting: np.ndarray  # (1,): visits that there was room for
 
 
 def new_queues(visits: int, classes: int) -> Queues:
     """Room for so many visits, of one at least with all classes."""
     held, starts = np.zeros(EACH * visits + classes, np.int32), np.zeros(visits + 1, np.int64)
-    made, wave, sizes = (np.zeros(size, np.int64) for size in (APART * classes, visits, BITS * WORDS + 2))
-    waves, found, count = np.zeros((classes, WORDS), np.int64), np.zeros((visits, 2)), np.zeros(1, np.int64)
+    made, wave, sizes = (np.zeros(size, np.int64) for size in (APART * classes, visits, WAVE_BITS * WAVE_WORDS + 2))
+    waves, found, count = np.zeros((classes, WAVE_WORDS), np.int64), np.zeros((visits, 2)), np.zeros(1, np.int64)
     return Queues(starts, held, held.copy(), made, waves, wave, sizes, wave.copy(), found, count)
 
 
@@ -103,17 +103,17 @@ def lowest_bit(word):
 @jitable_call
 def first_wave(waves, held):
     """The first wave that visits none of these classes, which it then does; the one after all waves where there is none."""
-    for q in range(WORDS):
+    for q in range(WAVE_WORDS):
         taken = 0
         for a in range(held.size):
             taken |= waves[held[a], q]
-        free = ~taken & ((1 << BITS) - 1)
+        free = ~taken & ((1 << WAVE_BITS) - 1)
         if free != 0:
             place = lowest_bit(free)
             for a in range(held.size):
                 waves[held[a], q] |= 1 << place
-            return q * BITS + place
-    return BITS * WORDS
+            return q * WAVE_BITS + place
+    return WAVE_BITS * WAVE_WORDS
 
 
 @jitable_call
@@ -187,10 +187,10 @@ def sweep_in_turn(X, loss, w, duals, curvature, plan, room, queues, visit, place
     if not meet_all(board, team):
         return
     if p == 0:
-        queues.count[0] = make_room(queues, stop - start)
+        queues.fitting[0] = make_room(queues, stop - start)
     if not meet_all(board, team):
         return
-    count = queues.count[0]
+    count = queues.fitting[0]
     for k in range(first, min(last, count)):
         rows.prefetch_row(duals.vectors, plan.order[start + min(k + LISTED_AHEAD, last - 1)])
         list_held(duals, plan.order[start + k], queues.held, queues.starts[k])
@@ -216,4 +216,4 @@ def sweep_in_turn(X, loss, w, duals, curvature, plan, room, queues, visit, place
 
 def sums_of(queues: Queues) -> np.ndarray:
     """Of the visits that were made: shares of the gap and changes of the reward."""
-    return np.add.reduce(queues.found[: int(queues.count[0])], axis=0)
+    return np.add.reduce(queues.found[: int(queues.fitting[0])], axis=0)
