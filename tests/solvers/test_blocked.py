@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from maxmargin.data.gathered import Gathered, by_class, by_feature
 from maxmargin.data.indicators import checked_labels
 from maxmargin.data.table import table_of
 from maxmargin.jit import vectors
+from maxmargin.jit.meeting import new_board
 from maxmargin.problems.linear import BlockProblem
 from maxmargin.problems.multilabel import MultilabelProblem
 from maxmargin.regularizers.prior import Prior
@@ -22,11 +24,14 @@ from maxmargin.result import History
 from maxmargin.solvers.ascent import blocked
 from maxmargin.solvers.ascent.blocked import BlockedAscent, BlockPrices, block_size, exact_in_blocks
 from maxmargin.solvers.ascent.linear import AscentOptions, BlockAscent
+from maxmargin.solvers.ascent.sweeps import sweep_held, sweep_room
 from maxmargin.solvers.ascent.tuning import ASCENT, BlockTuning
+from maxmargin.solvers.ascent.turns import WAVE_BITS, WAVE_WORDS, first_wave, lowest_bit, new_queues, sweep_in_turn
 from maxmargin.solvers.base import Setting, Start
 from maxmargin.solvers.loop import BY_HAND, Budget, drive
 from maxmargin.solvers.polish.tuning import POLISH
 from maxmargin.solvers.tuning import PACE
+from maxmargin.utils.threads import Team
 
 N, D, K = 50, 6, 5
 rng = np.random.default_rng(3)
@@ -69,7 +74,7 @@ def problem_of(name, prior="none", data=X, bias=0.7, C=0.4):
 
 
 # Prices by which any number of threads pays, and by which it pays to look ahead, or not to.
-FREE = BlockTuning(visit=0.0, follow=0.0, step=0.0, meeting=(0.0, 0.0), muster=(0.0, 0.0), spare=0.0, cheaper=np.inf)
+FREE = BlockTuning(visit=0.0, follow=0.0, step=0.0, meeting=(0.0, 0.0), muster=(0.0, 0.0), spare=0.0, cheaper=np.inf, turn=0.0)
 TOGETHER, AHEAD = FREE._replace(narrow=1e9), FREE._replace(narrow=0.0, square=0.0)
 ONCE = ASCENT._replace(blocks=TOGETHER._replace(again=0))  # passes as of row by row
 
@@ -293,6 +298,103 @@ def test_sweeps_save_passes():
     assert 3 * passes[1] <= 2 * passes[0]
 
 
+@pytest.fixture(scope="module")
+def many_classes():
+    """A run on 40 classes, after some passes, and an order of visits."""
+    generator = np.random.default_rng(5)
+    data, label = generator.normal(size=(200, 12)), generator.integers(40, size=200)
+    scale = Prior(scale=np.linspace(0.5, 2.0, 12)).checked(12, 40)
+    turned, regularizer, _ = scale.applied(data, 40)
+    problem = BlockProblem(table_of(turned, 0.7), label, np.ones(200), 1.0 - np.eye(40), regularizer=regularizer).at(0.05)
+    run = run_of(problem, 16)
+    after(run, 3)
+    run.plan.order[:] = generator.permutation(200)
+    return run
+
+
+def swept(run, team, queues, order=None):
+    """Duals and turned weights after a sweep in turn, or one after another in this order."""
+    problem, n, classes = run.problem, run.problem.n_examples, run.problem.n_classes
+    duals, w = vectors.zeros_table(n, classes, run.dtype), by_class(run.space.w)
+    duals.vectors[...] = run.duals.vectors
+    board, state = new_board(), (w, duals, run.curvature, run.plan)
+
+    def work(p):
+        visit, loss, room = (done, n, 0.0, run.variance), problem.loss_in(run.dtype), sweep_room(classes, run.dtype)
+        sweep_in_turn(problem.X, loss, *state, room, queues, visit, (p, team, board))
+
+    if order is not None:
+        plan = run.plan._replace(order=order)
+        visit = 0, n, 0.0, run.variance
+        sweep_held(problem.X, problem.loss_in(run.dtype), *state[:3], plan, sweep_room(classes, run.dtype), visit)
+        return duals.flat, w.flat
+    done = 0
+    while done < n:
+        board[:] = 0
+        Team(team).work(work, range(team))
+        done += int(queues.fitting[0])
+    return duals.flat, w.flat
+
+
+@pytest.mark.parametrize("team", [1, 2, 3, 8])
+def test_sweeps_in_turn_make_the_steps_of_one_thread(many_classes, team):
+    """To the last bit, whatever the threads."""
+    run = many_classes
+    queues = new_queues(200, run.lanes)
+    duals, w = swept(run, team, queues)
+    one, other = swept(run, 1, queues, run.plan.order[queues.order])
+    np.testing.assert_array_equal(duals, one)
+    np.testing.assert_array_equal(w, other)
+    assert np.any(duals != run.duals.flat)
+
+
+def test_visits_of_a_wave_have_no_class_in_common(many_classes):
+    queues = new_queues(200, many_classes.lanes)
+    swept(many_classes, 2, queues)
+    assert sorted(queues.order) == list(range(200)) and np.all(np.diff(queues.wave[queues.order]) >= 0)
+    held = [set(queues.held[a:b].tolist()) for a, b in pairwise(queues.starts)]
+    for wave in range(queues.wave.max() + 1):
+        together = [held[k] for k in np.flatnonzero(queues.wave == wave)]
+        assert sum(map(len, together)) == len(set().union(*together)) and together
+    assert queues.wave.max() < 150
+
+
+def test_visits_that_no_wave_has_room_for():
+    busy = np.full((8, WAVE_WORDS), (1 << WAVE_BITS) - 1)
+    assert first_wave(busy, np.arange(3)) == WAVE_BITS * WAVE_WORDS
+    busy[:2, 1] ^= 1 << 7
+    assert first_wave(busy, np.arange(2)) == WAVE_BITS + 7 and np.all(busy == (1 << WAVE_BITS) - 1)
+    for place in (0, 1, 31, 32, 61):
+        assert lowest_bit((1 << place) | (1 << 61)) == place
+
+
+def test_a_sweep_for_which_there_is_little_room(many_classes):
+    """Fewer visits at a time, and all of them in the end."""
+    small = new_queues(200, many_classes.lanes)
+    small = small._replace(held=small.held[:60], before=small.before[:60])
+    before = many_classes.duals.flat.copy()
+    duals, _ = swept(many_classes, 3, small)
+    assert 0 < small.fitting[0] < 100 and np.count_nonzero(np.any(duals != before, axis=1)) > 50
+    np.testing.assert_array_equal(many_classes.duals.flat, before)
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_nobody_waits_in_line_for_a_thread_that_fails(failing, monkeypatch):
+    run = run_of(problem_of("crammer_singer"), 8, threads=3, tuning=SWEPT)
+    after(run, 1)
+    sweep = blocked.sweep_in_turn
+
+    def fail(*args):
+        if args[-1][0] == failing:
+            raise RuntimeError("Out of order.")
+        return sweep(*args)
+
+    monkeypatch.setattr(blocked, "sweep_in_turn", fail)
+    with pytest.raises(RuntimeError, match="Out of order"):
+        run.advance(lambda: False)
+    monkeypatch.setattr(blocked, "sweep_in_turn", sweep)
+
+
 def test_the_same_again():
     problem = problem_of("crammer_singer")
     one, two = (climbed(problem, threads=3, tuning=SWEPT) for _ in range(2))
@@ -415,11 +517,12 @@ def test_the_solver_chooses():
 
 
 def test_what_a_sweep_must_cost():
-    """A twentieth of a visit to all classes is worth it; on many threads, to whom that visit costs less, it is not."""
+    """A twentieth of a visit to all classes is worth it; on many threads, to whom that visit costs less, if they share it out."""
     prices = BlockPrices(sized(1000, 512), np.float32, BlockTuning())
     alone, many = prices.best_team(1, 64, 10_000), prices.best_team(16, 64, 10_000)
     assert prices.in_sweep(5.0) < 0.1 * prices.on_threads(alone, 10_000)
-    assert prices.in_sweep(5.0) > 0.2 * prices.on_threads(many, 10_000)
+    assert prices.in_sweep(5.0) > 0.2 * prices.on_threads(many, 10_000) > 2.0 * prices.in_sweep(5.0, many.threads)
+    assert prices.in_sweep(5.0, 2) < 0.7 * prices.in_sweep(5.0) < prices.in_sweep(500.0, 2)
     assert prices.best_team(16, 64, 1) == alone == (1, 64, False)
     assert 4 < many.threads <= 16 and many.ahead
     few = BlockPrices(sized(100, 768), np.float32, BlockTuning()).best_team(2, 64, 10_000)
@@ -482,6 +585,12 @@ def test_values_by_products(name):
     np.testing.assert_allclose(second.v, first.v, rtol=1e-10, atol=1e-12)
     assert many.primal(first.v) == pytest.approx(one.primal(first.v), rel=1e-12)
     assert many.primal(first.v, 2) == many.primal(first.v, 1)
+    table = vectors.table(vectors.pack(duals, np.float64))
+    for threads in (2, 3, 16):
+        third = many.evaluate(table, None, threads)
+        assert third.dual == second.dual
+        np.testing.assert_array_equal(third.v, second.v)
+        np.testing.assert_array_equal(many.repaired(table, threads), many.repaired(table))
 
 
 def test_many_classes_through_an_estimator():

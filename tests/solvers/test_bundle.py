@@ -506,6 +506,10 @@ def test_starts():
     W = descended(problem, 10, 0)
     optimum = solution_of(mm.DualCoordinate(), problem, Budget(tol=1e-6), History()).certificate.primal
     assert problem.primal(W) <= 1.1 * optimum < problem.primal(np.zeros_like(W))
+    parted = descended(problem, 10, 0, n_jobs=3, least=50)
+    assert problem.primal(parted) <= 1.2 * optimum and not np.array_equal(parted, W)
+    np.testing.assert_array_equal(descended(problem, 10, 0, n_jobs=3, least=50), parted)
+    np.testing.assert_array_equal(descended(problem, 10, 0, n_jobs=3), W)  # too few rows for three threads
     given = layout_of(problem).flat(W)
     runs = [
         solution_of(mm.Bundle(init=init), problem, Budget(tol=1e-4), History())

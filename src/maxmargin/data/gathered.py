@@ -150,8 +150,11 @@ def add_listed(rows, entries, W, first):
 
 
 @kernel
-def add_entries(X, entries, W):
-    add_listed(X, entries, W, 0)
+def add_entries(rows, entries, W, first, last):
+    """W[c] += sum_k table[k, c] x_k over the entries listed, of the classes first ... last - 1 of all."""
+    for c in range(first, last):
+        if entries.starts[c] < entries.starts[c + 1]:
+            add_class(rows, entries, c, W, c)
 
 
 class Gathered:
@@ -185,13 +188,26 @@ class Gathered:
         """Of each row and class, to the first rows of `out`; weights are turned."""
         np.dot(self.rows, W.flat.T, out=out.flat[: self.count])
 
+    def lists(self, table: vectors.VectorTable) -> bool:
+        """List the entries of a table that are not zero, if few are; returns whether they are."""
+        classes = table.flat.shape[1]
+        if self.entries.starts.size != classes + 1:
+            self.entries = room_for_entries(most_entries(len(self.table.flat), classes), classes, table.flat.dtype)
+        return list_entries(table, np.arange(self.count), self.entries)
+
+    def add_listed_to(self, W: vectors.VectorTable, first: int, last: int) -> None:
+        """As `add`, of entries listed and the classes first ... last - 1: the same sums as of all at once."""
+        add_entries(self.scaled.vectors, self.entries, W.vectors, first, last)
+
     def add(self, table: vectors.VectorTable, W: vectors.VectorTable) -> None:
         """W += sum_k table_k x_k over the rows taken, times the variance; class by class where few entries are not zero."""
-        classes = W.flat.shape[0]
-        if self.entries.starts.size != classes + 1:
-            self.entries = room_for_entries(most_entries(len(self.table.flat), classes), classes, W.flat.dtype)
-        if list_entries(table, np.arange(self.count), self.entries):
-            add_entries(self.scaled.vectors, self.entries, W.vectors)
-        elif self.count > 0:
+        if self.lists(table):
+            self.add_listed_to(W, 0, W.flat.shape[0])
+        else:
+            self.multiply(table, W)
+
+    def multiply(self, table: vectors.VectorTable, W: vectors.VectorTable) -> None:
+        """The same as a matrix product."""
+        if self.count > 0:
             gemm = sgemm if W.flat.dtype == np.float32 else dgemm
             gemm(1.0, self.scaled_rows.T, table.flat[: self.count].T, 1.0, W.flat.T, trans_b=True, overwrite_c=True)

@@ -42,6 +42,7 @@ from .instructions import (  # noqa: F401 - handed on: kernels write `vectors.lo
 
 LINE = 64  # bytes of a cache line
 APART = 1 << 20  # bytes from which on an array has pages of its own
+RUN_TURNED = 1024  # features. 20,000 x 1,000 weights in groups of 16 classes: 0.10 s, all at once 0.34 s; a Xeon core, 2026-11-17
 NEVER = -1e30  # what fills an unused lane of scores, costs or margins: no class or label is there
 
 
@@ -111,7 +112,16 @@ def from_classes(weights: np.ndarray, dtype, fill: float = 0.0) -> np.ndarray:
 
 def to_classes(weights: np.ndarray, classes: int) -> np.ndarray:
     """The (classes, features) weights of a (features, blocks, width) lane array, as a C-ordered copy."""
-    return np.ascontiguousarray(unpack(weights, classes).T)
+    result = np.empty((classes, weights.shape[0]), weights.dtype)
+    put_classes(weights, result, slice(classes))
+    return result
+
+
+def put_classes(weights: np.ndarray, table: np.ndarray, which: np.ndarray | slice) -> None:
+    """The same into these rows of a (classes, features) table; by runs of features, which stay in the cache meanwhile."""
+    flat = unpack(weights, which.stop if isinstance(which, slice) else which.size)
+    for first in range(0, flat.shape[0], RUN_TURNED):
+        table[which, first : first + RUN_TURNED] = flat[first : first + RUN_TURNED].T
 
 
 def pack(table: np.ndarray, dtype, fill: float = 0.0) -> np.ndarray:

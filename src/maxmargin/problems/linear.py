@@ -20,7 +20,18 @@ from ..data.rows import dot, last, last_column
 from ..data.rows import value as value_at
 from ..data.table import RowBlock, Table
 from ..jit import kernel, vectors
-from ..losses.base import BinaryLoss, Loss, MulticlassLoss, RegressionLoss, clip, reward, row_repair, row_value, value
+from ..losses.base import (
+    BinaryLoss,
+    Loss,
+    MulticlassLoss,
+    RegressionLoss,
+    clip,
+    own_scratch,
+    reward,
+    row_repair,
+    row_value,
+    value,
+)
 from ..losses.blocks import row_block_value
 from ..losses.crammer_singer import CrammerSingerLoss
 from ..regularizers.base import Regularizer
@@ -396,21 +407,53 @@ class RowProblem(LinearProblem):
             total += row_block_value(self.exact_loss, examples, scores, row)
         return total
 
-    def _combined(self, duals: vectors.VectorTable, W: np.ndarray, out: vectors.VectorTable) -> float:
-        """W += sum_i x_i duals_i with the duals made exactly feasible; returns their reward."""
+    def _combined(self, duals: vectors.VectorTable, W: np.ndarray, n_jobs: int) -> float:
+        """W += sum_i x_i duals_i with the duals made exactly feasible; returns their reward. The same on any number of threads:
+        each reads some rows, then all add them up in order, for a run of classes each."""
         if not self.by_products:
-            return row_combine(self.X, self.exact_loss, duals, Free(W), out)
+            return row_combine(self.X, self.exact_loss, duals, Free(W), vectors.zeros_table(1, self.n_classes, np.float64))
         n, total, turned = self.n_examples, 0.0, by_class(W)
-        size = min(TAKEN, n)
-        gathered, table = Gathered(self.X, size, np.float64), vectors.zeros_table(size, self.n_classes, np.float64)
+        losses = [self.exact_loss, *(own_scratch(self.exact_loss) for _ in range(min(n_jobs, -(-n // TAKEN)) - 1))]
+        helpers = [self._reader(loss) for loss in losses]
+        runs = spans(turned.flat.shape[0], len(helpers))
+
+        def read(part: tuple[Any, int]) -> tuple[float, bool]:
+            (gathered, table, out, loss), first = part
+            examples = np.arange(first, min(first + TAKEN, n))
+            found = row_repairs(loss, duals, first, out, table.flat[: examples.size])
+            gathered.take(examples)
+            return found, gathered.lists(table)
+
         with blas_threads(1):
-            for first in range(0, n, TAKEN):
-                examples = np.arange(first, min(first + TAKEN, n))
-                total += row_repairs(self.exact_loss, duals, first, out, table.flat[: examples.size])
-                gathered.take(examples)
-                gathered.add(table, turned)
+            for first in range(0, n, TAKEN * len(helpers)):
+                parts = list(zip(helpers, range(first, n, TAKEN), strict=False))
+                found = in_threads(read, parts, n_jobs)
+                total = sum((reward for reward, _ in found), total)
+                self._add_up([(gathered, table) for (gathered, table, *_), _ in parts], [few for _, few in found], turned, runs)
         by_feature(turned, W)
         return total
+
+    def _reader(self, loss: Any) -> tuple[Gathered, vectors.VectorTable, vectors.VectorTable, Any]:
+        """What a thread needs to read rows and their duals."""
+        size = min(TAKEN, self.n_examples)
+        table, row = (vectors.zeros_table(count, self.n_classes, np.float64) for count in (size, 1))
+        return Gathered(self.X, size, np.float64), table, row, loss
+
+    def _add_up(self, blocks: list, few: list[bool], W: vectors.VectorTable, runs: list[tuple[int, int]]) -> None:
+        """Add blocks of rows to turned weights, in order."""
+
+        def add_run(run: tuple[int, int]) -> None:
+            for gathered, _ in blocks:
+                gathered.add_listed_to(W, *run)
+
+        if all(few):
+            in_threads(add_run, runs, len(runs))
+            return
+        for (gathered, table), listed in zip(blocks, few, strict=True):
+            if listed:
+                gathered.add_listed_to(W, 0, W.flat.shape[0])
+            else:
+                gathered.multiply(table, W)
 
     @property
     def dual_shape(self) -> tuple[int, ...]:
@@ -428,20 +471,25 @@ class RowProblem(LinearProblem):
             return W
         return vectors.from_classes(self.half_spaces.feasible(vectors.to_classes(W, self.n_classes)), np.float64)
 
-    def evaluate(self, duals: vectors.VectorTable, side_duals: vectors.VectorTable | None = None) -> Evaluated:
+    def evaluate(self, duals: vectors.VectorTable, side_duals: vectors.VectorTable | None = None, n_jobs: int = 1) -> Evaluated:
         """The exact dual value; `side_duals` are the duals of the half_spaces."""
         space = Free(vectors.aligned(self.table_shape, np.float64))
-        out = vectors.zeros_table(1, self.n_classes, np.float64)
-        total = self._combined(duals, space.w, out)
+        total = self._combined(duals, space.w, n_jobs)
         if self.half_spaces is not None and side_duals is not None:
-            wall_combine(self.half_spaces.rows, side_duals, space, out)
+            wall_combine(self.half_spaces.rows, side_duals, space, vectors.zeros_table(1, self.n_classes, np.float64))
         v = self.regularizer.unclipped(space.w)
         return Evaluated(total + self.regularizer.dual(space.w, v), v)
 
-    def repaired(self, duals: vectors.VectorTable) -> np.ndarray:
+    def repaired(self, duals: vectors.VectorTable, n_jobs: int = 1) -> np.ndarray:
         """The duals that `evaluate` speaks of: (examples, classes) in float64, every row feasible and summing to zero."""
         result = np.empty((self.n_examples, self.n_classes))
-        row_repairs(self.exact_loss, duals, 0, vectors.zeros_table(1, self.n_classes, np.float64), result)
+
+        def repair(span: tuple[int, int]) -> None:
+            (first, last), out = span, vectors.zeros_table(1, self.n_classes, np.float64)
+            loss = self.exact_loss if first == 0 else own_scratch(self.exact_loss)
+            row_repairs(loss, duals, first, out, result[first:last])
+
+        in_threads(repair, spans(self.n_examples, max(1, min(n_jobs, self.n_examples // TAKEN))), n_jobs)
         return result
 
     def reevaluated(self, duals: np.ndarray) -> Evaluated:

@@ -172,6 +172,5 @@ class MultilabelProblem(Problem):
         result = np.zeros(self.weight_shape)
         for columns, part in zip(self.groups, w, strict=True):
             if part is not None:
-                Z = part if part.ndim == 3 else part[1]
-                result[columns] = vectors.to_classes(Z, len(columns))
+                vectors.put_classes(part if part.ndim == 3 else part[1], result, columns)
         return result

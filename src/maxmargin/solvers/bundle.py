@@ -148,7 +148,7 @@ class Bundle(Solver):
         """Where stochastic gradient descent leads, if it is asked for and possible."""
         if not isinstance(self.init, str) or not (self.init == "sgd" or (self.init == "auto" and self.prox)):
             return None
-        found = descended(problem, int(self.passes), setting.seed, setting.stop)
+        found = descended(problem, int(self.passes), setting.seed, setting.stop, setting.n_jobs)
         return None if found is None else layout.flat(found)
 
 

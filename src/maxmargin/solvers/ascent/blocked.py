@@ -11,7 +11,8 @@ from class to class there is a G for each: there rows are visited one after anot
 
 After a pass the few classes that have duals are swept over (`sweeps`), where the loss leaves most without: that saves passes.
 
-Several threads share out the work on each block and take the same steps (`together`; many of them, `ahead`).
+Several threads share out the work on each block and take the same steps (`together`; many of them, `ahead`), also in sweeps
+(`turns`).
 """
 
 from collections.abc import Callable
@@ -32,9 +33,10 @@ from ...utils.threads import Team, spans
 from .ahead import visit_ahead
 from .block_visits import block_room, hand, reach_block, visit_block
 from .linear import AscentOptions, BlockAscent
-from .sweeps import Sweeps
+from .sweeps import sweep_held, sweep_room
 from .together import UNDER_WAY, reach_together, visit_together
 from .tuning import BlockTuning
+from .turns import MOST, new_queues, sums_of, sweep_in_turn
 
 PIECES_OF_EACH = 2  # runs of classes for each thread that looks ahead: who is done early takes another. By guess, 2026-11-17
 ASKED = 256  # examples whose duals are counted to know what a sweep costs
@@ -110,9 +112,13 @@ class BlockPrices:
         cross = 2.0 * rows * tuning.square * (self.features + self.classes) * self.single
         return max(rest, (rest + before + cross + tuning.narrow * products) / threads) + meetings
 
-    def in_sweep(self, held: float) -> float:
-        """In a sweep, where an example has duals of so many classes."""
-        return self.tuning.visit + self.step() + self.tuning.near * self.length * held * self.single
+    def in_sweep(self, held: float, threads: int = 1) -> float:
+        """In a sweep, where an example has duals of so many classes. Visits with a class in common are not made at once, so that
+        there are as many after each other as a class has."""
+        alone = self.tuning.visit + self.step() + self.tuning.near * self.length * held * self.single
+        if threads == 1:
+            return alone
+        return (alone + self.tuning.turn * (held + 1.0)) * (1.0 / threads + held / self.classes)
 
     def best_team(self, most: int, rows: int, count: int) -> TeamPlan:
         """What to do with so many threads at the most. Half of the rows a block may be better, as the steps within a block are
@@ -176,7 +182,10 @@ class BlockedAscent(BlockAscent):
         self.hands = [hand(self.size, (longest, classes), moves, self.dtype) for _ in range(threads)]
         self.hand = hand(self.size, (self.lanes, classes), moves, self.dtype)  # for all classes
         self.losses = [self.loss, *(own_scratch(self.loss) for _ in range(threads - 1))]
-        self.sweeps = Sweeps(problem, self.variance, self.dtype)
+        self.sweep_rooms = [sweep_room(classes, self.dtype) for _ in range(threads)]
+        times = self.options.tuning.blocks.longer * max(1.0, self.prices.in_block(self.size) / self.prices.in_sweep(1.0))
+        visits = min(problem.n_examples, MOST, int(times * threads * self.alone)) if threads > 1 else 0
+        self.queues = new_queues(visits, self.lanes)
 
     def with_others(self, count: int) -> bool:
         """Whether so many visits are worth to get all threads for."""
@@ -250,28 +259,46 @@ class BlockedAscent(BlockAscent):
         order = self.plan.order[:count]
         awake = order[self.plan.wait[order] == 0]
         order[: awake.size] = awake
-        state = self.turned[0], self.duals, self.curvature, self.plan
         for _ in range(tuning.again):
-            if not self.worth_sweeping(awake, count):
+            threads = self.sweep_team(awake, count)
+            if threads == 0:
                 break
-            found = np.zeros(2)
-            for start in range(0, awake.size, self.alone):
+            found, done = np.zeros(2), 0
+            while done < awake.size:
                 if self.stop():
                     return total + float(found[1])
-                span = start, min(start + self.alone, awake.size)
-                found += self.sweeps.sweep(self.loss, state, span, level)
+                more, visits = self.sweep(done, awake.size, level, threads)
+                found, done = found + more, done + visits
             total += float(found[1])
             if found[0] <= tuning.worth * self.met:
                 break
         return total
 
-    def worth_sweeping(self, awake: np.ndarray, count: int) -> bool:
-        """Whether a visit of a sweep, which one thread makes, is so much cheaper than one of a pass that it brings more: by the
-        classes that some examples have duals of."""
-        some = awake[:ASKED]
+    def sweep(self, start: int, stop: int, level: float, threads: int) -> tuple[np.ndarray, int]:
+        """Visit the next places of the order. Returns the sum of the shares of the gap and the change of the reward, and how many
+        visits were made."""
+        X, w, state = self.problem.X, self.turned[0], (self.duals, self.curvature, self.plan)
+        if threads == 1:
+            visit = start, min(start + self.alone, stop), level, self.variance
+            return np.array(sweep_held(X, self.loss, w, *state, self.sweep_rooms[0], visit)), visit[1] - start
+        visit = start, min(start + self.queues.order.size, stop), level, self.variance
+
+        def in_turn(p: int, board: np.ndarray) -> None:
+            sweep_in_turn(X, self.losses[p], w, *state, self.sweep_rooms[p], self.queues, visit, (p, threads, board))
+
+        self.side_by_side(in_turn)
+        return sums_of(self.queues), int(self.queues.fitting[0])
+
+    def sweep_team(self, awake: np.ndarray, count: int) -> int:
+        """How many threads make a sweep. None where a visit of it is not so much cheaper than one of a pass that it brings more:
+        by the classes that some examples have duals of."""
+        some, price = awake[:ASKED], self.prices.on_threads
         held = np.count_nonzero(self.duals.flat[some]) / max(some.size, 1)
-        price = self.prices.on_threads(self.shared if self.with_others(count) else self.shared._replace(threads=1), count)
-        return self.prices.in_sweep(held) <= self.options.tuning.blocks.cheaper * price
+        alone, shared = (self.prices.in_sweep(held, threads) for threads in (1, self.threads))
+        of_pass = price(self.shared if self.with_others(count) else self.shared._replace(threads=1), count)
+        if min(alone, shared) > self.options.tuning.blocks.cheaper * of_pass:
+            return 0
+        return self.threads if shared < alone else 1
 
     def reach_rows(self, space, t):
         self.muster()

@@ -355,6 +355,7 @@ class ScalarAscent(Accelerated):
 
 class BlockAscent(Accelerated):
     problem: RowProblem
+    n_jobs = 1
 
     @property
     def stretch(self):
@@ -383,7 +384,10 @@ class BlockAscent(Accelerated):
         return row_pass(X, NonNegativeRow(0), self.space, self.side_duals, curvature, plan, visit, scratch)[0]
 
     def left(self):
-        return self.problem.repaired(self.duals)
+        return self.problem.repaired(self.duals, self.n_jobs)
+
+    def evaluated(self):
+        return self.problem.evaluate(self.duals, self.side_duals, self.n_jobs)
 
     def visit(self, visit, level):
         scratch, visit = (self.scores, self.change, level), (*visit, ALONE)

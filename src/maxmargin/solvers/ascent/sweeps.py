@@ -15,7 +15,6 @@ from ...data import rows
 from ...data.rows import add, add_scaled, dot
 from ...jit import jitable_call, kernel, vectors
 from ...losses.base import row_step
-from ...problems.linear import RowProblem
 
 
 class SweepRoom(NamedTuple):
@@ -24,6 +23,11 @@ class SweepRoom(NamedTuple):
     row: vectors.VectorTable
     change: vectors.VectorTable
     which: np.ndarray
+
+
+def sweep_room(classes: int, dtype: Any) -> SweepRoom:
+    row, change = (vectors.zeros_table(1, classes, dtype) for _ in range(2))
+    return SweepRoom(row, change, np.zeros(row.flat.size, np.int64))
 
 
 @jitable_call
@@ -42,11 +46,29 @@ def score_held(X, i, w, duals, room):
     return many
 
 
+@jitable_call
+def settle_held(X, loss, i, w, duals, curvature, room, which, terms):
+    """The exact step of example i from the scores of these classes, and their weights after it. Returns its share of the gap and
+    the change of the reward."""
+    change, (level, variance) = room.change, terms
+    share, stepped, reward_change = row_step(loss, i, curvature[i], room.row, duals, change, level)
+    if not stepped:
+        return share, 0.0
+    for a in range(which.size):
+        c = which[a]
+        t = change.flat[0, c]
+        if t != 0:
+            if variance.size > 0:
+                add_scaled(X, i, t, variance, w.flat[c])
+            else:
+                add(X, i, t, w.flat[c])
+    return share, reward_change
+
+
 @kernel
 def sweep_held(X, loss, w, duals, curvature, plan, room, visit):
     """Visit plan.order[start:stop]. Returns the sum of the shares of the gap and the change of the reward."""
     start, stop, level, variance = visit
-    row, change, which = room
     gap, gain = 0.0, 0.0
     for k in range(start, stop):
         i = plan.order[k]
@@ -54,32 +76,7 @@ def sweep_held(X, loss, w, duals, curvature, plan, room, visit):
             rows.prefetch(X, plan.order[k + plan.ahead])
             rows.prefetch_row(duals.vectors, plan.order[k + plan.ahead])
         many = score_held(X, i, w, duals, room)
-        if many == 0:
-            continue
-        share, stepped, reward_change = row_step(loss, i, curvature[i], row, duals, change, level)
-        gap += share
-        if stepped:
-            gain += reward_change
-            for a in range(many):
-                c = which[a]
-                t = change.flat[0, c]
-                if t != 0:
-                    if variance.size > 0:
-                        add_scaled(X, i, t, variance, w.flat[c])
-                    else:
-                        add(X, i, t, w.flat[c])
+        if many > 0:
+            share, more = settle_held(X, loss, i, w, duals, curvature, room, room.which[:many], (level, variance))
+            gap, gain = gap + share, gain + more
     return gap, gain
-
-
-class Sweeps:
-    """Sweeps of a run."""
-
-    def __init__(self, problem: RowProblem, variance: np.ndarray, dtype: Any):
-        self.X, self.variance = problem.X, variance
-        row, change = (vectors.zeros_table(1, problem.n_classes, dtype) for _ in range(2))
-        self.room = SweepRoom(row, change, np.zeros(row.flat.size, np.int64))
-
-    def sweep(self, loss: Any, state: tuple, span: tuple[int, int], level: float) -> np.ndarray:
-        """Visit these places of the order; `state`: turned weights, duals, curvatures and the plan. Returns the sum of the shares
-        of the gap and the change of the reward."""
-        return np.array(sweep_held(self.X, loss, *state, self.room, (*span, level, self.variance)))

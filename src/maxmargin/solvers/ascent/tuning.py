@@ -42,6 +42,10 @@ class BlockTuning(NamedTuple):
     # 256 with 100; the part by guess, 2026-11-16.
     again: int = 4
     worth: float = 0.05
+    # Sweeps on threads: what it costs to stand in line at a class; visits between two looks at the clock, in times of those of a
+    # pass that take as long. By guess, 2026-11-17.
+    turn: float = 5e-8
+    longer: float = 4.0
     # Threads: of a meeting, and of each that comes; of getting all to work, and each; how many times as long products with few
     # classes take; the part that more threads must save. By guess, 2026-11-17.
     meeting: tuple[float, float] = (1e-6, 1e-7)

@@ -4,6 +4,9 @@ The objective is strongly convex, so that steps of 1/t do (Shalev-Shwartz et al.
 the loss of example i is attained,
 
     w <- (1 - 1/t) w + (n/t) b_i x_i,          t = n, n + 1, ...
+
+Of many rows each of m threads takes a part, as if there were no others, t = n/m, n/m + 1, ...; after each pass all go on from the
+average of where they have come (Zinkevich et al. 2010).
 """
 
 from collections.abc import Callable
@@ -14,13 +17,15 @@ import numpy as np
 from ...data import rows
 from ...data.rows import add, dot, update
 from ...jit import kernel, vectors
-from ...losses.base import row_slope, slope
+from ...losses.base import own_scratch, row_slope, slope
 from ...problems.base import Problem
 from ...problems.linear import LinearProblem, RowProblem, ScalarProblem
 from ...problems.ranking import PAIR_MARGIN, RankingProblem, count_violated, rank_scratch, score_group
 from ...problems.structured import StructuredProblem
 from ...structures.encoded.contract import clear, forget, new_scratch, prepare, push, tally, truth, worst
+from ...utils.threads import in_threads
 from ..pace import Pace, examples_between, never
+from .tuning import BUNDLE
 
 SMALL = 1e-6  # the factor of the weights is multiplied out below this
 
@@ -122,7 +127,7 @@ def _(problem: ScalarProblem, W, order, when):
 @walk.register
 def _(problem: RowProblem, W, order, when):
     scratch = vectors.zeros_table(1, problem.n_classes, np.float64), vectors.zeros_table(1, problem.n_classes, np.float64)
-    row_descent(problem.X, problem.exact_loss, W, order, when, *scratch)
+    row_descent(problem.X, own_scratch(problem.exact_loss), W, order, when, *scratch)
 
 
 @walk.register
@@ -169,28 +174,59 @@ def _(problem: RankingProblem) -> Pace:
     return Pace(examples_between(2.0 * group * rows.mean_length(problem.X), problem.n_examples))
 
 
+@singledispatch
+def threads_for(problem, n_jobs: int, least: int) -> int:
+    """How many threads descend, of examples of which each has so many at least: where these are rows, and nothing of a user's own
+    is called."""
+    return 1
+
+
+@threads_for.register
+def _(problem: LinearProblem, n_jobs: int, least: int) -> int:
+    return max(1, min(n_jobs, problem.n_examples // least))
+
+
 def serves(problem: Problem) -> bool:
     """Whether there is such a method for this problem."""
     return problem.regularizer.plain and walk.dispatch(type(problem)) is not walk.dispatch(object)
 
 
-def descended(problem: Problem, passes: int, seed: int, stop: Callable[[], bool] = never) -> np.ndarray | None:
+def walk_parts(problem: Problem, Ws: list[np.ndarray], orders: list[np.ndarray], k: int, span: tuple[int, int]) -> None:
+    """Visit these places of each order in pass k, each by a thread and with weights of its own."""
+    n, (first, last) = problem.n_examples, span
+
+    def walk_part(p: int) -> None:
+        walk(problem, Ws[p], orders[p][first:last], ((k + 1) * orders[p].size + first, n))
+
+    in_threads(walk_part, range(len(Ws)), len(Ws))
+
+
+def descended(
+    problem: Problem, passes: int, seed: int, stop: Callable[[], bool] = never, n_jobs: int = 1, least: int = BUNDLE.least
+) -> np.ndarray | None:
     """Weights after so many passes, or as many as there was time for; None where there is no such method (for priors, their
-    signs, and other kinds of problems) and where it has led to nothing better than zero."""
+    signs, and other kinds of problems) and where it has led to nothing better than zero. A thread has `least` rows at least."""
     if not serves(problem):
         return None
-    W, n = vectors.aligned(problem.weight_shape, np.float64), problem.n_examples
-    random, pace = np.random.default_rng(seed), pace_of(problem)
+    n, random, pace = problem.n_examples, np.random.default_rng(seed), pace_of(problem)
+    threads = threads_for(problem, n_jobs, least)
+    Ws = [vectors.aligned(problem.weight_shape, np.float64) for _ in range(threads)]
+    W = Ws[0]
     for k in range(passes):
-        order = random.permutation(n)
+        orders = np.array_split(random.permutation(n), threads)
 
-        def visit(first: int, last: int, total: float, order=order, begin=(k + 1) * n) -> float:
-            walk(problem, W, order[first:last], (begin + first, n))
+        def visit(first: int, last: int, total: float, orders=orders, k=k) -> float:
+            walk_parts(problem, Ws, orders, k, (first, last))
             return total
 
         with np.errstate(over="ignore", invalid="ignore"):
-            if pace.visit(0, n, visit, stop)[1] < n:
-                break
+            done = pace.visit(0, orders[0].size, visit, stop)[1]
+            if threads > 1:
+                W[...] = np.mean(Ws, axis=0)
+                for other in Ws[1:]:
+                    other[...] = W
+        if done < orders[0].size:
+            break
     with np.errstate(over="ignore", invalid="ignore"):
         worse = diverges(problem) and not problem.primal(W) <= problem.primal(np.zeros_like(W))
     return None if worse or not np.all(np.isfinite(W)) else W

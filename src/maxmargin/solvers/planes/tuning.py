@@ -34,6 +34,9 @@ class BundleTuning(NamedTuple):
     models: int = 16
     # Planes, whatever the memory: the quadratic program would take too long. Set not recorded, 2026-11-15.
     planes: int = 16_384
+    # Rows that a thread has at least in the descent before the first iteration. 250,000 x 50 made rows of two classes: it ends at
+    # 3,097 on one thread, 3,120 in two parts, 3,139 in four, 3,809 in sixteen; the optimum is 2,941. 2026-11-17.
+    least: int = 1 << 16
 
 
 BUNDLE = BundleTuning()
