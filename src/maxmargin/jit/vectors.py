@@ -12,6 +12,7 @@ Uncompiled, a vector is a small NumPy array; compiled, an operation on it is one
 
 import math
 import mmap
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +43,7 @@ from .instructions import (  # noqa: F401 - handed on: kernels write `vectors.lo
 
 LINE = 64  # bytes of a cache line
 APART = 1 << 20  # bytes from which on an array has pages of its own
+HUGE = 1 << 22  # bytes from which on these are large ones, as NumPy's own arrays have it: fewer of them to find
 RUN_TURNED = 1024  # features. 20,000 x 1,000 weights in groups of 16 classes: 0.10 s, all at once 0.34 s; a Xeon core, 2026-11-17
 NEVER = -1e30  # what fills an unused lane of scores, costs or margins: no class or label is there
 
@@ -66,7 +68,11 @@ def zeros_apart(size: int, dtype) -> np.ndarray:
     freed to `malloc` often stays with the process, in holes between arrays that live longer."""
     count = max(size * np.dtype(dtype).itemsize, 1)
     flags = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
-    return np.frombuffer(mmap.mmap(-1, count, **flags), dtype, size)
+    pages = mmap.mmap(-1, count, **flags)
+    if count >= HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # a system without them
+            pages.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(pages, dtype, size)
 
 
 def zeros_vectors(first: int, second: int, dtype) -> np.ndarray:
