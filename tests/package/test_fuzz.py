@@ -31,7 +31,11 @@ def test_fine_targets_are_met(part):
     assert not found
 
 
+ONCE_MISSED = "103:1466 103:1645 103:2392 103:3425 103:4400 103:12 103:943 103:3895 102:2673 221:327 221:341"
+
+
 @pytest.mark.compiled
-@pytest.mark.parametrize("number", [1466, 1645, 2392, 3425, 4400])
-def test_fine_targets_that_were_once_missed(number):
-    assert not solved(103, number, kind="tight").findings
+@pytest.mark.parametrize("name", ONCE_MISSED.split())
+def test_fine_targets_that_were_once_missed(name):
+    seed, number = (int(part) for part in name.split(":"))
+    assert not solved(seed, number, kind="tight").findings

@@ -231,15 +231,6 @@ class LinearProblem(Problem):
     def column_sizes(self):
         return rows.column_sizes(self.X)
 
-    def rounding(self, w, duals):
-        """Also of the square of weights that are sums of duals: that of what they are off by counts where it is not small."""
-        found = super().rounding(w, duals)
-        if found is None:
-            return None
-        with np.errstate(over="ignore"):
-            off = EPSILON * self._sizes_of_sums(np.abs(duals).reshape(self.n_examples, -1))
-            return found + 0.5 * float(np.sum(self._variances * off * off))
-
     def swayed(self, duals):
         if not isinstance(duals, np.ndarray):
             return 0.0

@@ -161,14 +161,12 @@ class Still:
         if not gap >= tuning.settled * self.gap:
             self.gap, self.passes, self.looks = gap, run.passes, 0
         since = run.passes - self.passes
-        if min(self.looks, since) < tuning.still:
+        if part > tuning.fine or min(self.looks, since) < tuning.still:
             return ""
-        if part <= tuning.fine and since >= max(tuning.long, 0.5 * run.passes):
+        if since >= max(tuning.long, 0.5 * run.passes):
             return f"No pass has made the gap smaller for long: {part:.3g} of the primal is what is left."
         rounding, swayed = run.problem.rounding(best.w, run.left()), 0.0 if run.average else run.problem.swayed(run.left())
         small = rounding is not None and gap <= rounding + swayed
-        if small and part > tuning.fine:
-            return f"Reached the limit of float64 at a relative gap of {part:.3g}: the numbers are too large for it. {SMALLER}"
         return f"Reached the limit of float64 at a relative gap of {part:.3g}." if small else ""
 
 

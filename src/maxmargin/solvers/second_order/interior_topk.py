@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from .interior_rows import RowInterior
-from .systems import LEAST_THETA, RowColumns, all_rows, over
+from .systems import LEAST_THETA, RowColumns, all_rows, divided
 
 
 class TopKInterior(RowInterior):
@@ -127,10 +127,10 @@ class GrowingRows(RowColumns):
 
     def beside(self, change):
         own = np.arange(len(change)), self.label
-        grown = over(change[own], self.way[own])[:, None]
+        grown = divided(change[own], self.way[own])[:, None]
         rest = change - grown * self.way
         rest[own] = 0.0
-        return np.column_stack([super().beside(rest), over(grown, np.sqrt(self.growth))])
+        return np.column_stack([super().beside(rest), divided(grown, np.sqrt(self.growth))])
 
     def together(self, left):
         grown, exchanged = np.sqrt(self.growth) * left[:, -1:], super().together(left[:, :-1])

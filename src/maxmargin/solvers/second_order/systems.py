@@ -318,7 +318,7 @@ class ScalarColumns(ColumnSystem):
         return np.sqrt(self.theta) * all_rows(self.table)
 
     def beside(self, change):
-        return over(change, np.sqrt(self.theta))
+        return divided(change, np.sqrt(self.theta))
 
     def together(self, left):
         return np.sqrt(self.theta) * left
@@ -442,7 +442,7 @@ class RowColumns(ColumnSystem):
 
     def beside(self, change):
         D, q, rest = self.parts()
-        found = over(change, D)
+        found = divided(change, D)
         return found + q * np.sum(q * found, axis=1, keepdims=True) / (rest * (1.0 + rest))
 
     def together(self, left):
@@ -484,6 +484,6 @@ def all_rows(table: Table) -> np.ndarray:
     return np.concatenate([dense_rows(block) for block in table.blocks()])
 
 
-def over(change: np.ndarray, root: np.ndarray) -> np.ndarray:
+def divided(change: np.ndarray, root: np.ndarray) -> np.ndarray:
     """change / root; zero where there is none."""
     return np.divide(change, root, out=np.zeros_like(change), where=np.abs(root) > np.sqrt(LEAST_THETA))
