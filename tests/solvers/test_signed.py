@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 import maxmargin as mm
 from maxmargin.solvers.polytope import resting
-from maxmargin.solvers.polytope.resting import ZEROS, at_rest, divided, go_beyond, is_whole, roused, with_added
+from maxmargin.solvers.polytope.resting import ZEROS, at_rest, go_beyond, is_whole, roused, share_at_rest, with_added
 from maxmargin.solvers.polytope.signed import given_up, space_of, unclipped_at_rest, unclipped_copy
 
 
@@ -30,7 +30,7 @@ def test_numbers_at_rest(size, share, monkeypatch):
     np.testing.assert_array_equal(roused(rests, out), a)
     np.testing.assert_array_equal(roused(with_added(rests, b), out), a + b)
     np.testing.assert_array_equal(roused(with_added(ZEROS, b), out), b)
-    np.testing.assert_array_equal(roused(divided(rests, 3.0), out), a / 3.0)
+    np.testing.assert_array_equal(roused(share_at_rest(rests, 3.0), out), a / 3.0)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.9])

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.linalg.blas import dgemm, sgemm
 
 from ..jit import jitable_call, kernel, vectors
+from ..utils.threads import in_threads
 from .rows import Dense, Indexed
 
 # A number that is added class by class takes as long as so many of a matrix product, and a weight that is read and written too.
@@ -211,3 +212,20 @@ class Gathered:
         if self.count > 0:
             gemm = sgemm if W.flat.dtype == np.float32 else dgemm
             gemm(1.0, self.scaled_rows.T, table.flat[: self.count].T, 1.0, W.flat.T, trans_b=True, overwrite_c=True)
+
+
+def add_blocks(blocks: list, few: list[bool], W: vectors.VectorTable, runs: list[tuple[int, int]]) -> None:
+    """Add gathered blocks of rows with their duals to turned weights, in order; `few`: whether a block's duals are listed."""
+
+    def add_run(run: tuple[int, int]) -> None:
+        for gathered, _ in blocks:
+            gathered.add_listed_to(W, *run)
+
+    if all(few):
+        in_threads(add_run, runs, len(runs))
+        return
+    for (gathered, table), listed in zip(blocks, few, strict=True):
+        if listed:
+            gathered.add_listed_to(W, 0, W.flat.shape[0])
+        else:
+            gathered.multiply(table, W)

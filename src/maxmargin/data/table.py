@@ -122,6 +122,14 @@ class Table(ABC):
         self._norms.append((variance, check_norms(result)))
         return result
 
+    def sizes_of_sums(self, sizes: np.ndarray) -> np.ndarray:
+        """(classes, features + 1): sum_i |b_i| |x_i|; sizes |b| are (examples, classes)."""
+        found = np.zeros((sizes.shape[1], self.shape[1] + 1))
+        for block in self.blocks():
+            part = RowBlock(abs(block.X), abs(block.bias), block.start, block.stop)
+            found += part.combined(sizes[block.start : block.stop])
+        return found
+
 
 class MemoryTable(Table):
     """A C-ordered or CSR matrix in memory, not copied."""

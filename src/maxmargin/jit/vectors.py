@@ -42,8 +42,8 @@ from .instructions import (  # noqa: F401 - handed on: kernels write `vectors.lo
 )
 
 LINE = 64  # bytes of a cache line
-APART = 1 << 20  # bytes from which on an array has pages of its own
-HUGE = 1 << 22  # bytes from which on these are large ones, as NumPy's own arrays have it: fewer of them to find
+OWN_PAGES = 1 << 20  # bytes from which on an array has pages of its own
+LARGE_PAGES = 1 << 22  # bytes from which on these are large ones, as NumPy's own arrays have it: fewer of them to find
 RUN_TURNED = 1024  # features. 20,000 x 1,000 weights in groups of 16 classes: 0.10 s, all at once 0.34 s; a Xeon core, 2026-11-17
 NEVER = -1e30  # what fills an unused lane of scores, costs or margins: no class or label is there
 
@@ -56,7 +56,7 @@ def width(dtype) -> int:
 def aligned(shape: tuple[int, ...], dtype) -> np.ndarray:
     """An array of zeros that starts on a cache line, so that a vector never straddles two."""
     size, item = math.prod(shape), np.dtype(dtype).itemsize  # NumPy's own product takes a hundred times as long
-    if size * item >= APART:
+    if size * item >= OWN_PAGES:
         return zeros_apart(size, dtype).reshape(shape)
     raw = np.zeros(size + LINE // item, dtype)
     skip = (-raw.ctypes.data % LINE) // item
@@ -69,7 +69,7 @@ def zeros_apart(size: int, dtype) -> np.ndarray:
     count = max(size * np.dtype(dtype).itemsize, 1)
     flags = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
     pages = mmap.mmap(-1, count, **flags)
-    if count >= HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+    if count >= LARGE_PAGES and hasattr(mmap, "MADV_HUGEPAGE"):
         with suppress(OSError):  # a system without them
             pages.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(pages, dtype, size)

@@ -15,10 +15,10 @@ from typing import Any, Self
 import numpy as np
 
 from ..data import rows
-from ..data.gathered import Gathered, by_class, by_feature, has_dense_rows
+from ..data.gathered import Gathered, add_blocks, by_class, by_feature, has_dense_rows
 from ..data.rows import dot, last, last_column
 from ..data.rows import value as value_at
-from ..data.table import RowBlock, Table
+from ..data.table import Table
 from ..jit import kernel, vectors
 from ..losses.base import (
     BinaryLoss,
@@ -237,7 +237,7 @@ class LinearProblem(Problem):
         sizes = np.abs(duals).reshape(self.n_examples, -1)
         slopes = sizes.sum(axis=1) if self.loss.smooth else self.cap
         with np.errstate(over="ignore"):
-            both = self._sizes_of_sums(sizes) * self._sizes_of_sums(slopes[:, None])
+            both = self.table.sizes_of_sums(sizes) * self.table.sizes_of_sums(slopes[:, None])
             return EPSILON * float(np.sum(self._variances * both))
 
     @property
@@ -245,14 +245,6 @@ class LinearProblem(Problem):
         """Of all weights, (classes, features + 1), or of each."""
         variance = self.regularizer.variance
         return 1.0 if variance is None else self.coefficients(variance)
-
-    def _sizes_of_sums(self, sizes: np.ndarray) -> np.ndarray:
-        """(classes, features + 1): sum_i |b_i| |x_i|; sizes |b| are (examples, classes)."""
-        found = np.zeros((sizes.shape[1], self.table.shape[1] + 1))
-        for block in self.table.blocks():
-            part = RowBlock(abs(block.X), abs(block.bias), block.start, block.stop)
-            found += part.combined(sizes[block.start : block.stop])
-        return found
 
     @abstractmethod
     def reevaluated(self, duals: np.ndarray) -> Evaluated:
@@ -420,7 +412,7 @@ class RowProblem(LinearProblem):
                 parts = list(zip(helpers, range(first, n, TAKEN), strict=False))
                 found = in_threads(read, parts, n_jobs)
                 total = sum((reward for reward, _ in found), total)
-                self._add_up([(gathered, table) for (gathered, table, *_), _ in parts], [few for _, few in found], turned, runs)
+                add_blocks([(gathered, table) for (gathered, table, *_), _ in parts], [few for _, few in found], turned, runs)
         by_feature(turned, W)
         return total
 
@@ -429,22 +421,6 @@ class RowProblem(LinearProblem):
         size = min(TAKEN, self.n_examples)
         table, row = (vectors.zeros_table(count, self.n_classes, np.float64) for count in (size, 1))
         return Gathered(self.X, size, np.float64), table, row, loss
-
-    def _add_up(self, blocks: list, few: list[bool], W: vectors.VectorTable, runs: list[tuple[int, int]]) -> None:
-        """Add blocks of rows to turned weights, in order."""
-
-        def add_run(run: tuple[int, int]) -> None:
-            for gathered, _ in blocks:
-                gathered.add_listed_to(W, *run)
-
-        if all(few):
-            in_threads(add_run, runs, len(runs))
-            return
-        for (gathered, table), listed in zip(blocks, few, strict=True):
-            if listed:
-                gathered.add_listed_to(W, 0, W.flat.shape[0])
-            else:
-                gathered.multiply(table, W)
 
     @property
     def dual_shape(self) -> tuple[int, ...]:

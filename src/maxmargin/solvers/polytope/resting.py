@@ -61,7 +61,7 @@ def with_added(resting: Resting, array: np.ndarray) -> Resting:
     return Resting(places[:count], values[:count])  # pages that were not written to take no memory
 
 
-def divided(resting: Resting, number: float) -> Resting:
+def share_at_rest(resting: Resting, number: float) -> Resting:
     return resting._replace(values=resting.values / number)
 
 

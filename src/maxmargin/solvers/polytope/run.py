@@ -17,7 +17,7 @@ from ...utils.threads import TEAMS, spans
 from ..ascent.schedule import Schedule, gather, schedule
 from ..base import Run
 from ..pace import Pace
-from .resting import ZEROS, Resting, at_rest, divided, roused, with_added
+from .resting import ZEROS, Resting, at_rest, roused, share_at_rest, with_added
 from .rounds import (
     Found,
     Seat,
@@ -243,7 +243,7 @@ class StructuredRun(Run, ABC):
             if self.hint is not None:
                 found.append(at_rest(self.problem.feasible(self.hint)))
             if self.mean_count > 1:
-                found.append(divided(self.mean, self.mean_count))
+                found.append(share_at_rest(self.mean, self.mean_count))
         self.hint = None
         return found
 
