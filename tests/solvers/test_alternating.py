@@ -49,6 +49,18 @@ def test_weights_stay_near_their_mean_where_that_is_strict():
     np.testing.assert_allclose(W, mean, atol=1e-5)
 
 
+def test_rounds_end_when_time_is_up():
+    term, asked = QuadraticTerm(np.zeros((4, 6)), np.ones((4, 6))), []
+
+    def stop():
+        asked.append(True)
+        return len(asked) > 3
+
+    few = alternated(table_of(X, 1.0), COST[Y], Y, WEIGHT, term, stop=stop)
+    for found, wanted in zip(few, alternated(table_of(X, 1.0), COST[Y], Y, WEIGHT, term, SPLIT._replace(rounds=3)), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
 @pytest.mark.parametrize(
     ("large", "expected", "name"), [(0.0, 1e9, "Newton"), (np.inf, 1e9, "DualCoordinate"), (0.0, 0.0, "DualCoordinate")]
 )

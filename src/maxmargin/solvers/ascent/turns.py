@@ -202,7 +202,9 @@ def sweep_in_turn(X, loss, w, duals, curvature, plan, room, queues, visit, place
     if not meet_all(board, team):
         return
     q = fetch_add(board, PIECES, 1)
-    while q < count:
+    for _ in range(count):  # others take some of them
+        if q >= count:
+            return
         following = fetch_add(board, PIECES, 1)  # its row is asked for meanwhile
         if following < count:
             i = plan.order[start + queues.order[following]]

@@ -12,11 +12,13 @@ costs two passes over X, a small part of a step of the interior point. Duals cap
 close to the solution soon, however columns are scaled. Only X' b stays far from W: that is left to the interior point.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from ...data.table import Table
+from ..pace import never
 from .systems import Factor, combination, scores_of
 from .tuning import SPLIT, SplitTuning
 
@@ -46,9 +48,15 @@ class QuadraticTerm(NamedTuple):
 
 
 def alternated(
-    table: Table, cost: np.ndarray, label: np.ndarray, cap: np.ndarray, term: QuadraticTerm, tuning: SplitTuning = SPLIT
+    table: Table,
+    cost: np.ndarray,
+    label: np.ndarray,
+    cap: np.ndarray,
+    term: QuadraticTerm,
+    tuning: SplitTuning = SPLIT,
+    stop: Callable[[], bool] = never,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """W after some rounds, and q (examples, classes). `cost` is that of each example, (examples, classes)."""
+    """W after some rounds, as many as there is time for, and q (examples, classes). `cost` is (examples, classes)."""
     mean, B = term
     if not len(label):
         return mean.copy(), cost.copy()
@@ -60,6 +68,8 @@ def alternated(
     q, c, u = own.copy(), np.zeros_like(cost), scores_of(table, mean)
     W, solvable = mean.copy(), all(factor.factor is not None for factor in factors)  # not where products overflow
     for _ in range(tuning.rounds if solvable else 0):
+        if stop():
+            break
         wanted = B * mean + combination(table, cap[:, None] * (r * u + c))
         W = np.stack([factor.solve(g) for factor, g in zip(factors, wanted, strict=True)])
         a = tuning.relax * scores_of(table, W) + (1.0 - tuning.relax) * u - c / r

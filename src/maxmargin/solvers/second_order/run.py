@@ -153,7 +153,7 @@ class SecondOrderRun(Run, ABC):
     continues = True
 
     def __init__(self, shape: Shape, start: Start, setting: Setting):
-        self.shape, self.tol, self.average = shape, setting.tol, setting.average
+        self.shape, self.tol, self.average, self.to_end = shape, setting.tol, setting.average, setting.stop
         problem = self.problem = shape.problem
         term = problem.regularizer
         self.table, self.passes, self.visits = problem.table, 0, 0

@@ -108,7 +108,8 @@ class WideInterior(RowInterior):
 
     def settle(self):
         loss = self.problem.exact_loss
-        self.W, q = alternated(self.table, self.margins()[loss.label], loss.label, loss.cap, QuadraticTerm(self.mean, self.B))
+        term, cost = QuadraticTerm(self.mean, self.B), self.margins()[loss.label]
+        self.W, q = alternated(self.table, cost, loss.label, loss.cap, term, stop=self.to_end)
         worth = self.worth()
         mu = max(SPLIT.times * self.risk(worth) / max(worth.size, 1), LEAST_THETA)
         s = on_path(worth, self.cap, mu)
