@@ -6,6 +6,7 @@ Kernels written here are compiled with `.fresh`, without the cache on disk: its 
 import gc
 import json
 import os
+import pickle
 import subprocess
 import sys
 import warnings
@@ -182,6 +183,16 @@ STORAGE = {
     "csr float32 int64": lambda: rows.rows(csr(matrix(np.float32), np.int64), 1.5),
     "csr float64 int32 read-only": lambda: rows.rows(frozen_csr(matrix(np.float64)), 1.5),
 }
+
+
+@pytest.mark.parametrize("size", [0, 1, vectors.OWN_PAGES, vectors.LARGE_PAGES])
+def test_pages_of_their_own(size):
+    found = vectors.zeros_apart(size, np.float32)
+    assert found.shape == (size,) and found.dtype == np.float32 and not found.any()
+    found += 1.0
+    other = vectors.zeros_apart(size, np.float32)
+    assert not other.any() and not np.shares_memory(found, other)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(found)), np.ones(size))
 
 
 def test_every_storage_is_what_it_says():

@@ -6,6 +6,7 @@ import pytest
 import maxmargin as mm
 from maxmargin.data import rows
 from maxmargin.structures import Chain
+from maxmargin.structures.labelling import kind_of_products
 
 
 def indicators(names):
@@ -26,6 +27,7 @@ def test_rows_of_ones_have_no_values():
         assert rows.shape(found.X) == rows.shape(wanted.X) == (6, 4)
         assert np.shares_memory(found.X.indices, X[0].indices) is shared
         np.testing.assert_array_equal(found.gram, wanted.gram)
+        assert found.gram.dtype == np.uint16
         np.testing.assert_array_equal(rows.column_sizes(found.X), np.ones(4))
         assert rows.mean_length(found.X) == 1 + 9 / 6
     model = mm.StructuredSVM(structure, tol=1e-6, random_state=0).fit(X, y)
@@ -35,6 +37,13 @@ def test_rows_of_ones_have_no_values():
     twice = [2.0 * x for x in X]
     assert not isinstance(structure.encode(twice, y).graphs.X, rows.Indicators)
     assert model.predict(twice) == [model.predict([x])[0] for x in twice]
+
+
+def test_inner_products_that_short_integers_do_not_hold():
+    most = np.iinfo(np.uint16).max - 3
+    for length, kind in ((most, np.uint16), (most + 1, np.float64)):
+        row = rows.Indicators(np.arange(length, dtype=np.int32), np.array([[0, length]]), 1.0, length)
+        assert kind_of_products(row) is kind
 
 
 def test_rows_of_ones_are_checked_as_others_are():
