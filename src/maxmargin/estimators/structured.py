@@ -401,7 +401,7 @@ class StructuredSVM(StructuredPartialFit):
         if self.class_weight is not None:
             structure.weigh_labels(self.class_weight, y, weight)
         data = structure.encode(X, y)
-        if size != (found := data.dim if isinstance(data, Custom) else structure._feature_count(X[0], y[0])):
+        if size != (found := data.dim if isinstance(data, Custom) else structure._feature_count(X, y)):
             raise ValueError(f"{type(structure).__name__}.size says {size} weights, joint_feature has {found} numbers.")
         self.structure_ = structure
         return data, weight

@@ -28,9 +28,9 @@ class Structure(Parameters):
         """phi(x, y): a vector of `size` numbers."""
         raise NotImplementedError(_needed(self, "joint_feature(x, y)"))
 
-    def _feature_count(self, x, y) -> int:
-        """How many numbers phi(x, y) has."""
-        return int(np.size(self.joint_feature(x, y)))
+    def _feature_count(self, X, y) -> int:
+        """How many numbers phi has, of the first sample."""
+        return int(np.size(self.joint_feature(X[0], y[0])))
 
     def loss(self, y_true, y) -> float:
         """Delta(y_true, y) >= 0, zero for y_true itself."""

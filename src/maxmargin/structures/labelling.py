@@ -84,9 +84,9 @@ class Labelling(Compiled):
         self._learn_inputs(X)
         self._learn_labels(y)
         self.cost_ = checked_cost(getattr(self, "cost", None), self.labels_)
-        return self._feature_count(X[0], y[0])
+        return self._feature_count(X, y)
 
-    def _feature_count(self, x, y):
+    def _feature_count(self, X, y):
         K = len(self.labels_)
         return K * (self.n_features_ + int(self.bias) + 2 * int(self.first_last_bias)) + self.n_kinds_ * K * K
 
