@@ -378,23 +378,6 @@ def test_a_sweep_for_which_there_is_little_room(many_classes):
     np.testing.assert_array_equal(many_classes.duals.flat, before)
 
 
-@pytest.mark.parametrize("failing", [0, 1, 2])
-def test_nobody_waits_in_line_for_a_thread_that_fails(failing, monkeypatch):
-    run = run_of(problem_of("crammer_singer"), 8, threads=3, tuning=SWEPT)
-    after(run, 1)
-    sweep = blocked.sweep_in_turn
-
-    def fail(*args):
-        if args[-1][0] == failing:
-            raise RuntimeError("Out of order.")
-        return sweep(*args)
-
-    monkeypatch.setattr(blocked, "sweep_in_turn", fail)
-    with pytest.raises(RuntimeError, match="Out of order"):
-        run.advance(lambda: False)
-    monkeypatch.setattr(blocked, "sweep_in_turn", sweep)
-
-
 def test_the_same_again():
     problem = problem_of("crammer_singer")
     one, two = (climbed(problem, threads=3, tuning=SWEPT) for _ in range(2))
@@ -430,21 +413,22 @@ def test_two_runs_on_threads_at_once():
         np.testing.assert_array_equal(run.duals.flat, alone.duals.flat)
 
 
+@pytest.mark.parametrize("kernel", ["visit_together", "sweep_in_turn"])
 @pytest.mark.parametrize("failing", [0, 1, 2])
-def test_nobody_waits_for_a_thread_that_fails(failing, monkeypatch):
+def test_nobody_waits_for_a_thread_that_fails(failing, kernel, monkeypatch):
     run = run_of(problem_of("crammer_singer"), 8, threads=3, tuning=SWEPT)
     after(run, 1)
-    visit = blocked.visit_together
+    works = getattr(blocked, kernel)
 
     def fail(*args):
         if args[-1][0] == failing:
             raise RuntimeError("Out of order.")
-        return visit(*args)
+        return works(*args)
 
-    monkeypatch.setattr(blocked, "visit_together", fail)
+    monkeypatch.setattr(blocked, kernel, fail)
     with pytest.raises(RuntimeError, match="Out of order"):
         run.advance(lambda: False)
-    monkeypatch.setattr(blocked, "visit_together", visit)
+    monkeypatch.setattr(blocked, kernel, works)
     after(run, 1)  # the team is still there
 
 

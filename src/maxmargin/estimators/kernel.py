@@ -131,6 +131,15 @@ class KernelModel:
         return result
 
 
+def check_partial(kernel: Any) -> None:
+    """Refuse kernels where samples arrive by and by."""
+    if kernel != "linear":
+        raise ValueError(
+            f"partial_fit is for kernel='linear'; kernel={kernel!r} needs all samples at once: call fit, or put "
+            "features of scikit-learn's Nystroem before a linear model."
+        )
+
+
 class Kernelised(LinearModel):
     """A linear model, or one with a kernel in the place of the inner product: that keeps support samples and no weights."""
 
@@ -230,11 +239,7 @@ class KernelSVM(Kernelised, LinearSVM):
         return Prepared(pose, self._learned(), solver, X, code, weight, self._folds(code))
 
     def _declared(self, classes, kept):
-        if self.kernel != "linear":
-            raise ValueError(
-                f"partial_fit is for kernel='linear'; kernel={self.kernel!r} needs all samples at once: call fit, or put "
-                "features of scikit-learn's Nystroem before a linear model."
-            )
+        check_partial(self.kernel)
         return super()._declared(classes, kept)
 
     def _shaped_duals(self, duals):

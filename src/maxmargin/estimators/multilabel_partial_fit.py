@@ -14,7 +14,7 @@ from ..problems.blocked import stacked
 from ..result import Result
 from ..solvers.base import Start
 from .by_block import check_unscaled, check_whole, partial_solver
-from .kernel import Kernelised
+from .kernel import Kernelised, check_partial
 from .label_thresholds import check_untuned, fixed_thresholds
 
 
@@ -89,11 +89,7 @@ class PartialFit(Kernelised):
         check_whole(self.probability)
         check_untuned(self.thresholds, "for partial_fit")
         solver, _ = partial_solver(self.solver)
-        if self.kernel != "linear":
-            raise ValueError(
-                f"partial_fit is for kernel='linear'; kernel={self.kernel!r} needs all samples at once: call fit, or put "
-                "features of scikit-learn's Nystroem before a linear model."
-            )
+        check_partial(self.kernel)
         if isinstance(self.label_weight, str):
             raise ValueError("label_weight='balanced' needs all data at once; give the factors for partial_fit.")
         kept: LabelledSupport | None = self.__dict__.get("_kept")

@@ -124,10 +124,10 @@ def _(typing):
 
 
 @jitable_call
-def meet_all(board, size):
-    """Wait until all `size` threads of a team are here. Returns False where one of them has given up: nobody comes any more."""
-    wanted, looks = (fetch_add(board, ARRIVED, 1) // size + 1) * size, 0
-    while look(board, ARRIVED) < wanted:
+def wait_until_counted(counts, place, wanted, board):
+    """Wait until others have counted counts[place] up to `wanted`. Returns False where one of the team has given up."""
+    looks = 0
+    while look(counts, place) < wanted:
         if look(board, GIVEN_UP) != 0:
             return False
         looks += 1
@@ -135,6 +135,13 @@ def meet_all(board, size):
         if looks > SPINS:
             give_way()
     return True
+
+
+@jitable_call
+def meet_all(board, size):
+    """Wait until all `size` threads of a team are here. Returns False where one of them has given up: nobody comes any more."""
+    wanted = (fetch_add(board, ARRIVED, 1) // size + 1) * size
+    return wait_until_counted(board, ARRIVED, wanted, board)
 
 
 def give_up(board: np.ndarray) -> None:

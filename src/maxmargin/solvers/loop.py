@@ -141,6 +141,12 @@ class Best:
         self.history.append(Record(run.passes, budget.seconds(), self.primal, self.dual, self.primal - self.dual))
 
 
+def roundings_of(run: Run, w: Any) -> tuple[float | None, float]:
+    """What the sums of a certificate lose to rounding, None if unknown, and what duals do where weights must be theirs."""
+    duals = run.left()
+    return run.problem.rounding(w, duals), 0.0 if run.average else run.problem.swayed(duals)
+
+
 class Still:
     """Whether rounding hides what is left of a gap: a small one, that no evaluation has made smaller for long."""
 
@@ -153,7 +159,7 @@ class Still:
         """How a run ends that can do no better, in a sentence; empty where it may."""
         gap, part = best.primal - best.dual, relative(best.primal, best.dual)
         if run.stuck:
-            rounding, swayed = run.problem.rounding(best.w, run.left()), 0.0 if run.average else run.problem.swayed(run.left())
+            rounding, swayed = roundings_of(run, best.w)
             why = ", for rounding," if rounding is None or gap <= ROUNDINGS * rounding + SWAYS * swayed else ""
             tried = "" if run.average else f" {OF_DUALS}"
             return f"No step makes progress any more{why} at a relative gap of {part:.3g}.{tried} {SMALLER}"
@@ -165,7 +171,7 @@ class Still:
             return ""
         if since >= max(tuning.long, 0.5 * run.passes):
             return f"No pass has made the gap smaller for long: {part:.3g} of the primal is what is left."
-        rounding, swayed = run.problem.rounding(best.w, run.left()), 0.0 if run.average else run.problem.swayed(run.left())
+        rounding, swayed = roundings_of(run, best.w)
         small = rounding is not None and gap <= rounding + swayed
         return f"Reached the limit of float64 at a relative gap of {part:.3g}." if small else ""
 

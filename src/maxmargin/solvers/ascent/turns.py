@@ -20,7 +20,7 @@ import numpy as np
 from ...data import rows
 from ...data.rows import dot
 from ...jit import jitable_call, kernel, vectors
-from ...jit.meeting import GIVEN_UP, PIECES, SPINS, breathe, fetch_add, give_way, look, meet_all
+from ...jit.meeting import PIECES, fetch_add, meet_all, wait_until_counted
 from .sweeps import settle_held
 
 APART = vectors.LINE // 8  # numbers between those that threads count on: a cache line each
@@ -149,15 +149,9 @@ def line_up(queues, visits):
 @jitable_call
 def wait_in_line(queues, board, k):
     """Wait until visit k is the first at each of its classes. Returns False where somebody has given up."""
-    looks = 0
     for e in range(queues.starts[k], queues.starts[k + 1]):
-        while look(queues.made, queues.held[e] * APART) < queues.before[e]:
-            if look(board, GIVEN_UP) != 0:
-                return False
-            looks += 1
-            breathe()
-            if looks > SPINS:
-                give_way()
+        if not wait_until_counted(queues.made, queues.held[e] * APART, queues.before[e], board):
+            return False
     return True
 
 
