@@ -5,7 +5,8 @@ memory; where it does not and the clock shows no gain, the machine had other wor
 without: two matrix products with all rows where these are dense (BLAS, as many threads), else the bytes of X at the rate at which
 as many threads read memory. Rows that rest are counted there, so a run may come out below it. GB/s is what visits and exact
 values read of X, by the number of visits of the run, and its part of what as many threads read at best: near one, memory is the
-limit.
+limit. The first lines are the machine's own: how much faster as many threads multiply matrices, read memory and compute in their
+first caches. Cores that are halves of one, as virtual ones often are, do not double anything.
 """
 
 import time
@@ -39,6 +40,7 @@ from .workloads import synthetic_dense, synthetic_regression, synthetic_sparse
 TOL = 1e-3
 THREADS = (1, 2, 4, 8, 16)
 READ = 1 << 24  # numbers of an array that a thread reads to measure memory
+IN_CACHE, ROUNDS = 2_048, 4_000  # numbers that a thread takes roots of, and how often
 SQUARE = 2_000  # rows of a matrix that is multiplied to measure BLAS
 LABEL_SCALE = 0.8  # of standard deviations: one label in five is present
 QUICK = 0.02  # part of the rows
@@ -124,8 +126,8 @@ FAMILIES = (
         "regression", lambda part: synthetic_regression(int(500_000 * part), 200), lambda n: mm.SVMRegressor(C=1e3 / n), SECOND
     ),
     Family("10 classes", clusters(1_000_000, 50, 10), svm, SECOND, 10),
-    Family("100 classes", clusters(50_000, 768, 100), svm, FIRST, 100, peers=True),
-    Family("1,000 classes", clusters(10_000, 1_024, 1_000), svm, FIRST, 1_000),
+    Family("100 classes", clusters(200_000, 768, 100), svm, FIRST, 100, peers=True),
+    Family("1,000 classes", clusters(50_000, 1_024, 1_000), svm, FIRST, 1_000),
     Family("100 classes, CSR", topics(20_000, 100), svm, FIRST, 100),
     Family("top-5, 100 classes, CSR", topics(20_000, 100), lambda n: mm.TopKSVMClassifier(k=5, C=1e4 / n), FIRST, 100),
     Family("20 labels", labelled(20_000, 20), lambda n: mm.MultilabelSVMClassifier(C=1e4 / n), FIRST, 20),
@@ -200,6 +202,28 @@ def peak(threads: int, dtype: Any) -> float:
     with threadpool_limits(threads, "blas"):
         found, _ = timed(lambda: A @ A, 3)
     return 2.0 * SQUARE**3 / found.seconds
+
+
+@cache
+def computed(threads: int) -> float:
+    """Square roots a second that as many threads take together, of numbers in their own caches."""
+    arrays = [np.ones(IN_CACHE) for _ in range(threads)]
+
+    def roots(array: np.ndarray) -> None:
+        for _ in range(ROUNDS):
+            np.sqrt(array, out=array)
+
+    found, _ = timed(lambda: in_threads(roots, arrays, threads), 3)
+    return threads * IN_CACHE * ROUNDS / found.seconds
+
+
+def machine(counts: Sequence[int]) -> list[list[str]]:
+    """What threads bring where nothing is shared but the machine."""
+    kinds = ("float32 products", lambda k: peak(k, np.float32)), ("reading memory", bandwidth), ("square roots", computed)
+    lines = []
+    for name, rate in kinds:
+        lines += [[f"{name} alone", str(k), "-", figure(rate(k) / rate(counts[0]), 2), *["-"] * 5] for k in counts]
+    return lines
 
 
 def floor(family: Family, X: Any, passes: int, threads: int) -> float | None:
@@ -359,7 +383,8 @@ def run(report: Report, names: Sequence[str], options: Options) -> None:
     """Lines are printed as families end: a run that is stopped has shown what it had."""
     quick, repeat, counts = options.quick, options.repeat, [k for k in options.threads if k <= cores()]
     head = ["problem", "threads", "seconds", "faster", "must", "processor seconds", "passes", "floor / seconds", "GB/s (of best)"]
-    lines, points = [], []
+    lines, points = machine(counts), []
+    print(table(head, lines), flush=True)
     for family in [family for family in FAMILIES if family.name in names]:
         more, some = measured(family, counts, quick, repeat, options.limit)
         print(table(head, more), flush=True)

@@ -222,7 +222,7 @@ def test_one_score_per_example(name, way):
         norms = np.empty(9)
         rows.squared_norms(X, given, norms)
         listed = np.empty(9)
-        (rows.listed_norms if way == "fresh" else rows.listed_norms.plain)(X, given, listed)
+        (rows.listed_norms if way == "fresh" else rows.listed_norms.plain)(X, given, listed, 0)
         assert np.allclose(norms, listed, rtol=1e-14)
         assert np.allclose(norms, full**2 @ (given if given.size else np.ones(8)), rtol=1e-14)  # in float64 always
 

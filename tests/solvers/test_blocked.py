@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import maxmargin as mm
 from maxmargin import losses
-from maxmargin.data.gathered import Gathered, by_class, by_feature
+from maxmargin.data.gathered import by_class
 from maxmargin.data.indicators import checked_labels
 from maxmargin.data.table import table_of
 from maxmargin.jit import vectors
@@ -519,30 +519,6 @@ def test_what_a_sweep_must_cost():
 
 
 # ---- sums over rows and exact values -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("prior", [False, True])
-@pytest.mark.parametrize("filled", [0.0, 0.05, 1.0])
-def test_sums_of_gathered_rows(dtype, filled, prior):
-    """By a product, and column by column."""
-    generator = np.random.default_rng(0)
-    variance = generator.uniform(0.5, 2.0, D + 1) if prior else np.ones(D + 1)
-    gathered = Gathered(table_of(X, 0.7).rows, 45, dtype, variance if prior else None)
-    which = generator.permutation(N)[:43]
-    gathered.take(which)
-    full = np.hstack([X[which], np.full((43, 1), 0.7)])
-    np.testing.assert_allclose(gathered.rows[:, : D + 1], full, rtol=1e-6)
-    rows = generator.normal(size=(43, 20)) * (generator.random((43, 20)) < filled)
-    table, W = vectors.table(vectors.pack(rows, dtype)), vectors.pack(generator.normal(size=(D + 1, 20)), dtype)
-    wanted = vectors.unpack(W, 20) + (full * variance).T @ rows
-    turned = by_class(W)
-    gathered.add(table, turned)
-    by_feature(turned, W)
-    np.testing.assert_allclose(vectors.unpack(W, 20), wanted, rtol=1e-5, atol=1e-5)
-    scores = vectors.zeros_table(45, 20, dtype)
-    gathered.scores(turned, scores)
-    np.testing.assert_allclose(scores.flat[:43, :20], full @ wanted, rtol=1e-4, atol=1e-4)
 
 
 class OneByOne(BlockProblem):

@@ -7,10 +7,8 @@ examples and classes then reads and writes whole runs of memory.
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg.blas import dgemm, sgemm
 
 from ..jit import jitable_call, kernel, vectors
-from ..utils.threads import in_threads
 from .rows import Dense, Indexed
 
 # A number that is added class by class takes as long as so many of a matrix product, and a weight that is read and written too.
@@ -34,9 +32,10 @@ def take_rows(values, which, out):
             out[k, j] = values[i, j]
 
 
-@kernel
-def gather_rows(values, which, out):
-    take_rows(values, which, out)
+@jitable_call
+def some_rows(table, first, last):
+    """These rows of a table."""
+    return vectors.VectorTable(table.vectors[first:last], table.flat[first:last])
 
 
 @kernel
@@ -73,11 +72,6 @@ class Entries(NamedTuple):
     value: np.ndarray
 
 
-def room_for_entries(most: int, classes: int, dtype: Any) -> Entries:
-    which = np.empty(most, np.uint32)
-    return Entries(which, which.copy(), np.empty(classes + 1, np.int64), which.copy(), np.empty(most, dtype))
-
-
 @jitable_call
 def list_few(table, which, first, entries):
     """List what is not zero in the first rows of a table, those of the rows `which` of X, and as many columns from `first` on as
@@ -104,11 +98,6 @@ def list_few(table, which, first, entries):
         starts[c] -= 1
         entries.which[starts[c]], entries.value[starts[c]] = which[k], table.flat[k, first + c]
     return True
-
-
-@kernel
-def list_entries(table, which, entries):
-    return list_few(table, which, 0, entries)
 
 
 def most_entries(rows: int, classes: int) -> int:
@@ -148,84 +137,3 @@ def add_listed(rows, entries, W, first):
     for k in range(entries.starts.size - 1):
         if entries.starts[k] < entries.starts[k + 1]:
             add_class(rows, entries, k, W, first + k)
-
-
-@kernel
-def add_entries(rows, entries, W, first, last):
-    """W[c] += sum_k table[k, c] x_k over the entries listed, of the classes first ... last - 1 of all."""
-    for c in range(first, last):
-        if entries.starts[c] < entries.starts[c + 1]:
-            add_class(rows, entries, c, W, c)
-
-
-class Gathered:
-    """Room for up to `size` rows, in the dtype of a computation. `variance`, of each feature, is the metric of inner products."""
-
-    def __init__(self, X: Dense | Indexed, size: int, dtype: Any, variance: np.ndarray | None = None):
-        self.values, self.count, features = X.values, 0, X.values.shape[1] + 1
-        self.table = vectors.zeros_table(size, features, dtype)
-        self.table.flat[:, features - 1] = X.bias
-        self.scaled, self.variance = self.table, np.ones(0, dtype)  # by the variance
-        if variance is not None:
-            self.scaled, self.variance = vectors.zeros_table(size, features, dtype), vectors.pack(variance[None], dtype).ravel()
-        self.entries = room_for_entries(0, 0, dtype)
-
-    @property
-    def rows(self) -> np.ndarray:
-        """Those taken last, the bias behind them, padded."""
-        return self.table.flat[: self.count]
-
-    @property
-    def scaled_rows(self) -> np.ndarray:
-        return self.scaled.flat[: self.count]
-
-    def take(self, which: np.ndarray) -> None:
-        self.count = which.size
-        gather_rows(self.values, which, self.table.flat)
-        if self.variance.size:
-            np.multiply(self.rows, self.variance, out=self.scaled_rows)
-
-    def scores(self, W: vectors.VectorTable, out: vectors.VectorTable) -> None:
-        """Of each row and class, to the first rows of `out`; weights are turned."""
-        np.dot(self.rows, W.flat.T, out=out.flat[: self.count])
-
-    def lists(self, table: vectors.VectorTable) -> bool:
-        """List the entries of a table that are not zero, if few are; returns whether they are."""
-        classes = table.flat.shape[1]
-        if self.entries.starts.size != classes + 1:
-            self.entries = room_for_entries(most_entries(len(self.table.flat), classes), classes, table.flat.dtype)
-        return list_entries(table, np.arange(self.count), self.entries)
-
-    def add_listed_to(self, W: vectors.VectorTable, first: int, last: int) -> None:
-        """As `add`, of entries listed and the classes first ... last - 1: the same sums as of all at once."""
-        add_entries(self.scaled.vectors, self.entries, W.vectors, first, last)
-
-    def add(self, table: vectors.VectorTable, W: vectors.VectorTable) -> None:
-        """W += sum_k table_k x_k over the rows taken, times the variance; class by class where few entries are not zero."""
-        if self.lists(table):
-            self.add_listed_to(W, 0, W.flat.shape[0])
-        else:
-            self.multiply(table, W)
-
-    def multiply(self, table: vectors.VectorTable, W: vectors.VectorTable) -> None:
-        """The same as a matrix product."""
-        if self.count > 0:
-            gemm = sgemm if W.flat.dtype == np.float32 else dgemm
-            gemm(1.0, self.scaled_rows.T, table.flat[: self.count].T, 1.0, W.flat.T, trans_b=True, overwrite_c=True)
-
-
-def add_blocks(blocks: list, few: list[bool], W: vectors.VectorTable, runs: list[tuple[int, int]]) -> None:
-    """Add gathered blocks of rows with their duals to turned weights, in order; `few`: whether a block's duals are listed."""
-
-    def add_run(run: tuple[int, int]) -> None:
-        for gathered, _ in blocks:
-            gathered.add_listed_to(W, *run)
-
-    if all(few):
-        in_threads(add_run, runs, len(runs))
-        return
-    for (gathered, table), listed in zip(blocks, few, strict=True):
-        if listed:
-            gathered.add_listed_to(W, 0, W.flat.shape[0])
-        else:
-            gathered.multiply(table, W)

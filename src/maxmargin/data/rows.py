@@ -349,29 +349,32 @@ def add_clipped(X, i, t, variance, lower, v, w):
     w[j] = max(v[j], lower[j])
 
 
-def squared_norms(X, variance: np.ndarray, result: np.ndarray) -> None:
-    """result[i] = sum_j variance_j x_ij^2, in float64; an empty `variance` stands for ones. Of a dense matrix not compiled: NumPy
-    is as fast, and it is done once."""
+def squared_norms(X, variance: np.ndarray, result: np.ndarray, span: tuple[int, int] | None = None) -> None:
+    """result[i] = sum_j variance_j x_ij^2 of a run of rows, or of all, in float64; an empty `variance` stands for ones. Of a
+    dense matrix not compiled: NumPy is as fast, and it is done once."""
+    start, stop = (0, result.size) if span is None else span
+    out = result[start:stop]
     if not isinstance(X, Dense | Indexed):
-        listed_norms(X, variance, result)
+        listed_norms(X, variance, out, start)
         return
+    values = X.values[start:stop]
     if variance.size:
-        np.einsum("ij,ij,j->i", X.values, X.values, variance[: X.values.shape[1]], dtype=np.float64, out=result)
+        np.einsum("ij,ij,j->i", values, values, variance[: values.shape[1]], dtype=np.float64, out=out)
     else:
-        np.einsum("ij,ij->i", X.values, X.values, dtype=np.float64, out=result)
-    result += X.bias * X.bias * (variance[X.values.shape[1]] if variance.size else 1.0)
+        np.einsum("ij,ij->i", values, values, dtype=np.float64, out=out)
+    out += X.bias * X.bias * (variance[values.shape[1]] if variance.size else 1.0)
 
 
 @kernel
-def listed_norms(X, variance, result):
-    """`squared_norms` of rows that are lists of entries."""
-    for i in range(result.size):
-        total = 0.0
-        for k in range(first(X, i), last(X, i)):
-            x = np.float64(value(X, i, k))
-            total += x * x * (variance[column(X, i, k)] if variance.size > 0 else 1.0)
+def listed_norms(X, variance, result, start):
+    """`squared_norms` of rows that are lists of entries, from one on."""
+    for k in range(result.size):
+        i, total = start + k, 0.0
+        for e in range(first(X, i), last(X, i)):
+            x = np.float64(value(X, i, e))
+            total += x * x * (variance[column(X, i, e)] if variance.size > 0 else 1.0)
         b = np.float64(X.bias)
-        result[i] = total + b * b * (variance[last_column(X)] if variance.size > 0 else 1.0)
+        result[k] = total + b * b * (variance[last_column(X)] if variance.size > 0 else 1.0)
 
 
 # ---- one example against a row of classes ----------------------------------------------------------------

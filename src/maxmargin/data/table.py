@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ..utils.threads import in_threads, spans
 from . import rows
 from .matrices import check_norms
 
@@ -112,13 +113,14 @@ class Table(ABC):
     def blocks(self, size: int = BLOCK_SIZE) -> Iterator[RowBlock]:
         """All rows in order, `size` of them at a time."""
 
-    def norms(self, variance: np.ndarray | None = None) -> np.ndarray:
+    def norms(self, variance: np.ndarray | None = None, n_jobs: int = 1) -> np.ndarray:
         """sum_j variance_j x_ij^2 of every row, the bias counted in; None stands for ones. Computed once."""
         for known, found in self._norms:
             if known is variance or (known is not None and variance is not None and np.array_equal(known, variance)):
                 return found
         result = np.empty(self.shape[0])
-        rows.squared_norms(self.rows, np.empty(0) if variance is None else variance, result)
+        sizes = np.empty(0) if variance is None else variance
+        in_threads(lambda span: rows.squared_norms(self.rows, sizes, result, span), spans(result.size, n_jobs), n_jobs)
         self._norms.append((variance, check_norms(result)))
         return result
 

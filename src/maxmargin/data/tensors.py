@@ -259,7 +259,7 @@ class TensorTable(Table):
             stop = min(start + size, self.shape[0])
             yield TensorBlock(self.tensor[start:stop], self.bias, start, stop)
 
-    def norms(self, variance: np.ndarray | None = None) -> np.ndarray:
+    def norms(self, variance: np.ndarray | None = None, n_jobs: int = 1) -> np.ndarray:
         found: np.ndarray = self.squared_lengths(variance).cpu().numpy()
         return found
 

@@ -9,6 +9,8 @@ import platform
 import sys
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from llvmlite import binding, ir
@@ -147,3 +149,17 @@ def meet_all(board, size):
 def give_up(board: np.ndarray) -> None:
     """Tell a team that one of it will not come."""
     board[GIVEN_UP] = 1
+
+
+def at_one_board(team: Any, count: int, work: Callable[[int, np.ndarray], Any]) -> list:
+    """work(p, board) on `count` threads of a team: all of them meet at the board, and none waits for one that has failed."""
+    board = new_board()
+
+    def try_to(p: int) -> Any:
+        try:
+            return work(p, board)
+        except BaseException:
+            give_up(board)
+            raise
+
+    return team.work(try_to, range(count), lambda: give_up(board))

@@ -152,6 +152,10 @@ class Problem(ABC):
         multiplied by its numbers once for its weights and once more for the scores. Zero where that is not known."""
         return 0.0
 
+    def measure(self, n_jobs: int) -> None:
+        """Compute on threads what runs will ask for, where there is something."""
+        return
+
     def column_sizes(self) -> np.ndarray | None:
         """The largest absolute value of each feature; None where there are no columns of numbers in memory."""
         return None

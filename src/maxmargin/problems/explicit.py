@@ -182,6 +182,6 @@ class GroupedProblem(Problem):
         space = Free(np.zeros(self.weight_shape))
         total = grouped_combine(self.X, self.margin, self.repaired(duals), space)
         if self.half_spaces is not None and side_duals is not None:
-            scalar_combine(self.half_spaces.rows, side_duals, space)
+            scalar_combine(self.half_spaces.rows, side_duals, space, 0, side_duals.size)
         v = self.regularizer.unclipped(space.w)
         return Evaluated(total + self.regularizer.dual(space.w, v), v)

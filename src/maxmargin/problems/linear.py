@@ -15,9 +15,8 @@ from typing import Any, Self
 import numpy as np
 
 from ..data import rows
-from ..data.gathered import Gathered, add_blocks, by_class, by_feature, has_dense_rows
-from ..data.rows import dot, last, last_column
-from ..data.rows import value as value_at
+from ..data.gathered import has_dense_rows
+from ..data.rows import dot
 from ..data.table import Table
 from ..jit import kernel, vectors
 from ..losses.base import (
@@ -32,20 +31,22 @@ from ..losses.base import (
     row_value,
     value,
 )
-from ..losses.blocks import row_block_value
 from ..losses.crammer_singer import CrammerSingerLoss
 from ..regularizers.base import Regularizer
 from ..regularizers.half_spaces import HalfSpaces
 from ..regularizers.spaces import Free, move, move_row
-from ..utils.blas import blas_threads
 from ..utils.threads import in_threads, spans
 from .base import PLAIN_TERM, Evaluated, Problem
+from .products import TAKEN, combined_by_products, risk_by_products
 
 # Examples a part: sums are formed part by part, so they do not depend on the number of threads. Set not recorded, 2026-11-15.
 CHUNK = 4096
-SHARED_OUT = 64  # parts that many threads share out evenly, where matrix products are dear
 AHEAD = 8  # rows by which one is asked for before its turn: those that count are not evenly spaced. By guess, 2026-11-17.
-TAKEN = 256  # rows of a matrix product. By what fits into a core's own cache, 2026-11-16.
+# Runs of rows whose weighted sums are formed apart, so that threads can: how many at the most, what part of the numbers of a run
+# its sum may have, and numbers of all sums together. By guess, 2026-11-17.
+RUNS = 64
+RUN_OF_SUM = 4
+NUMBERS_OF_SUMS = 1 << 22
 # Weights from which on scores and sums are matrix products, if at least this part of the rows is not zero: those that leave the
 # first cache. 3,000 made rows of 64 and 256 columns, 8 to 100 classes, Neoverse N1, 2026-11-16.
 BY_PRODUCTS = 8192
@@ -71,6 +72,18 @@ def in_pieces(function: Callable[[int, int, np.ndarray], Any], n: int, n_jobs: i
     return float(sum(sums.tolist()))
 
 
+def sum_of_runs(function: Callable[[tuple[int, int], np.ndarray], Any], runs: list, W: np.ndarray, n_jobs: int) -> None:
+    """W += what function(run, zeros like W) adds to the zeros, of each run of rows, on `n_jobs` threads and in order."""
+    if len(runs) <= 1:
+        for run in runs:
+            function(run, W)
+        return
+    sums = [vectors.aligned(W.shape, W.dtype) for _ in runs]
+    in_threads(lambda k: function(runs[k], sums[k]), range(len(runs)), n_jobs)
+    for one in sums:
+        W += one
+
+
 @kernel
 def scalar_risk(X, loss, w, start, stop, sums):
     """The loss of a range of examples, part by part into `sums`; returns it"""
@@ -85,10 +98,10 @@ def scalar_risk(X, loss, w, start, stop, sums):
 
 
 @kernel
-def scalar_combine(X, duals, space):
-    """v += sum_i duals_i x_i"""
-    for i in range(duals.size):
-        if i + AHEAD < duals.size and duals[i + AHEAD] != 0.0:
+def scalar_combine(X, duals, space, start, stop):
+    """v += sum_i duals_i x_i over a range of examples"""
+    for i in range(start, stop):
+        if i + AHEAD < stop and duals[i + AHEAD] != 0.0:
             rows.prefetch(X, i + AHEAD)
         if duals[i] != 0.0:
             move(space, X, i, duals[i])
@@ -102,23 +115,6 @@ def scalar_rewards(loss, duals):
         if duals[i] != 0.0:
             total += reward(loss, i, duals[i])
     return total
-
-
-@kernel
-def combine_columns(X, duals, w, start, stop, line):
-    """w += sum_i duals_i x_i in the columns start ... stop - 1 of dense rows; a cache line has
-    `line` of them. Each is the same sum as in all at once."""
-    width = X.values.shape[1]
-    for i in range(duals.size):
-        if i + AHEAD < duals.size and duals[i + AHEAD] != 0.0:
-            for k in range(start, min(stop, width), line):
-                vectors.prefetch(X.values, (i + AHEAD) * width + k)
-        if duals[i] != 0.0:
-            t = w.dtype.type(duals[i])
-            for k in range(start, min(stop, last(X, i))):
-                w[k] += t * value_at(X, i, k)
-            if stop > last_column(X):
-                w[last_column(X)] += t * X.bias
 
 
 @kernel
@@ -142,10 +138,10 @@ def row_risk(X, loss, W, out, start, stop, sums):
 
 
 @kernel
-def row_combine(X, loss, duals, space, out):
-    """V += sum_i x_i duals_i with the duals made exactly feasible; returns the reward"""
+def row_combine(X, loss, duals, space, out, start, stop):
+    """V += sum_i x_i duals_i over a range of examples, with the duals made exactly feasible; returns the reward"""
     total = 0.0
-    for i in range(duals.vectors.shape[0]):
+    for i in range(start, stop):
         if vectors.magnitude_row(duals.vectors, i) > 0:
             total += row_repair(loss, i, duals, out)
             move_row(space, X, i, out.vectors)
@@ -200,6 +196,11 @@ class LinearProblem(Problem):
     @abstractmethod
     def exact_loss(self) -> Any:
         """The loss as kernels see it, for certificates. Threads may share it: values need no scratch."""
+
+    def runs_of_rows(self, weights: int) -> list[tuple[int, int]]:
+        """Which rows have sums of their own, where such a sum has so many numbers: by the shape of the data alone."""
+        numbers = self.n_examples * rows.mean_length(self.X) / (self.table.shape[1] + 1)
+        return spans(self.n_examples, int(max(1, min(RUNS, numbers // RUN_OF_SUM, NUMBERS_OF_SUMS // max(weights, 1)))))
 
     @property
     def steep(self) -> bool:
@@ -282,6 +283,9 @@ class ScalarProblem(LinearProblem):
         """||x_i||^2 in the metric of the prior: how fast an example's score moves with its dual."""
         return self.table.norms(self.regularizer.variance)
 
+    def measure(self, n_jobs):
+        self.table.norms(self.regularizer.variance, n_jobs)
+
     def risk(self, w: np.ndarray, n_jobs: int = 1) -> float:
         return in_pieces(lambda *part: scalar_risk(self.X, self.exact_loss, w, *part), self.n_examples, n_jobs)
 
@@ -301,23 +305,14 @@ class ScalarProblem(LinearProblem):
         return replace(self, table=table, target=tuple(array[which] for array in self.target), weight=weight)
 
     def evaluate(self, duals: np.ndarray, side_duals: np.ndarray | None = None, n_jobs: int = 1) -> Evaluated:
-        """The exact dual value; `side_duals` are the duals of the half_spaces. The same on any number of threads: these share out
-        the columns of dense rows."""
+        """The exact dual value; `side_duals` are the duals of the half_spaces. The same on any number of threads."""
         space = Free(vectors.aligned(self.weight_shape, np.float64))
-        if n_jobs > 1 and isinstance(self.X, rows.Dense):
-            self._combine(duals, space.w, n_jobs)
-        else:
-            scalar_combine(self.X, duals, space)
+        runs = self.runs_of_rows(space.w.size)
+        sum_of_runs(lambda span, w: scalar_combine(self.X, duals, Free(w), *span), runs, space.w, n_jobs)
         if self.half_spaces is not None and side_duals is not None:
-            scalar_combine(self.half_spaces.rows, side_duals, space)
+            scalar_combine(self.half_spaces.rows, side_duals, space, 0, side_duals.size)
         v = self.regularizer.unclipped(space.w)
         return Evaluated(scalar_rewards(self.exact_loss, duals) + self.regularizer.dual(space.w, v), v)
-
-    def _combine(self, duals: np.ndarray, w: np.ndarray, n_jobs: int) -> None:
-        """w += sum_i duals_i x_i, a run of cache lines of each row by each thread."""
-        line = vectors.LINE // self.X.values.itemsize
-        parts = [(a * line, b * line) for a, b in spans(-(-w.size // line), n_jobs)]
-        in_threads(lambda part: combine_columns(self.X, duals, w, *part, line), parts, n_jobs)
 
     def reevaluated(self, duals: np.ndarray) -> Evaluated:
         return self.evaluate(duals)
@@ -358,6 +353,10 @@ class RowProblem(LinearProblem):
         tables = np.unique(vectors.to_classes(variance, self.n_classes), axis=0)
         return np.max([self.table.norms(table) for table in tables], axis=0)
 
+    def measure(self, n_jobs):
+        if self.regularizer.variance is None:
+            self.table.norms(None, n_jobs)
+
     def risk(self, W: np.ndarray, n_jobs: int = 1) -> float:
         Z = self.regularizer.scoring(W)
 
@@ -366,10 +365,7 @@ class RowProblem(LinearProblem):
 
         if not self.by_products:
             return in_pieces(part, self.n_examples, n_jobs)
-        turned = by_class(Z)
-        size = TAKEN * min(max(1, self.n_examples // (TAKEN * SHARED_OUT)), CHUNK // TAKEN)
-        with blas_threads(1):
-            return piecewise(lambda start, stop: self._risk_of_part(turned, start, stop), self.n_examples, n_jobs, size)
+        return risk_by_products(self, Z, n_jobs)
 
     @cached_property
     def by_products(self) -> bool:
@@ -379,48 +375,19 @@ class RowProblem(LinearProblem):
         features = self.table.shape[1] + 1
         return self.n_classes * features > BY_PRODUCTS and rows.mean_length(self.X) > MOSTLY * features
 
-    def _risk_of_part(self, Z: vectors.VectorTable, start: int, stop: int) -> float:
-        size, total = min(TAKEN, stop - start), 0.0
-        gathered, row = Gathered(self.X, size, np.float64), vectors.zeros_table(1, self.n_classes, np.float64)
-        scores = vectors.zeros_table(size, self.n_classes, np.float64)
-        for first in range(start, stop, size):
-            examples = np.arange(first, min(first + size, stop))
-            gathered.take(examples)
-            gathered.scores(Z, scores)
-            total += row_block_value(self.exact_loss, examples, scores, row)
-        return total
-
     def _combined(self, duals: vectors.VectorTable, W: np.ndarray, n_jobs: int) -> float:
-        """W += sum_i x_i duals_i with the duals made exactly feasible; returns their reward. The same on any number of threads:
-        each reads some rows, then all add them up in order, for a run of classes each."""
-        if not self.by_products:
-            return row_combine(self.X, self.exact_loss, duals, Free(W), vectors.zeros_table(1, self.n_classes, np.float64))
-        n, total, turned = self.n_examples, 0.0, by_class(W)
-        losses = [self.exact_loss, *(own_scratch(self.exact_loss) for _ in range(min(n_jobs, -(-n // TAKEN)) - 1))]
-        helpers = [self._reader(loss) for loss in losses]
-        runs = spans(turned.flat.shape[0], len(helpers))
+        """W += sum_i x_i duals_i with the duals made exactly feasible; returns their reward."""
+        if self.by_products:
+            return combined_by_products(self, duals, W, n_jobs)
+        runs, rewards = self.runs_of_rows(W.size), []
 
-        def read(part: tuple[Any, int]) -> tuple[float, bool]:
-            (gathered, table, out, loss), first = part
-            examples = np.arange(first, min(first + TAKEN, n))
-            found = row_repairs(loss, duals, first, out, table.flat[: examples.size])
-            gathered.take(examples)
-            return found, gathered.lists(table)
+        def combine(span: tuple[int, int], V: np.ndarray) -> None:
+            loss = self.exact_loss if span[0] == 0 else own_scratch(self.exact_loss)
+            out = vectors.zeros_table(1, self.n_classes, np.float64)
+            rewards.append((span, row_combine(self.X, loss, duals, Free(V), out, *span)))
 
-        with blas_threads(1):
-            for first in range(0, n, TAKEN * len(helpers)):
-                parts = list(zip(helpers, range(first, n, TAKEN), strict=False))
-                found = in_threads(read, parts, n_jobs)
-                total = sum((reward for reward, _ in found), total)
-                add_blocks([(gathered, table) for (gathered, table, *_), _ in parts], [few for _, few in found], turned, runs)
-        by_feature(turned, W)
-        return total
-
-    def _reader(self, loss: Any) -> tuple[Gathered, vectors.VectorTable, vectors.VectorTable, Any]:
-        """What a thread needs to read rows and their duals."""
-        size = min(TAKEN, self.n_examples)
-        table, row = (vectors.zeros_table(count, self.n_classes, np.float64) for count in (size, 1))
-        return Gathered(self.X, size, np.float64), table, row, loss
+        sum_of_runs(combine, runs, W, n_jobs)
+        return float(sum(reward for _, reward in sorted(rewards)))
 
     @property
     def dual_shape(self) -> tuple[int, ...]:

@@ -42,6 +42,7 @@ class Automatic(Solver):
         return None if second_order_only(problem) else DualCoordinate().serves(problem)
 
     def begin(self, problem, start, setting):
+        problem.measure(setting.n_jobs)
         newton = Newton()
         if second_order_only(problem):
             run = newton.begin(problem, start, setting)

@@ -53,6 +53,7 @@ class DualCoordinate(Solver):
         return None
 
     def begin(self, problem, start, setting):
+        problem.measure(setting.n_jobs)
         dtype = np.float64 if self.double else None
         run = begin(problem, start.duals, setting.tol, setting.seed, dtype, self.momentum, self.average and setting.average)
         run.hint = problem.fitting(start.weights)

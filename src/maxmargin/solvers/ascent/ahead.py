@@ -11,11 +11,11 @@ scores do within a block. That is more work, all of it shared, and leaves little
 
 import numpy as np
 
-from ...data.gathered import add_listed, list_few
+from ...data.gathered import add_listed, list_few, some_rows
 from ...jit import jitable_call, kernel
 from ...jit.meeting import PIECES, fetch_add, meet_all
 from ...jit.products import add_products, outer_products
-from .block_visits import ROWS_OF_STRIP, of_run, some_rows, walk_block, widen
+from .block_visits import ROWS_OF_STRIP, of_run, walk_block, widen
 from .together import UNDER_WAY, prepare_piece, rows_in_block
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...data.gathered import Entries, add_listed, list_few, most_entries, take_rows
+from ...data.gathered import Entries, add_listed, list_few, most_entries, some_rows, take_rows
 from ...data.rows import prefetch_row
 from ...jit import jitable_call, kernel, vectors
 from ...jit.products import add_products, outer_products
@@ -70,12 +70,6 @@ def hand(size: int, classes: tuple[int, int], moves: int, dtype: Any) -> Hand:
 
 
 # ---- parts of a visit ------------------------------------------------------------------------------------
-
-
-@jitable_call
-def some_rows(table, first, last):
-    """These rows of a table."""
-    return vectors.VectorTable(table.vectors[first:last], table.flat[first:last])
 
 
 @jitable_call

@@ -24,7 +24,7 @@ import numpy as np
 from ...data.gathered import by_class, by_feature, has_dense_rows
 from ...data.rows import mean_length
 from ...jit import vectors
-from ...jit.meeting import give_up, new_board
+from ...jit.meeting import at_one_board
 from ...losses.base import own_scratch
 from ...problems.linear import RowProblem
 from ...regularizers.spaces import follow_unclipped, unclipped
@@ -193,18 +193,9 @@ class BlockedAscent(BlockAscent):
         return self.threads > 1 and price(self.shared, count) < price(self.shared._replace(threads=1), count)
 
     def side_by_side(self, work: Callable[[int, np.ndarray], Any]) -> list:
-        """work(p, board) on each thread; all of them meet at the board, and none waits for one that has failed."""
-        board = new_board()
-
-        def try_to(p: int) -> Any:
-            try:
-                return work(p, board)
-            except BaseException:
-                give_up(board)
-                raise
-
+        """As `at_one_board`, on each thread."""
         with blas_threads(1):
-            return self.team.work(try_to, range(self.threads), lambda: give_up(board))
+            return at_one_board(self.team, self.threads, work)
 
     @property
     def lanes(self) -> int:

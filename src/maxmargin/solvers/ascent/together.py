@@ -13,10 +13,11 @@ copy of the weights. Results depend on the number of threads by the shapes of ma
 
 import numpy as np
 
+from ...data.gathered import some_rows
 from ...jit import jitable_call, kernel
 from ...jit.meeting import PIECES, fetch_add, meet_all
 from ...jit.products import outer_products
-from .block_visits import ROWS_OF_STRIP, add_changes, add_moves, multiply_strip, some_rows, take_block, walk_block
+from .block_visits import ROWS_OF_STRIP, add_changes, add_moves, multiply_strip, take_block, walk_block
 from .momentum import Lacking, reach_some
 
 UNDER_WAY = 4  # blocks: of the last one, the one that is walked through and the next two there are rows

@@ -98,7 +98,7 @@ class ScalarExamples(ActiveExamples):
 
     def combine(self, space, which=None):
         duals = self.held if which is None else np.where(which, self.held, 0.0)
-        scalar_combine(self.problem.X, duals, space)
+        scalar_combine(self.problem.X, duals, space, 0, duals.size)
         return scalar_rewards(self.problem.exact_loss, duals)
 
 
@@ -124,7 +124,7 @@ class RowExamples(ActiveExamples):
         if which is not None:
             held = vectors.table(vectors.pack(np.where(which[:, None], self.duals(), 0.0), np.float64))
         out = vectors.zeros_table(1, self.problem.n_classes, np.float64)
-        return row_combine(self.problem.X, self.problem.exact_loss, held, space, out)
+        return row_combine(self.problem.X, self.problem.exact_loss, held, space, out, 0, held.flat.shape[0])
 
 
 def active(

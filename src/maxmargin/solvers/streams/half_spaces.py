@@ -40,6 +40,6 @@ class SideDuals:
     def combine(self, space: Free) -> None:
         """Add what they contribute to the weights, from scratch; they have no reward."""
         if self.classes is None:
-            scalar_combine(self.half_spaces.rows, self.duals, space)
+            scalar_combine(self.half_spaces.rows, self.duals, space, 0, self.duals.size)
         else:
             wall_combine(self.half_spaces.rows, self.table, space, self.scores)
