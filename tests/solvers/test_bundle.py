@@ -37,7 +37,7 @@ from maxmargin.problems import multilabel as multilabel_problem
 from maxmargin.problems.explicit import ExplicitProblem
 from maxmargin.problems.linear import BlockProblem, ScalarProblem
 from maxmargin.problems.multilabel import MultilabelProblem
-from maxmargin.problems.risk import layout_of, risk_of
+from maxmargin.problems.risk import CUT_ROWS, layout_of, risk_of
 from maxmargin.problems.structured import StructuredProblem
 from maxmargin.result import History
 from maxmargin.solvers import solution_of
@@ -506,10 +506,12 @@ def test_starts():
     W = descended(problem, 10, 0)
     optimum = solution_of(mm.DualCoordinate(), problem, Budget(tol=1e-6), History()).certificate.primal
     assert problem.primal(W) <= 1.1 * optimum < problem.primal(np.zeros_like(W))
-    parted = descended(problem, 10, 0, n_jobs=3, least=50)
+    eager = BUNDLE._replace(least=50)
+    parted = descended(problem, 10, 0, tuning=eager)
     assert problem.primal(parted) <= 1.2 * optimum and not np.array_equal(parted, W)
-    np.testing.assert_array_equal(descended(problem, 10, 0, n_jobs=3, least=50), parted)
-    np.testing.assert_array_equal(descended(problem, 10, 0, n_jobs=3), W)  # too few rows for three threads
+    for jobs in (2, 3, 3, 16):
+        np.testing.assert_array_equal(descended(problem, 10, 0, n_jobs=jobs, tuning=eager), parted)
+        np.testing.assert_array_equal(descended(problem, 10, 0, n_jobs=jobs), W)  # too few rows for parts
     given = layout_of(problem).flat(W)
     runs = [
         solution_of(mm.Bundle(init=init), problem, Budget(tol=1e-4), History())
@@ -523,20 +525,25 @@ def test_starts():
 
 @pytest.mark.parametrize("n_models", [1, 4])
 def test_paths_reuse_planes(n_models):
-    """Along a path planes survive a change of C: the same optima, certified anew, in fewer iterations."""
-    rng = np.random.default_rng(5)
-    X = features(rng, 80, 6)
-    y, Cs = labels(rng, X, 3), [0.01, 0.1, 1.0]
+    """Along a path planes survive a change of C: the same optima, certified anew, in fewer iterations (of three sets: rounding
+    moves single counts by a few)."""
+    Cs, in_a_row, one_by_one = [0.01, 0.1, 1.0], 0, 0
     model = mm.SVMClassifier(tol=1e-5, solver=mm.Bundle(n_models=n_models, init="zero"), random_state=0)
-    path = model.regularization_path(X, y, Cs)
-    alone = [clone(model).set_params(C=C).fit(X, y) for C in Cs]
+    for seed in (5, 6, 7):
+        rng = np.random.default_rng(seed)
+        X = features(rng, 80, 6)
+        y = labels(rng, X, 3)
+        path = model.regularization_path(X, y, Cs)
+        alone = [clone(model).set_params(C=C).fit(X, y) for C in Cs]
+        assert path[0].n_iter_ == alone[0].n_iter_
+        in_a_row += sum(fitted.n_iter_ for fitted in path[1:])
+        one_by_one += sum(fitted.n_iter_ for fitted in alone[1:])
+    assert in_a_row < one_by_one
     for fitted in path:
         check(fitted, reference(fitted, X, y))
-    assert path[0].n_iter_ == alone[0].n_iter_
     both = clone(model).set_params(solver=mm.Bundle(n_models=n_models)).regularization_path(X, y, Cs)  # planes, and descent
     for fitted in both:
         check(fitted, reference(fitted, X, y))
-    assert sum(fitted.n_iter_ for fitted in path[1:]) < sum(fitted.n_iter_ for fitted in alone[1:])
     again = model.regularization_path(X, y, [1.0, 1.0])
     assert again[1].n_iter_ == 0 and again[1].certificate_.converged  # everything was known
 
@@ -609,6 +616,37 @@ def test_threads_change_nothing():
     y = labels(rng, X, 3)
     fits = [mm.SVMClassifier(tol=1e-4, solver="bundle", random_state=0, n_jobs=jobs).fit(X, y) for jobs in (1, 2)]
     assert np.array_equal(fits[0].coef_, fits[1].coef_) and fits[0].n_iter_ == fits[1].n_iter_
+
+
+@pytest.mark.parametrize("n_models", [1, 16])
+def test_many_rows_in_parts_and_runs_are_the_same_for_all_threads(n_models):
+    """Enough of them that the descent has parts and that cuts have runs: bit by bit, with any threads, and again."""
+    rng = np.random.default_rng(10)
+    X = rng.normal(size=(3 * BUNDLE.least + 1, 3))
+    y = np.where(X @ [1.0, -2.0, 0.5] + rng.normal(size=len(X)) > 0.0, 1, -1)
+    model = mm.SVMClassifier(C=1e-3, tol=1e-3, solver=mm.Bundle(n_models=n_models), random_state=0)
+    fits = [clone(model).set_params(n_jobs=jobs).fit(X, y) for jobs in (1, 3, 3, 5)]
+    assert fits[0].certificate_.converged
+    for other in fits[1:]:
+        assert np.array_equal(fits[0].coef_, other.coef_) and fits[0].n_iter_ == other.n_iter_
+        assert fits[0].certificate_.dual == other.certificate_.dual
+
+
+def test_cuts_in_runs_are_those_of_one_group_after_the_other():
+    """Planes of all groups from runs of neighbours, beside those of each group by itself."""
+    rng = np.random.default_rng(11)
+    X, w = rng.normal(size=(2 * CUT_ROWS + 7, 4)), rng.normal(size=5)
+    y = rng.choice([-1, 1], len(X))
+    problem = ScalarProblem(table_of(X, 1.0), HingeLoss(), (y.astype(float), np.ones(len(y))), np.ones(len(y))).at(0.5)
+    for n_groups in (1, 3, 16):
+        values, slopes, offsets = risk_of(problem, n_groups, 3).cut(w)
+        for p in range(n_groups):
+            scores = y[p::n_groups] * (X[p::n_groups] @ w[:4] + w[4])
+            lost = scores < 1.0
+            assert values[p] == pytest.approx(0.5 * np.maximum(1.0 - scores, 0.0).sum(), rel=1e-12)
+            assert offsets[p] == pytest.approx(0.5 * lost.sum(), rel=1e-12)
+            pushed = 0.5 * (y[p::n_groups] * lost) @ np.c_[X[p::n_groups], np.ones(len(scores))]
+            np.testing.assert_allclose(slopes[p], -pushed, rtol=1e-10, atol=1e-10)
 
 
 # ---- bad input -----------------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from ..data.rows import add, dot, update
 from ..jit import Interpreted, kernel, vectors
 from ..losses.base import reward, row_slope, slope, value
 from ..structures.encoded.contract import clear, forget, loss_of, new_scratch, prepare, push, score_of, tally, truth, worst
-from ..utils.threads import in_threads, with_scratch
+from ..utils.threads import in_threads, spans, with_scratch
 from .explicit import GroupedProblem
 from .linear import RowProblem, ScalarProblem
 from .multilabel import LabelGroup, MultilabelProblem
@@ -30,6 +30,12 @@ from .structured import StructuredProblem
 # Groups are evaluated in spans, this many in all at least, so that sums do not depend on the number of threads. Set not
 # recorded, 2026-11-15.
 CUT_SPANS = 16
+# Of rows with one score each, runs of neighbours are evaluated instead, as memory likes it: this many, fewer where one would have
+# fewer rows than CUT_ROWS. Each has planes of its own for all groups, so that is for planes of CUT_NUMBERS numbers at the most.
+# 125,000 x 50 rows in 16 groups, 2026-11-17.
+CUT_RUNS = 32
+CUT_ROWS = 1_024
+CUT_NUMBERS = 1 << 14
 
 
 class Cut(NamedTuple):
@@ -84,6 +90,29 @@ def scalar_cut(X, loss, w, out, start, stop, step):
             add(X, i, b, out)
             offset += reward(loss, i, b)
     return total, offset
+
+
+@kernel
+def scalar_cuts(X, loss, w, out, sums, bounds, some):
+    """All groups at once: example i is one of group i mod P. Of each run k of examples in range(*some), which are those from
+    bounds[k] to bounds[k + 1], `out` (runs, P, weights) and `sums` (runs, P, 2), values and offsets, are written."""
+    first, last = some
+    for k in range(first, last):
+        planes, known = out[k], sums[k]
+        count = known.shape[0]
+        for p in range(count):
+            known[p, 0] = known[p, 1] = 0.0
+            for j in range(planes.shape[1]):
+                planes[p, j] = 0.0
+        p = bounds[k] % count
+        for i in range(bounds[k], bounds[k + 1]):
+            score = dot(X, i, w)
+            b = slope(loss, i, score)
+            known[p, 0] += value(loss, i, score)
+            if b != 0.0:
+                add(X, i, b, planes[p])
+                known[p, 1] += reward(loss, i, b)
+            p = p + 1 if p + 1 < count else 0
 
 
 @kernel
@@ -180,6 +209,26 @@ class ProblemRisk(Risk):
 
 
 class ScalarRisk(ProblemRisk):
+    def __init__(self, problem, count: int, n_groups: int, n_jobs: int, layout: Layout):
+        super().__init__(problem, count, n_groups, n_jobs, layout)
+        small = n_groups * problem.weight_shape[0] <= CUT_NUMBERS
+        runs = max(1, min(CUT_RUNS, count // CUT_ROWS)) if small else 0
+        self.bounds = np.linspace(0, count, runs + 1).astype(np.int64)
+        self.found, self.sums = np.empty((runs, n_groups, problem.weight_shape[0])), np.empty((runs, n_groups, 2))
+
+    def cut(self, w):
+        runs = len(self.sums)
+        if runs == 0:
+            return super().cut(w)
+        X, loss, W = self.problem.X, self.problem.exact_loss, self.layout.shaped(w)
+
+        def work(some: tuple[int, int]) -> None:
+            scalar_cuts(X, loss, W, self.found, self.sums, self.bounds, some)
+
+        in_threads(work, spans(runs, 1 if self.n_jobs == 1 else 2 * self.n_jobs), self.n_jobs)
+        sums, slopes = self.sums.sum(axis=0), np.negative(self.found.sum(axis=0))
+        return Cut(sums[:, 0].copy(), slopes, sums[:, 1].copy())
+
     def part(self, W, out, span, scratch):
         return scalar_cut(self.problem.X, self.problem.exact_loss, W, out, *span)
 

@@ -163,7 +163,7 @@ class Planes:
             self.reduce_boxed(masses, alpha, centre, space, precision, stop)
         else:
             linear = stiff * self.offsets[:n] + (2.0 * alpha) * self.here[:n]
-            program = self.gram[:n, :n], linear, self.model[:n]
+            program = self.gram, linear, self.model[:n]
             masses[:n] = simplex_qp.solve_program(*program, masses[:n], stiff * precision, stop, self.tuning.simplex)
 
     def point(self, masses: np.ndarray, alpha: float, centre: np.ndarray, space: Coordinates) -> tuple[np.ndarray, np.ndarray]:
@@ -193,7 +193,7 @@ class Planes:
         for _ in range(NEWTON):
             free_point = (v + 2.0 * alpha * centre) / stiff
             u = space.nearest(free_point)
-            if simplex_qp.to_gain(parts, beta, b + A @ u) <= precision or stop():
+            if simplex_qp.gain_left(parts, beta, b + A @ u) <= precision or stop():
                 break
             free = u == free_point
             fixed = ~free

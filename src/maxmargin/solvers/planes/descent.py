@@ -5,8 +5,12 @@ the loss of example i is attained,
 
     w <- (1 - 1/t) w + (n/t) b_i x_i,          t = n, n + 1, ...
 
-Of many rows each of m threads takes a part, as if there were no others, t = n/m, n/m + 1, ...; after each pass all go on from the
-average of where they have come (Zinkevich et al. 2010).
+Many rows are m parts, each descended by itself; after each pass all go on from the average of where they have come (Zinkevich
+et al. 2010), which is less noisy than any of them. The parts are those of the rows, not of the threads: any number of threads
+finds the same. In a part t grows by d from step to step, t = d n/m, d n/m + d, ... With d = 1 a part takes the steps of a problem
+of its own, m times as long as those over all rows; with d = m they are as short as those, but fewer, and the start is forgotten
+more slowly. Long steps make noise, little of it where a step changes the score of its own row by little: d is `shorter` m times
+that change at t = n, the mean of cap_i ||x_i||^2, but sqrt(m) at the least and m at the most.
 """
 
 from collections.abc import Callable
@@ -15,7 +19,7 @@ from functools import singledispatch
 import numpy as np
 
 from ...data import rows
-from ...data.rows import add, dot, update
+from ...data.rows import add, dot, first, last, update, value
 from ...jit import kernel, vectors
 from ...losses.base import own_scratch, row_slope, slope
 from ...problems.base import Problem
@@ -25,18 +29,19 @@ from ...problems.structured import StructuredProblem
 from ...structures.encoded.contract import clear, forget, new_scratch, prepare, push, tally, truth, worst
 from ...utils.threads import in_threads
 from ..pace import Pace, examples_between, never
-from .tuning import BUNDLE
+from .tuning import BUNDLE, BundleTuning
 
 SMALL = 1e-6  # the factor of the weights is multiplied out below this
+SAMPLED_ROWS = 4_096  # rows whose lengths stand for those of all
 
 
 @kernel
 def scalar_descent(X, loss, w, order, when):
-    """w is kept as a factor times a vector, so that a step costs only the example's own entries. `when`: the number of the
-    first step, and how many examples the problem has."""
-    factor, (first, n) = 1.0, when
+    """w is kept as a factor times a vector, so that a step costs only the example's own entries. `when`: t at the first step, by
+    how much it grows from step to step, and how many examples the problem has."""
+    factor, (begin, stride, n) = 1.0, when
     for k in range(order.size):
-        i, t = order[k], first + k
+        i, t = order[k], begin + stride * k
         b = slope(loss, i, factor * dot(X, i, w))
         factor *= 1.0 - 1.0 / t
         if factor == 0.0:  # the first step of one example forgets where it began
@@ -52,9 +57,9 @@ def scalar_descent(X, loss, w, order, when):
 
 @kernel
 def row_descent(X, loss, W, order, when, scores, duals):
-    factor, (first, n), flat = 1.0, when, W.reshape(-1)
+    factor, (begin, stride, n), flat = 1.0, when, W.reshape(-1)
     for k in range(order.size):
-        i, t = order[k], first + k
+        i, t = order[k], begin + stride * k
         rows.scores(X, i, W, scores.vectors)
         for j in range(scores.flat.shape[1]):
             scores.flat[0, j] *= factor
@@ -74,9 +79,9 @@ def row_descent(X, loss, W, order, when, scores, duals):
 
 @kernel
 def structured_descent(data, weight, W, order, when, scratch, bound):
-    (first, n), flat = when, W.reshape(-1)
+    (begin, stride, n), flat = when, W.reshape(-1)
     for k in range(order.size):
-        i, t = order[k], first + k
+        i, t = order[k], begin + stride * k
         prepare(data, i, W, scratch)
         worst(data, i, scratch, scratch.code)
         clear(data, i, scratch)
@@ -93,9 +98,9 @@ def structured_descent(data, weight, W, order, when, scratch, bound):
 @kernel
 def ranking_descent(X, layout, weight, W, order, when, scratch):
     """As `scalar_descent`, a group at a time"""
-    factor, (first, n) = 1.0, when
+    factor, (earliest, stride, n) = 1.0, when
     for k in range(order.size):
-        g, t = order[k], first + k
+        g, t = order[k], earliest + stride * k
         begin, size = score_group(X, layout, g, W, scratch)
         for j in range(size):
             scratch.score[j] *= factor
@@ -113,9 +118,23 @@ def ranking_descent(X, layout, weight, W, order, when, scratch):
             factor = 1.0
 
 
+@kernel
+def mean_change(X, cap, step):
+    """The mean of cap_i ||x_i||^2 over every `step`th row: how much its own largest dual changes the score of a row"""
+    total, count = 0.0, 0
+    for i in range(0, cap.size, step):
+        square = np.float64(X.bias) * np.float64(X.bias)
+        for k in range(first(X, i), last(X, i)):
+            square += np.float64(value(X, i, k)) * np.float64(value(X, i, k))
+        total += cap[i] * square
+        count += 1
+    return total / count
+
+
 @singledispatch
-def walk(problem, W: np.ndarray, order: np.ndarray, when: tuple[int, int]) -> None:
-    """Visit these examples in this order; `when`: the number of the first step, and how many examples there are in all."""
+def walk(problem, W: np.ndarray, order: np.ndarray, when: tuple[float, float, float]) -> None:
+    """Visit these examples in this order; `when`: t at the first step, what is added to it from step to step, and how many
+    examples there are in all."""
     raise TypeError(f"There is no stochastic gradient of a {type(problem).__name__}.")
 
 
@@ -175,15 +194,27 @@ def _(problem: RankingProblem) -> Pace:
 
 
 @singledispatch
-def threads_for(problem, n_jobs: int, least: int) -> int:
-    """How many threads descend, of examples of which each has so many at least: where these are rows, and nothing of a user's own
-    is called."""
+def parts_of(problem, most: int, least: int) -> int:
+    """How many parts descend by themselves, so many at the most and of so many examples at least: more than one where these are
+    rows, and nothing of a user's own is called."""
     return 1
 
 
-@threads_for.register
-def _(problem: LinearProblem, n_jobs: int, least: int) -> int:
-    return max(1, min(n_jobs, problem.n_examples // least))
+@parts_of.register
+def _(problem: LinearProblem, most: int, least: int) -> int:
+    return max(1, min(most, problem.n_examples // least))
+
+
+@singledispatch
+def growth_of_time(problem, parts: int, shorter: float) -> float:
+    """d, by which t grows from step to step in each of so many parts."""
+    return 1.0
+
+
+@growth_of_time.register
+def _(problem: LinearProblem, parts: int, shorter: float) -> float:
+    change = mean_change(problem.X, problem.cap, max(1, problem.n_examples // SAMPLED_ROWS))
+    return float(np.clip(shorter * parts * change, np.sqrt(parts), parts))
 
 
 def serves(problem: Problem) -> bool:
@@ -191,37 +222,41 @@ def serves(problem: Problem) -> bool:
     return problem.regularizer.plain and walk.dispatch(type(problem)) is not walk.dispatch(object)
 
 
-def walk_parts(problem: Problem, Ws: list[np.ndarray], orders: list[np.ndarray], k: int, span: tuple[int, int]) -> None:
-    """Visit these places of each order in pass k, each by a thread and with weights of its own."""
-    n, (first, last) = problem.n_examples, span
-
-    def walk_part(p: int) -> None:
-        walk(problem, Ws[p], orders[p][first:last], ((k + 1) * orders[p].size + first, n))
-
-    in_threads(walk_part, range(len(Ws)), len(Ws))
-
-
 def descended(
-    problem: Problem, passes: int, seed: int, stop: Callable[[], bool] = never, n_jobs: int = 1, least: int = BUNDLE.least
+    problem: Problem,
+    passes: int,
+    seed: int,
+    stop: Callable[[], bool] = never,
+    n_jobs: int = 1,
+    tuning: BundleTuning = BUNDLE,
 ) -> np.ndarray | None:
     """Weights after so many passes, or as many as there was time for; None where there is no such method (for priors, their
-    signs, and other kinds of problems) and where it has led to nothing better than zero. A thread has `least` rows at least."""
+    signs, and other kinds of problems) and where it has led to nothing better than zero."""
     if not serves(problem):
         return None
-    n, random, pace = problem.n_examples, np.random.default_rng(seed), pace_of(problem)
-    threads = threads_for(problem, n_jobs, least)
-    Ws = [vectors.aligned(problem.weight_shape, np.float64) for _ in range(threads)]
+    n, pace = problem.n_examples, pace_of(problem)
+    parts = parts_of(problem, tuning.parts, tuning.least)
+    generators = [np.random.default_rng(seed if parts == 1 else (seed, p)) for p in range(parts)]
+    growth = 1.0 if parts == 1 else growth_of_time(problem, parts, tuning.shorter)
+    Ws = [vectors.aligned(problem.weight_shape, np.float64) for _ in range(parts)]
     W = Ws[0]
-    for k in range(passes):
-        orders = np.array_split(random.permutation(n), threads)
 
-        def visit(first: int, last: int, total: float, orders=orders, k=k) -> float:
-            walk_parts(problem, Ws, orders, k, (first, last))
+    def order_of(p: int) -> np.ndarray:
+        return p + parts * generators[p].permutation(len(range(p, n, parts)))
+
+    for k in range(passes):
+        orders = in_threads(order_of, range(parts), n_jobs)
+
+        def visit(start: int, end: int, total: float, orders=orders, k=k) -> float:
+            def walk_part(p: int) -> None:
+                walk(problem, Ws[p], orders[p][start:end], (growth * ((k + 1) * orders[p].size + start), growth, float(n)))
+
+            in_threads(walk_part, range(parts), n_jobs)
             return total
 
         with np.errstate(over="ignore", invalid="ignore"):
             done = pace.visit(0, orders[0].size, visit, stop)[1]
-            if threads > 1:
+            if parts > 1:
                 W[...] = np.mean(Ws, axis=0)
                 for other in Ws[1:]:
                     other[...] = W

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg.lapack import dpotrf, dpotrs
 
-from ...jit import kernel
+from ...jit import jitable_call, kernel
 from ..pace import never
 from .tuning import BUNDLE, SimplexTuning
 
@@ -33,62 +33,138 @@ class Blocks(NamedTuple):
     starts: np.ndarray
 
 
+class SimplexFace(NamedTuple):
+    """The entries that a Newton step looks at, as many as `kept` has: those of a block that are not its head, with their heads,
+    are `rest` and `head`. Of all entries: masses on the face, and scratch for slopes there."""
+
+    kept: np.ndarray
+    rest: np.ndarray
+    head: np.ndarray
+    base: np.ndarray
+    pull: np.ndarray
+
+
 def blocks_of(block: np.ndarray, count: int) -> Blocks:
-    return Blocks(np.argsort(block, kind="stable"), np.searchsorted(np.sort(block), np.arange(count + 1)))
+    order = np.argsort(block, kind="stable")
+    return Blocks(order, np.searchsorted(block[order], np.arange(count + 1)))
+
+
+# ---- pairs -------------------------------------------------------------------------------------------------------------------
+
+
+@jitable_call
+def move_pairs(G, members, beta, local, change, precision, pairs):
+    """Move mass between the entries of one block, up to so many times; returns how often. `local`: the slopes of its entries,
+    `change`: what was added to their masses"""
+    for moves in range(pairs):
+        i, mean = members[0], 0.0
+        for t in members:
+            mean += beta[t] * local[t]
+            i = t if local[t] > local[i] else i
+        if local[i] - mean <= precision:
+            return moves
+        best, move, j = 0.0, 0.0, i
+        for t in members:
+            rise = local[i] - local[t]
+            if beta[t] > 0.0 and rise > 0.0:
+                curvature = G[i, i] + G[t, t] - 2.0 * G[i, t]
+                step = beta[t]
+                if curvature * step > rise and curvature > FLAT * (G[i, i] + G[t, t]):
+                    step = rise / curvature
+                gain = step * (rise - 0.5 * max(curvature, 0.0) * step)
+                if gain > best:
+                    best, move, j = gain, step, t
+        if best <= 0.0:
+            return moves
+        beta[i] += move
+        beta[j] = 0.0 if move == beta[j] else beta[j] - move
+        change[i] += move
+        change[j] -= move
+        for t in members:
+            local[t] -= move * (G[i, t] - G[j, t])
+    return pairs
+
+
+@jitable_call
+def to_gain(parts, beta, slope):
+    """How far the value at beta is from the optimum, at the most."""
+    total = 0.0
+    for p in range(parts.starts.size - 1):
+        highest = slope[parts.order[parts.starts[p]]]
+        for k in range(parts.starts[p], parts.starts[p + 1]):
+            t = parts.order[k]
+            highest = max(highest, slope[t])
+            total -= beta[t] * slope[t]
+        total += highest
+    return total
+
+
+@jitable_call
+def normalise_blocks(parts, beta):
+    """Masses that sum to one in each block, up to the last bit."""
+    for p in range(parts.starts.size - 1):
+        total = 0.0
+        for k in range(parts.starts[p], parts.starts[p + 1]):
+            total += beta[parts.order[k]]
+        for k in range(parts.starts[p], parts.starts[p + 1]):
+            beta[parts.order[k]] /= total
+
+
+@jitable_call
+def value_from_scratch(G, linear, beta, slope):
+    """The objective at beta; `slope` becomes its gradient."""
+    for r in range(slope.size):
+        slope[r] = linear[r]
+    for t in range(beta.size):
+        if beta[t] != 0.0:
+            for r in range(slope.size):
+                slope[r] -= beta[t] * G[t, r]
+    value = 0.0
+    for r in range(slope.size):
+        value += 0.5 * beta[r] * (linear[r] + slope[r])
+    return value
 
 
 @kernel
-def sweep(G, parts, beta, slope, scratch, precision, pairs):
-    """Visit every block; returns the number of pairs that moved. `scratch`: (2, entries), the first row zeros; `pairs`: steps in
-    one visit at the most"""
-    moves, (change, local) = 0, scratch
-    for p in range(parts.starts.size - 1):
-        begin, end = parts.starts[p], parts.starts[p + 1]
-        for k in range(begin, end):
-            local[parts.order[k]] = slope[parts.order[k]]
-        for _ in range(pairs):
-            i, mean = parts.order[begin], 0.0
-            for k in range(begin, end):
-                t = parts.order[k]
-                mean += beta[t] * local[t]
-                i = t if local[t] > local[i] else i
-            if local[i] - mean <= precision:
-                break
-            best, move, j = 0.0, 0.0, i
-            for k in range(begin, end):
-                t = parts.order[k]
-                rise = local[i] - local[t]
-                if beta[t] > 0.0 and rise > 0.0:
-                    curvature = G[i, i] + G[t, t] - 2.0 * G[i, t]
-                    step = beta[t]
-                    if curvature * step > rise and curvature > FLAT * (G[i, i] + G[t, t]):
-                        step = rise / curvature
-                    gain = step * (rise - 0.5 * max(curvature, 0.0) * step)
-                    if gain > best:
-                        best, move, j = gain, step, t
-            if best <= 0.0:
-                break
-            moves += 1
-            beta[i] += move
-            beta[j] = 0.0 if move == beta[j] else beta[j] - move
-            change[i] += move
-            change[j] -= move
-            for k in range(begin, end):
-                t = parts.order[k]
-                local[t] -= move * (G[i, t] - G[j, t])
-        for k in range(begin, end):
-            t = parts.order[k]
-            if change[t] != 0.0:
-                for r in range(slope.size):
-                    slope[r] -= change[t] * G[t, r]
-                change[t] = 0.0
-    return moves
+def improve_by_pairs(G, linear, parts, beta, slope, scratch, aims):
+    """Up to `sweeps` visits of every block, fewer where no more than `precision` can be gained. Masses, slopes and the value are
+    then computed from scratch; returns the value, what is left to gain, and whether there is more for pairs to do. `scratch`:
+    (2, entries), the first row zeros"""
+    (change, local), (precision, sweeps, pairs) = scratch, aims
+    going, each = True, 0.5 * precision / (parts.starts.size - 1)
+    for _ in range(sweeps):
+        moves = 0
+        for p in range(parts.starts.size - 1):
+            members = parts.order[parts.starts[p] : parts.starts[p + 1]]
+            for t in members:
+                local[t] = slope[t]
+            moves += move_pairs(G, members, beta, local, change, each, pairs)
+            for t in members:
+                if change[t] != 0.0:
+                    for r in range(slope.size):
+                        slope[r] -= change[t] * G[t, r]
+                    change[t] = 0.0
+        going = moves > 0 and to_gain(parts, beta, slope) > precision
+        if not going:
+            break
+    normalise_blocks(parts, beta)
+    value = value_from_scratch(G, linear, beta, slope)
+    return value, to_gain(parts, beta, slope), going
 
 
-def to_gain(parts: Blocks, beta: np.ndarray, slope: np.ndarray) -> float:
-    """How far the value at beta is from the optimum, at the most."""
-    highest = np.maximum.reduceat(slope[parts.order], parts.starts[:-1])
-    return float(highest.sum() - beta @ slope)
+@kernel
+def gain_left(parts, beta, slope):
+    """`to_gain`, to be called from outside of kernels"""
+    return to_gain(parts, beta, slope)
+
+
+@kernel
+def program_value(G, linear, beta, slope):
+    """`value_from_scratch`, to be called from outside of kernels"""
+    return value_from_scratch(G, linear, beta, slope)
+
+
+# ---- Newton steps ------------------------------------------------------------------------------------------------------------
 
 
 @kernel
@@ -102,67 +178,106 @@ def restricted(G, kept, x, out):
 
 
 @kernel
-def reduced_curvature(G, rest, head, ridge, H):
-    """The lower triangle of the curvature in the directions e_t - e_head(t), with a ridge on its diagonal"""
-    for i in range(rest.size):
+def write_face_system(G, linear, parts, beta, face, H, side):
+    """What the optimum over the entries `kept`, of any sign, is the solution of: the lower triangle of the curvature in the
+    directions e_t - e_head(t), with a ridge on its diagonal, and the slopes in these directions. The largest entry of each block
+    is its head, which takes what the others give."""
+    kept, rest, head, base, pull = face
+    for t in range(base.size):
+        base[t] = 0.0
+    for t in kept:
+        base[t] = beta[t]
+    normalise_blocks(parts, base)
+    for i in kept:
+        total = 0.0
+        for j in kept:
+            total += G[i, j] * base[j]
+        pull[i] = linear[i] - total
+    count = 0
+    for p in range(parts.starts.size - 1):
+        largest = parts.order[parts.starts[p]]
+        for k in range(parts.starts[p], parts.starts[p + 1]):
+            largest = parts.order[k] if base[parts.order[k]] > base[largest] else largest
+        for k in range(parts.starts[p], parts.starts[p + 1]):
+            t = parts.order[k]
+            if base[t] > 0.0 and t != largest:
+                rest[count], head[count], side[count] = t, largest, pull[t] - pull[largest]
+                count += 1
+    for i in range(count):
         r, h = rest[i], head[i]
         for j in range(i + 1):
             H[i, j] = G[r, rest[j]] - G[r, head[j]] - G[h, rest[j]] + G[h, head[j]]
-        H[i, i] += ridge * (G[r, r] + G[h, h])
+        H[i, i] += RIDGE * (G[r, r] + G[h, h])
 
 
-def newton(G: np.ndarray, linear: np.ndarray, block: np.ndarray, beta: np.ndarray, stop: Callable[[], bool]) -> np.ndarray | None:
+@kernel
+def add_face_move(face, move):
+    """Go there; returns the lowest entry of the face, NaN where one is."""
+    for k in range(move.size):
+        face.base[face.rest[k]] += move[k]
+        face.base[face.head[k]] -= move[k]
+    lowest = 0.0
+    for t in face.kept:
+        lowest = lowest if lowest <= face.base[t] else face.base[t]
+    return lowest
+
+
+@kernel
+def go_towards(G, parts, beta, target, ahead, slope):
+    """beta moved to the best point on the way to `target`; returns whether that is any better. `slope`: that at beta"""
+    for t in range(target.size):
+        target[t] = max(target[t], 0.0)
+    normalise_blocks(parts, target)
+    rise, curvature = 0.0, 0.0
+    for i in range(beta.size):
+        ahead[i] = target[i] - beta[i]
+        rise += slope[i] * ahead[i]
+    for i in range(beta.size):
+        if ahead[i] != 0.0:
+            total = 0.0
+            for j in range(beta.size):
+                total += G[i, j] * ahead[j]
+            curvature += ahead[i] * total
+    if rise <= 0.0:
+        return False
+    step = min(1.0, rise / curvature) if curvature > 0.0 else 1.0
+    for i in range(beta.size):
+        beta[i] = max(beta[i] + step * ahead[i], 0.0)
+    normalise_blocks(parts, beta)
+    return True
+
+
+def newton(
+    G: np.ndarray, linear: np.ndarray, parts: Blocks, beta: np.ndarray, slope: np.ndarray, stop: Callable[[], bool]
+) -> np.ndarray | None:
     """beta moved towards the optimum of its face, which may lose entries on the way; None where that cannot be found.
 
     Entries that the optimum over the support has below zero are left out, all at once, until none is; the way there from beta
     lies in the simplices, and the best point on it is taken.
     """
-    support = kept = np.flatnonzero(beta > 0.0)
-    target = beta
+    n, blocks = beta.size, parts.starts.size - 1
+    kept, base, pull = np.flatnonzero(beta > 0.0), beta.copy(), np.empty(n)
     for _ in range(PIVOTS):
-        base = np.zeros_like(beta)
-        base[kept] = normalised(beta[kept], block[kept])
-        found = face_optimum(G, linear, block, base, kept)
-        if found is None or stop():
-            return None
-        target = found
-        if target.min() >= 0.0:
+        size = kept.size - blocks
+        if size == 0:
             break
-        kept = np.flatnonzero(target > 0.0)
-    else:
-        target = normalised(np.maximum(target, 0.0), block)
-    ahead, pull = target - beta, np.zeros((2, beta.size))
-    restricted(G, support, beta, pull[0])
-    restricted(G, support, ahead, pull[1])
-    rise, curvature = float((linear - pull[0])[support] @ ahead[support]), float(ahead @ pull[1])
-    if rise <= 0.0:
-        return None
-    step = min(1.0, rise / curvature) if curvature > 0.0 else 1.0
-    return normalised(np.maximum(beta + step * ahead, 0.0), block)
+        face = SimplexFace(kept, np.empty(size, np.int64), np.empty(size, np.int64), base, pull)
+        H, side = np.empty((size, size)), np.empty(size)
+        write_face_system(G, linear, parts, beta, face, H, side)
+        factor, failed = dpotrf(H.T, lower=0, clean=0, overwrite_a=1)  # to LAPACK the lower triangle is the upper one
+        if failed or stop():
+            return None
+        lowest = add_face_move(face, dpotrs(factor, side, lower=0)[0])
+        if not np.isfinite(lowest):
+            return None
+        if lowest >= 0.0:
+            break
+        kept = np.flatnonzero(base > 0.0)
+    moved = beta.copy()
+    return moved if go_towards(G, parts, moved, base, pull, slope) else None
 
 
-def face_optimum(G: np.ndarray, linear: np.ndarray, block: np.ndarray, base: np.ndarray, kept: np.ndarray) -> np.ndarray | None:
-    """The optimum over the entries `kept`, of any sign, with each block's sum as in `base`, which is zero elsewhere."""
-    order = kept[np.lexsort((-base[kept], block[kept]))]
-    first = np.r_[True, np.diff(block[order]) > 0]
-    heads, rest = order[first], order[~first]  # the largest entry of each block takes what the others give
-    if rest.size == 0:
-        return base
-    head, pull, H = heads[np.cumsum(first)[~first] - 1], np.zeros_like(base), np.empty((rest.size, rest.size))
-    restricted(G, kept, base, pull)
-    reduced_curvature(G, rest, head, RIDGE, H)
-    slope = linear - pull
-    try:
-        factor = cho_factor(H, lower=True, overwrite_a=True, check_finite=False)
-    except LinAlgError:
-        return None
-    move = cho_solve(factor, slope[rest] - slope[head], check_finite=False)
-    if not np.all(np.isfinite(move)):
-        return None
-    result = base.copy()
-    result[rest] += move
-    np.subtract.at(result, head, move)
-    return result
+# ---- both --------------------------------------------------------------------------------------------------------------------
 
 
 def normalised(beta: np.ndarray, block: np.ndarray) -> np.ndarray:
@@ -172,9 +287,8 @@ def normalised(beta: np.ndarray, block: np.ndarray) -> np.ndarray:
 
 def value_of(G: np.ndarray, linear: np.ndarray, beta: np.ndarray) -> tuple[float, np.ndarray]:
     """The objective at beta and its gradient."""
-    support = np.flatnonzero(beta)
-    pull = beta[support] @ G[support]
-    return float(linear @ beta - 0.5 * beta @ pull), linear - pull
+    slope = np.empty_like(linear)
+    return program_value(G, linear, beta, slope), slope
 
 
 def solve_program(
@@ -188,24 +302,24 @@ def solve_program(
 ) -> np.ndarray:
     """A feasible beta within `precision` of the optimum (or as near as rounding and `stop` allow), from a feasible one.
 
-    `block` names the block of each entry, 0, 1, ...; none may be empty.
+    `block` names the block of each entry, 0, 1, ...; none may be empty. G is C-ordered and may have more rows and columns, which
+    are not read.
     """
     parts = blocks_of(block, int(block.max()) + 1)
-    count = parts.starts.size - 1
     beta, scratch = normalised(beta, block), np.zeros((2, beta.size))
     value, slope = value_of(G, linear, beta)
     pause, left = max(tuning.sweeps, int(np.count_nonzero(beta)) ** 2 // tuning.as_long), MOST_SWEEPS
+    at_once = max(1, tuning.work // (beta.size * (parts.starts.size - 1)))
     for _ in range(SWEEPS):
-        for _ in range(pause):
-            moves = sweep(G, parts, beta, slope, scratch, 0.5 * precision / count, tuning.pairs)
-            if moves == 0 or to_gain(parts, beta, slope) <= precision or stop():
+        for done in range(0, pause, at_once):
+            aims = precision, min(at_once, pause - done), tuning.pairs
+            reached, gain, going = improve_by_pairs(G, linear, parts, beta, slope, scratch, aims)
+            if not going or stop():
                 break
         left -= pause
-        beta = normalised(beta, block)
-        reached, slope = value_of(G, linear, beta)
-        if to_gain(parts, beta, slope) <= precision or left <= 0 or stop():
+        if gain <= precision or left <= 0 or stop():
             break
-        moved, by_pairs, after = newton(G, linear, block, beta, stop), reached - value, reached
+        moved, by_pairs, after = newton(G, linear, parts, beta, slope, stop), reached - value, reached
         if moved is not None:
             after, there = value_of(G, linear, moved)
             if after > reached:

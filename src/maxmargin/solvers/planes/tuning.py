@@ -13,6 +13,9 @@ class SimplexTuning(NamedTuple):
     # A Newton step over s entries takes about as long as s^2 / 5,000 sweeps: 200 ms and 0.8 ms where s = 1,100. Set not recorded,
     # 2026-11-15.
     as_long: int = 5_000
+    # Sweeps times entries times blocks between two looks at the clock: four sweeps of 16,384 planes in 16 blocks, a tenth of a
+    # second or so. Not tuned; 2026-11-17.
+    work: int = 1 << 20
 
 
 class BundleTuning(NamedTuple):
@@ -34,9 +37,14 @@ class BundleTuning(NamedTuple):
     models: int = 16
     # Planes, whatever the memory: the quadratic program would take too long. Set not recorded, 2026-11-15.
     planes: int = 16_384
-    # Rows that a thread has at least in the descent before the first iteration. 250,000 x 50 made rows of two classes: it ends at
-    # 3,097 on one thread, 3,120 in two parts, 3,139 in four, 3,809 in sixteen; the optimum is 2,941. 2026-11-17.
-    least: int = 1 << 16
+    # Parts of the rows that descend by themselves before the first iteration, at the most, and how many rows each has at least.
+    # Made rows of two classes, 50 columns, n C = 100, 1,000, 10,000; iterations to 1e-3, the mean of four seeds: 40,000 rows in
+    # 16 parts 2, 16 and 138, in one 4, 53 and 141; 5,000 rows in four parts 8, 51 and 115, in one 16, 58 and 106. 2026-11-17.
+    parts: int = 16
+    least: int = 1 << 11
+    # How much shorter the steps in parts are than they need be not to overshoot. The same, 125,000 rows in 7 parts, n C = 1,000:
+    # 37 iterations with 1, 7 with 2, 6 with 4; in one part 28. 2026-11-17.
+    shorter: float = 2.0
 
 
 BUNDLE = BundleTuning()
