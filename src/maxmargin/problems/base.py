@@ -152,6 +152,11 @@ class Problem(ABC):
         multiplied by its numbers once for its weights and once more for the scores. Zero where that is not known."""
         return 0.0
 
+    def overlarge(self, primal: float) -> str:
+        """What in X is too large for a certificate in float64 near this value, and the way out, as a clause; empty where nothing
+        is, or that is not known. It is asked about a run that makes no progress."""
+        return ""
+
     def column_sizes(self) -> np.ndarray | None:
         """The largest absolute value of each feature; None where there are no columns of numbers in memory."""
         return None

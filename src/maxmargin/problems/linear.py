@@ -40,6 +40,7 @@ from ..regularizers.spaces import Free, move, move_row
 from ..utils.blas import blas_threads
 from ..utils.threads import in_threads, spans
 from .base import PLAIN_TERM, Evaluated, Problem
+from .sizes import overlarge
 
 # Examples a part: sums are formed part by part, so they do not depend on the number of threads. Set not recorded, 2026-11-15.
 CHUNK = 4096
@@ -229,7 +230,12 @@ class LinearProblem(Problem):
         return bool(np.isclose(half.reevaluated(duals).dual, self.reevaluated(duals).dual, rtol=SAME_VALUE))
 
     def column_sizes(self):
-        return rows.column_sizes(self.X)
+        return self.table.column_sizes()
+
+    def overlarge(self, primal):
+        total = float(self.cap.sum())
+        worth = 1.0 if self.loss.smooth or not total > 0.0 else primal / total
+        return overlarge(self.table, self.cap, self.curvature, worth)
 
     def swayed(self, duals):
         if not isinstance(duals, np.ndarray):
