@@ -106,7 +106,7 @@ def test_targets_that_overflow():
     for solver in ("auto", "newton"):
         found = outcome(mm.SVMRegressor(loss="squared_error", solver=solver), X0, 1e200 * REAL)
         assert not found.converged and "overflows" in found.message and "targets" in found.message
-    with pytest.raises(ValueError, match="overflows.*targets"):
+    with pytest.raises(ValueError, match=r"overflows.*targets"):
         mm.SVMRegressor(loss="squared_error", solver="dual_coordinate").fit(X0, 1e200 * REAL)
 
 

@@ -40,7 +40,7 @@ from ..regularizers.spaces import Free, move, move_row
 from ..utils.blas import blas_threads
 from ..utils.threads import in_threads, spans
 from .base import PLAIN_TERM, Evaluated, Problem
-from .sizes import overlarge
+from .sizes import EPSILON, overlarge
 
 # Examples a part: sums are formed part by part, so they do not depend on the number of threads. Set not recorded, 2026-11-15.
 CHUNK = 4096
@@ -51,7 +51,6 @@ TAKEN = 256  # rows of a matrix product. By what fits into a core's own cache, 2
 # first cache. 3,000 made rows of 64 and 256 columns, 8 to 100 classes, Neoverse N1, 2026-11-16.
 BY_PRODUCTS = 8192
 MOSTLY = 0.5
-EPSILON = float(np.finfo(np.float64).eps)
 
 
 def piecewise(function: Callable[[int, int], float], n: int, n_jobs: int, size: int = CHUNK) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 from ..data.table import Table
 
 EPSILON = float(np.finfo(np.float64).eps)
-NAMED = 3  # columns or rows that are named
+TOLD_OF = 3  # columns or rows that are named
 MULTIPLIED = "rounding is multiplied by the numbers in"
 
 
@@ -26,18 +26,18 @@ def overlarge(table: Table, caps: np.ndarray, squares: np.ndarray, worth: float)
         lost = 2.0 * EPSILON**2 * caps * squares / worth
         columns = np.flatnonzero(2.0 * EPSILON**2 * np.median(caps) * np.square(sizes, dtype=np.float64) / worth > 1.0)
     if np.median(lost) > 1.0:
-        found = listed("column", columns if columns.size else np.array([int(sizes.argmax())]))
+        found = multiplied_by("column", columns if columns.size else np.array([int(sizes.argmax())]))
         return f"{found}, up to {sizes.max():.0e}; scale the columns (standardize=True or MaxAbsScaler), or lower C."
     rows = np.flatnonzero(lost > 1.0)
     if not rows.size:
         return ""
-    found, size = listed("row", table.samples(rows)), float(np.sqrt(squares[rows].max()))
+    found, size = multiplied_by("row", table.samples(rows)), float(np.sqrt(squares[rows].max()))
     return f"{found}, up to {size:.0e}; correct or leave out what is so large, or lower C."
 
 
-def listed(what: str, numbers: np.ndarray) -> str:
+def multiplied_by(what: str, numbers: np.ndarray) -> str:
     """rounding is multiplied by the numbers in columns 1, 2, 5 and 4 more of X"""
-    names = [str(number) for number in numbers[:NAMED].tolist()]
-    more = f"{numbers.size - NAMED} more" if numbers.size > NAMED else names.pop()
+    names = [str(number) for number in numbers[:TOLD_OF].tolist()]
+    more = f"{numbers.size - TOLD_OF} more" if numbers.size > TOLD_OF else names.pop()
     which = f"{what}s {', '.join(names)} and {more}" if names else f"{what} {more}"
     return f"{MULTIPLIED} {which} of X"

@@ -26,7 +26,7 @@ from .tuning import LOOP, LoopTuning
 BY_HAND, BY_CALLBACK = "Stopped by Ctrl-C.", "Stopped by a callback."
 SMALLER = "Scale the features, or lower C."
 ALL_SMALLER = "Scale the features and targets, or lower C."
-ABOVE = 1e-9  # part of the primal value by which a dual value above it proves nothing, or the target where that is more
+ABOVE_PRIMAL = 1e-9  # part of the primal value by which a dual value above it proves nothing, or the target where that is more
 # How many times the rounding of the certificate's sums a gap is at the most that is said to be rounding: steps are sums of many
 # such ones. By guess, 2026-11-17.
 ROUNDINGS = 1e4
@@ -79,7 +79,7 @@ class Budget:
         if converged:
             message = f"Reached relative gap {part:.3g} <= tol={self.tol:g} in {passes} passes."
         found = Certificate(primal, dual, primal - dual, part, converged, verified, message)
-        if part < -max(self.tol, ABOVE):
+        if part < -max(self.tol, ABOVE_PRIMAL):
             wrong = f"The dual value lies above the primal one by {-part:.3g} of it: numbers are too small or large for float64."
             return replace(found, converged=False, verified=False, message=f"{wrong} Scale the features, or take another C.")
         return found
