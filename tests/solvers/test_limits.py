@@ -79,6 +79,10 @@ class Slow(Run):
     class problem:  # noqa: N801
         n_examples = 1
 
+        @staticmethod
+        def overlarge(primal):
+            return ""
+
     def __init__(self, clock, evaluation=0.0):
         self.clock, self.evaluation = clock, evaluation
         self.passes = self.visits = self.evaluations = 0

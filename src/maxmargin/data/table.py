@@ -124,6 +124,14 @@ class Table(ABC):
         self._norms.append((variance, check_norms(result)))
         return result
 
+    def column_sizes(self) -> np.ndarray | None:
+        """The largest absolute value of each feature of the samples; None of rows that have no values of our kinds."""
+        return rows.column_sizes(self.rows)
+
+    def samples(self, which: np.ndarray) -> np.ndarray:
+        """The samples that these rows are of, as their user numbers them."""
+        return which
+
     def sizes_of_sums(self, sizes: np.ndarray) -> np.ndarray:
         """(classes, features + 1): sum_i |b_i| |x_i|; sizes |b| are (examples, classes)."""
         found = np.zeros((sizes.shape[1], self.shape[1] + 1))

@@ -97,6 +97,12 @@ class ThresholdTable(Table):
     def matrix(self) -> Any:
         return self._repeated(self.table.matrix)
 
+    def column_sizes(self) -> np.ndarray | None:
+        return self.table.column_sizes()
+
+    def samples(self, which: np.ndarray) -> np.ndarray:
+        return np.unique(which // self.count)
+
     def like(self, X: Any) -> Table:
         """Rows that were taken out of `matrix` are a matrix as any other."""
         return self.table.like(X)

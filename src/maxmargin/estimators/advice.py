@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..problems.base import Problem
+from ..problems.sizes import MULTIPLIED
 from ..result import Certificate
 from ..solvers.base import Solver
 
@@ -38,7 +39,7 @@ def unfinished(certificate: Certificate, tol: float, spread: Spread | None, resu
         return " ".join(said)
     if FAR <= gap < np.inf:
         said.append("The model is far from the optimum, and may be hardly better than none.")
-    limit = limit_of(message)
+    limit = None if MULTIPLIED in message else limit_of(message)  # it says what to do
     if limit is not None and spread is not None and spread.factor >= UNEVEN:
         said.append(
             f"The columns of X differ in size by a factor of {spread.factor:.0e}{spread.where} ({spread.largest} is the largest, "

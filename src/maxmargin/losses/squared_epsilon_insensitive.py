@@ -41,7 +41,7 @@ def _(loss, i, score):
 def _(loss, i, dual):
     if dual == 0.0:
         return 0.0
-    return loss.target[i] * dual - loss.epsilon * abs(dual) - dual * dual / (4.0 * loss.cap[i])
+    return dual * (loss.target[i] - dual / (4.0 * loss.cap[i])) - loss.epsilon * abs(dual)
 
 
 @slope.register(SquaredEpsilonInsensitive)

@@ -46,7 +46,8 @@ def _(loss, i, score):
 
 @reward.register(SquaredError)
 def _(loss, i, dual):
-    return loss.target[i] * dual - dual * dual / (4.0 * loss.cap[i]) if dual != 0.0 else 0.0
+    # not their difference: the square of a small dual is zero
+    return dual * (loss.target[i] - dual / (4.0 * loss.cap[i])) if dual != 0.0 else 0.0
 
 
 @slope.register(SquaredError)

@@ -33,7 +33,7 @@ def _(loss, i, score):
 
 @reward.register(SquaredHinge)
 def _(loss, i, dual):
-    return loss.margin[i] * loss.sign[i] * dual - dual * dual / (4.0 * loss.cap[i]) if dual != 0.0 else 0.0
+    return dual * (loss.margin[i] * loss.sign[i] - dual / (4.0 * loss.cap[i])) if dual != 0.0 else 0.0
 
 
 @slope.register(SquaredHinge)

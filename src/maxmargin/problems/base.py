@@ -156,6 +156,11 @@ class Problem(ABC):
         """Compute on threads what runs will ask for, where there is something."""
         return
 
+    def overlarge(self, primal: float) -> str:
+        """What in X is too large for a certificate in float64 near this value, and the way out, as a clause; empty where nothing
+        is, or that is not known. It is asked about a run that makes no progress."""
+        return ""
+
     def column_sizes(self) -> np.ndarray | None:
         """The largest absolute value of each feature; None where there are no columns of numbers in memory."""
         return None

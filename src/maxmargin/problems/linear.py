@@ -38,6 +38,7 @@ from ..regularizers.spaces import Free, move, move_row
 from ..utils.threads import in_threads, spans
 from .base import PLAIN_TERM, Evaluated, Problem
 from .products import TAKEN, combined_by_products, risk_by_products
+from .sizes import EPSILON, overlarge
 
 # Examples a part: sums are formed part by part, so they do not depend on the number of threads. Set not recorded, 2026-11-15.
 CHUNK = 4096
@@ -51,7 +52,6 @@ NUMBERS_OF_SUMS = 1 << 22
 # first cache. 3,000 made rows of 64 and 256 columns, 8 to 100 classes, Neoverse N1, 2026-11-16.
 BY_PRODUCTS = 8192
 MOSTLY = 0.5
-EPSILON = float(np.finfo(np.float64).eps)
 
 
 def piecewise(function: Callable[[int, int], float], n: int, n_jobs: int, size: int = CHUNK) -> float:
@@ -230,7 +230,12 @@ class LinearProblem(Problem):
         return bool(np.isclose(half.reevaluated(duals).dual, self.reevaluated(duals).dual, rtol=SAME_VALUE))
 
     def column_sizes(self):
-        return rows.column_sizes(self.X)
+        return self.table.column_sizes()
+
+    def overlarge(self, primal):
+        total = float(self.cap.sum())
+        worth = 1.0 if self.loss.smooth or not total > 0.0 else primal / total
+        return overlarge(self.table, self.cap, self.curvature, worth)
 
     def swayed(self, duals):
         if not isinstance(duals, np.ndarray):

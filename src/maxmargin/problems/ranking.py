@@ -17,12 +17,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..data.rows import add, column_sizes, dot
+from ..data.rows import add, dot
 from ..data.table import Table
 from ..jit import jitable, jitable_call, kernel
 from ..regularizers.base import Regularizer
 from ..utils.threads import in_threads, spans, with_scratch
 from .base import PLAIN_TERM, Problem
+from .sizes import overlarge
 
 PAIR_MARGIN = 1.0  # by which scores of a pair should differ
 INSERTED = 16  # so many neighbours are sorted by insertion before runs are merged. By habit, 2026-11-17.
@@ -270,5 +271,12 @@ class RankingProblem(Problem):
         """Sums over pairs do not tell how far pairs are from their bounds; weights are as good a start."""
         return None, self.fitting(weights)
 
+    def overlarge(self, primal):
+        """A sample's dual is a sum over the pairs of its group."""
+        layout, caps = self.layout, np.zeros(self.table.shape[0])
+        starts = layout.starts[layout.first]
+        caps[layout.rows] = layout.weight * np.repeat(self.cap * pair_weights(layout)[0], np.diff(starts))
+        return overlarge(self.table, caps, self.table.norms(), primal / float(caps.sum()))
+
     def column_sizes(self):
-        return column_sizes(self.X)
+        return self.table.column_sizes()

@@ -25,6 +25,8 @@ from .tuning import LOOP, LoopTuning
 
 BY_HAND, BY_CALLBACK = "Stopped by Ctrl-C.", "Stopped by a callback."
 SMALLER = "Scale the features, or lower C."
+ALL_SMALLER = "Scale the features and targets, or lower C."
+ABOVE_PRIMAL = 1e-9  # part of the primal value by which a dual value above it proves nothing, or the target where that is more
 # How many times the rounding of the certificate's sums a gap is at the most that is said to be rounding: steps are sums of many
 # such ones. By guess, 2026-11-17.
 ROUNDINGS = 1e4
@@ -76,7 +78,11 @@ class Budget:
         converged = bool(part <= self.tol)
         if converged:
             message = f"Reached relative gap {part:.3g} <= tol={self.tol:g} in {passes} passes."
-        return Certificate(primal, dual, primal - dual, part, converged, verified, message)
+        found = Certificate(primal, dual, primal - dual, part, converged, verified, message)
+        if part < -max(self.tol, ABOVE_PRIMAL):
+            wrong = f"The dual value lies above the primal one by {-part:.3g} of it: numbers are too small or large for float64."
+            return replace(found, converged=False, verified=False, message=f"{wrong} Scale the features, or take another C.")
+        return found
 
 
 class Interrupt:
@@ -123,7 +129,7 @@ class Best:
         """
         self.dual = run.synchronise()
         if np.isnan(self.dual):
-            raise ValueError(f"The dual value overflows: the numbers are too large for float64. {SMALLER}")
+            raise ValueError(f"The dual value overflows: the numbers are too large for float64. {ALL_SMALLER}")
         candidates = run.candidates()
         if not run.average:
             self.primal = np.inf
@@ -158,6 +164,10 @@ class Still:
     def message(self, run: Run, best: Best, tuning: LoopTuning) -> str:
         """How a run ends that can do no better, in a sentence; empty where it may."""
         gap, part = best.primal - best.dual, relative(best.primal, best.dual)
+        if best.w is None:  # told where the run ends
+            return "No step makes progress any more." if run.stuck else ""
+        if run.stuck and (large := run.problem.overlarge(best.primal)):
+            return f"Reached the limit of float64 at a relative gap of {part:.3g}: {large}"
         if run.stuck:
             rounding, swayed = roundings_of(run, best.w)
             why = ", for rounding," if rounding is None or gap <= ROUNDINGS * rounding + SWAYS * swayed else ""
@@ -167,6 +177,8 @@ class Still:
         if not gap >= tuning.settled * self.gap:
             self.gap, self.passes, self.looks = gap, run.passes, 0
         since = run.passes - self.passes
+        if part > tuning.lost and run.passes >= tuning.lost_passes and (large := run.problem.overlarge(best.primal)):
+            return f"Reached the limit of float64 at a relative gap of {part:.3g}: {large}"
         if part > tuning.fine or min(self.looks, since) < tuning.still:
             return ""
         if since >= max(tuning.long, 0.5 * run.passes):
@@ -271,8 +283,10 @@ def ended(run: Run, best: Best, budget: Budget, message: str) -> Result:
     verified = best.w is not None
     if best.w is None:
         best.w, best.dual = run.candidates()[0], run.dual
-        tried = f"overflows at these weights. {SMALLER}", "was not computed: that takes a further pass over the data."
+        tried = f"overflows at these weights. {ALL_SMALLER}", "was not computed: that takes a further pass over the data."
         message += f" The primal value {tried[len(best.history) == 0]}"
+    elif relative(best.primal, best.dual) > budget.tuning.lost and (large := run.problem.overlarge(best.primal)):
+        message = message if large in message else f"{message.removesuffix('.')}: {large}"
     certificate = budget.certificate(best.primal, best.dual, run.passes, message, verified)
     if (doubt := run.doubt()) is not None:
         certificate = replace(certificate, message=f"{certificate.message} {doubt}", converged=False, verified=False)

@@ -70,6 +70,10 @@ class LoopTuning(NamedTuple):
     settled: float = 0.9
     # Passes without progress, and half of all, after which a gap that small is what is left. Not measured, 2026-11-16.
     long: int = 200
+    # Numbers of X that are too large are thought of where a relative gap this large is left after so many passes. 30 x 5 with
+    # numbers of 1e20 to 1e150; half of the rows that large needed 257 passes at the most, 2026-11-17.
+    lost: float = 0.5
+    lost_passes: int = 400
 
 
 class PaceTuning(NamedTuple):

@@ -31,8 +31,6 @@ from .run import EntryShape, SecondOrderRun, Shape
 from .systems import System, scores_of
 
 TO_THE_BORDER = 0.995
-ENOUGH_MU = 0.1  # part of the gap asked for that mu may stand for
-EXACTLY, CLOSER_STILL = 1e-3, 0.1  # of that, where the weights have to be those of the duals; and what each step leaves of it
 # Further directions with the same factor, while steps are short and become longer: fewer where weights are few, as each costs as
 # much as a factor there. 100,000 x 50, 2026-11-16.
 CORRECTIONS, LONG_PART, LONGER = (1, 3), 0.9, 1.05
@@ -56,8 +54,7 @@ NO_CAP = 1e-100  # part of the largest cap below which an example is left out: i
 class InteriorPoint(SecondOrderRun):
     """The predictor and corrector. `inside` are the numbers that stay positive, `against` their multipliers; walls come last."""
 
-    held = (*SecondOrderRun.held, "inside", "against", "took_up", "afresh", "exactly")
-    exactly = EXACTLY
+    held = (*SecondOrderRun.held, "inside", "against", "took_up", "afresh")
     may_idle = 0  # steps in a row without progress that are no sign of rounding
     took_up = afresh = False  # whether duals of another run were begun with, and are not again
     counted: np.ndarray  # the examples (scores, where each has its loss) whose caps are not as good as nothing
@@ -226,15 +223,6 @@ class InteriorPoint(SecondOrderRun):
         if self.walls is not None:
             B, matrix = self.walls.added(self.B, self.against[-1] / self.inside[-1])
         return self.system.prepare(self.theta(), B, matrix)
-
-    def enough(self) -> float:
-        """The part of the gap asked for that mu need not fall below: less with each step where that gap is there, but not with
-        the weights of the duals."""
-        if self.average:
-            return ENOUGH_MU
-        if self.estimate <= self.tol * abs(self.lowest):
-            self.exactly *= CLOSER_STILL
-        return ENOUGH_MU * self.exactly
 
     @abstractmethod
     def followed(self, change: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -247,11 +247,12 @@ class RankingNewton(Run):
 
     def __init__(self, problem: RankingProblem, start: Start, setting: Setting, tuning: RankingTuning = RANKING):
         self.problem, self.tuning, self.tol = problem, tuning, setting.tol
+        problem.table.norms()  # refuses rows whose squares overflow
         self.sums, self.average, self.warm = PairSums(problem, setting.n_jobs), setting.average, False
         w = problem.fitting(start.weights)
         self.w = vectors.aligned(problem.weight_shape, np.float64) if w is None else np.array(w, dtype=np.float64)
         self.score, self.width = self.sums.scores(self.w), tuning.widest
-        self.dual, self.best_v, self.best_net = -np.inf, np.zeros_like(self.w), np.zeros_like(self.score)
+        self.dual, self.best_v, self.best_net = 0.0, np.zeros_like(self.w), np.zeros_like(self.score)  # those of no pair
         self.steps = self.turns = np.zeros((0, self.w.size))
         self.spread = spread_within(problem, tuning)
         self.look()

@@ -28,6 +28,8 @@ from .walls import Walls, walls_of
 IDLE_STEPS = 10  # steps without progress after which there will be none
 ROUNDED_GAP = 1e-15  # part of the value below which a gap is nothing but rounding
 PROGRESS = 0.9  # part of the smallest gap so far that is progress
+ENOUGH_MU = 0.1  # part of the gap asked for that mu may stand for
+EXACTLY, CLOSER_STILL = 1e-3, 0.1  # of that, where the weights have to be those of the duals; and what each step leaves of it
 LEAST_SIZE = 1e-100  # stands for zero where it is divided by
 
 
@@ -148,13 +150,15 @@ class SecondOrderRun(Run, ABC):
     the point where it is better than `highest`, the best value met: `kept` is that of the duals kept."""
 
     point = ("W", "duals", "side_duals", "v", "heights", "wall_duals")  # of the fields that make up the state
-    held = (*Run.held, *point, "lowest", "highest", "kept", "nearest", "least", "idle", "stuck")
+    held = (*Run.held, *point, "lowest", "highest", "kept", "nearest", "least", "idle", "stuck", "exactly")
+    exactly = EXACTLY
     system: System
     continues = True
 
     def __init__(self, shape: Shape, start: Start, setting: Setting):
         self.shape, self.tol, self.average, self.to_end = shape, setting.tol, setting.average, setting.stop
         problem = self.problem = shape.problem
+        problem.table.norms()  # refuses rows whose squares overflow
         term = problem.regularizer
         self.table, self.passes, self.visits = problem.table, 0, 0
         self.size = shape.classes * (problem.table.shape[1] + 1)
@@ -237,6 +241,15 @@ class SecondOrderRun(Run, ABC):
         better = [floor <= least and gap < PROGRESS * least for gap, least in zip(gaps, self.least, strict=True)]
         self.least = tuple(np.where(better, gaps, self.least).tolist())
         self.idle = 0 if any(better) else self.idle + 1
+
+    def enough(self) -> float:
+        """The part of the gap asked for that mu need not fall below, where mu is followed to zero: less with each step where
+        that gap is there, but not with the weights of the duals."""
+        if self.average:
+            return ENOUGH_MU
+        if self.estimate <= self.tol * abs(self.lowest):
+            self.exactly *= CLOSER_STILL
+        return ENOUGH_MU * self.exactly
 
     def pushed(self, slack: np.ndarray) -> np.ndarray:
         """What the gradient leaves, with what the walls push."""

@@ -30,7 +30,7 @@ from ...losses.multinomial import Multinomial
 from ...problems.kernel import total_value
 from ...problems.linear import BlockProblem
 from ..base import Setting, Start
-from .interior_point import ENOUGH_MU, LEAST_MU, TO_THE_BORDER, to_border
+from .interior_point import LEAST_MU, TO_THE_BORDER, to_border
 from .run import EntryShape, RowShape, SecondOrderRun, Shape
 from .systems import RowColumns, System, scores_of
 
@@ -98,7 +98,8 @@ class SmoothRun(SecondOrderRun):
         self.see()
         yield self.slope_duals
         late = self.idle > 0 or self.steps > FEW_STEPS
-        if late and self.lowest - self.highest > self.tol * abs(self.lowest):
+        missing = self.lowest - self.highest if self.average else self.nearest
+        if late and missing > self.tol * abs(self.lowest):
             yield self.followed
 
     def see(self) -> None:
@@ -131,7 +132,7 @@ class SmoothRun(SecondOrderRun):
         duals, theta, slack = self.slope_duals, self.bends, self.slack
         B, matrix, off = self.B, None, None
         if self.walls is not None:
-            self.mu = max(self.mu, ENOUGH_MU * self.tol * abs(self.lowest) / self.heights.size)
+            self.mu = max(self.mu, self.enough() * self.tol * abs(self.lowest) / self.heights.size)
             off = self.walls.across(self.W.ravel()) - self.walls.low - self.heights
             B, matrix = self.walls.added(self.B, self.wall_duals / self.heights)
             slack = slack + self.walls.combined((self.mu - self.wall_duals * off) / self.heights, self.size).reshape(slack.shape)

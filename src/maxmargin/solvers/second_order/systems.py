@@ -76,6 +76,7 @@ class Factor:
     stays at zero in solutions."""
 
     lost = True  # whether it says little about the matrix
+    sound = False  # whether one solution with it is exact enough
 
     def __init__(self, H: np.ndarray, ridges: tuple[float, ...] = RIDGES):
         self.factor = None

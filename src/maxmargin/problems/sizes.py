@@ -1,0 +1,43 @@
+"""Whether the numbers of X are too large for a certificate in float64, and which of them are.
+
+A dual is rounded to about eps of itself, and so X' b to eps |X|' |b|, however well chosen b is. Duals b_i = t of n examples whose
+rows have the squared norm M then gain about r n t (r is what a dual is worth, P / sum_i cap_i), and lose eps^2 t^2 n M / 2: their
+value is at most n r^2 / (2 eps^2 M), which is less than P where 2 eps^2 cap M > r. With squared losses P is r^2 sum_i cap_i, and
+with smooth ones about that: there r drops out. None of this holds of numbers whose sums happen to be exact, so that it is asked
+only about a run that makes no progress.
+"""
+
+import numpy as np
+
+from ..data.table import Table
+
+EPSILON = float(np.finfo(np.float64).eps)
+TOLD_OF = 3  # columns or rows that are named
+MULTIPLIED = "rounding is multiplied by the numbers in"
+
+
+def overlarge(table: Table, caps: np.ndarray, squares: np.ndarray, worth: float) -> str:
+    """A clause on what is too large, and the way out; empty where nothing is. `squares` are those of the norms of rows, `worth`
+    is r, or 1 where it drops out."""
+    sizes = table.column_sizes()
+    if sizes is None or not caps.size or not sizes.size:
+        return ""
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        lost = 2.0 * EPSILON**2 * caps * squares / worth
+        columns = np.flatnonzero(2.0 * EPSILON**2 * np.median(caps) * np.square(sizes, dtype=np.float64) / worth > 1.0)
+    if np.median(lost) > 1.0:
+        found = multiplied_by("column", columns if columns.size else np.array([int(sizes.argmax())]))
+        return f"{found}, up to {sizes.max():.0e}; scale the columns (standardize=True or MaxAbsScaler), or lower C."
+    rows = np.flatnonzero(lost > 1.0)
+    if not rows.size:
+        return ""
+    found, size = multiplied_by("row", table.samples(rows)), float(np.sqrt(squares[rows].max()))
+    return f"{found}, up to {size:.0e}; correct or leave out what is so large, or lower C."
+
+
+def multiplied_by(what: str, numbers: np.ndarray) -> str:
+    """rounding is multiplied by the numbers in columns 1, 2, 5 and 4 more of X"""
+    names = [str(number) for number in numbers[:TOLD_OF].tolist()]
+    more = f"{numbers.size - TOLD_OF} more" if numbers.size > TOLD_OF else names.pop()
+    which = f"{what}s {', '.join(names)} and {more}" if names else f"{what} {more}"
+    return f"{MULTIPLIED} {which} of X"
