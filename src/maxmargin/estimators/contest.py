@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..result import History, relative
 from ..solvers import Newton
 from ..solvers.base import WarmStart
 from ..solvers.second_order.whole import WholePath, whole_path
@@ -41,6 +42,9 @@ LEAST_PASSES = 10  # that the first fits count as, for each C, at the least
 # the winners of a9a and cadata on 2,000. 2026-11-17.
 EFFORT = 3.0
 HEAT = 3  # that are refined before the others, at the first gap. On a9a and cadata, 2,000 rows, 2026-11-17.
+# As many times the gap of a fit itself is that of a start from the next smaller C, from which on the first is the better start:
+# on a9a and digits, 2,000 rows, that one takes fewer passes at 3 and more at 6. 2026-11-17.
+NEARER = 4.0
 
 
 class Gaps(NamedTuple):
@@ -68,8 +72,9 @@ class Gaps(NamedTuple):
 
 class Kept(NamedTuple):
     """What is known of a fit: what it has left, its target and whether that was met, its gap, what it gains over w = 0, whether
-    larger C have the same optimum, whether Newton's method has ended it, for which the finest gap is a few steps more, and the
-    passes that a run which goes on with it has made already."""
+    larger C have the same optimum, whether Newton's method has ended it, for which the finest gap is a few steps more, the
+    passes that a run which goes on with it has made already, and how much larger than the gap of the next smaller C that of a
+    start from there is."""
 
     left: WarmStart
     target: float
@@ -79,6 +84,7 @@ class Kept(NamedTuple):
     outgrown: bool
     by_newton: bool
     passes: int
+    leap: float
 
 
 class Fold:
@@ -126,8 +132,7 @@ class Fold:
         self.spare = int(EFFORT * max(self.passes, LEAST_PASSES * self.values.size))
 
     def refine(self, which: Sequence[int], target: float) -> None:
-        """Fit some C as finely as this, and all between: fine duals of a smaller C are a better start than coarse ones, and the
-        whole state of a fit's own second-order steps, where that was kept, is a better one still."""
+        """Fit some C as finely as this, and all between."""
         before, self.telling = None, TELLING if target <= TELLING else 0.0
         for k in range(which[0], which[-1] + 1):
             own, smaller = self.kept.get(k), int(self.whose[max(k - 1, 0)])
@@ -138,10 +143,18 @@ class Fold:
             aim = self.gaps.finest if known.by_newton else max(self.gaps.finest, target * known.gain)
             if self.spare > 0 and (own is None or (aim < own.gap and aim < own.target and own.converged and not self.decided(k))):
                 self.whose[k] = k
-                start = own if own is not None and own.left.state is not None else before or known
+                start = self.nearest(own, before) or known
                 made = start.passes if start is own else 0
                 self.spare -= max(self.fit(k, aim, start.left, min(self.spare, self.gaps.max_iter), made), 1)
             before = self.kept.get(k)
+
+    def nearest(self, own: Kept | None, smaller: Kept | None) -> Kept | None:
+        """What a finer fit starts from: what a coarser one at the same C has left, or a fine one at the next smaller C. The whole
+        state of second-order steps, where that was kept, is the best start. Duals of a smaller C are a better one than coarse
+        ones, where that C is near."""
+        if own is None or smaller is None:
+            return own or smaller
+        return own if own.left.state is not None or NEARER * own.gap < own.leap + smaller.gap else smaller
 
     def fit(self, k: int, target: float, start: WarmStart | None, max_iter: int, made: int = 0) -> int:
         """Fit the model at a C, and keep it where it is the finest so far; returns how many passes it took. `made`: those of the
@@ -167,11 +180,22 @@ class Fold:
         outgrown = found.converged and asked and step.outgrown
         by_newton = step.model.history_.methods[-1:] != [] and step.model.history_.methods[-1][1] == Newton.__name__
         made = step.model.n_iter_ if step.left.state is not None else 0
-        self.kept[k] = Kept(step.left, max(target, found.relative_gap), done, found.relative_gap, gain, outgrown, by_newton, made)
+        gap, leap = found.relative_gap, self.leap(k, step.model.history_)
+        self.kept[k] = Kept(step.left, max(target, gap), done, gap, gain, outgrown, by_newton, made, leap)
         self.scores[k], self.bounds[k] = self.score(step), self.proved(step) if found.relative_gap <= self.telling else np.nan
         for other in np.flatnonzero(self.whose == k):
             self.share(int(other), k)
         return passes
+
+    def leap(self, k: int, history: History) -> float:
+        """How much larger the gap of a start from the next smaller C is than that one's own: found by the first fit, which begins
+        there. Zero where it was not looked at."""
+        if k in self.kept:
+            return self.kept[k].leap
+        smaller = self.kept.get(k - 1)
+        if smaller is None or not len(history) or history[0].iteration > 0:
+            return 0.0
+        return relative(history[0].primal, history[0].dual) - smaller.gap
 
     def share(self, k: int, own: int) -> None:
         """Let a C have the score of a smaller one."""
