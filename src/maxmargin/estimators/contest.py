@@ -37,6 +37,7 @@ FINER = 0.3  # of one gap to that before it
 FINEST = 0.1  # of `tol`
 TELLING = 1e-2  # the largest gap at which bounds of scores are worth their time
 FIRST_PASSES = 40  # passes of a first fit at the most
+PAST_PASSES = 5  # the same where the best C is smaller, it seems. By guess, 2026-11-17.
 LEAST_PASSES = 10  # that the first fits count as, for each C, at the least
 # Passes of refinement for each of the first fits. Half of it takes up to half of the time on 500 rows of the same sets, and loses
 # the winners of a9a and cadata on 2,000. 2026-11-17.
@@ -113,22 +114,21 @@ class Fold:
         self.passes = 0  # made so far
         self.spare = 0  # left for refinement
 
-    def begin(self) -> None:
-        """A first model at every C, each started from the one before it; to `tol`, if asked for that, however long it takes. Fits
-        of small folds are begun so near that they end at once."""
-        most = min(FIRST_PASSES, self.gaps.max_iter) if self.gaps.coarse > self.gaps.tol else self.gaps.max_iter
-        for k in range(self.values.size):
-            before = self.kept[int(self.whose[k - 1])] if k else None
-            if before is not None and before.outgrown:
-                self.share(k, int(self.whose[k - 1]))
-            elif before is not None and self.whole is not None:
-                left = self.whole.start(float(self.values[k]), self.gaps.finest, before.left.weights)
-                self.fit(k, self.gaps.finest, left, most)
-            else:
-                gain = (
-                    0.0 if before is None else min(before.gain * self.values[k] / self.values[k - 1], 1.0)
-                )  # small ones grow so
-                self.fit(k, max(self.gaps.tol, self.gaps.coarse * gain), None if before is None else before.left, most)
+    def begin(self, k: int, past: bool) -> None:
+        """A first model at a C, started from that of the next smaller one; to `tol`, if asked for that, however long it takes. Fits
+        of small folds are begun so near that they end at once. `past`: the best C is smaller, it seems."""
+        most = self.gaps.max_iter
+        if self.gaps.coarse > self.gaps.tol:
+            most = min(PAST_PASSES if past and self.whole is None else FIRST_PASSES, most)
+        before = self.kept[int(self.whose[k - 1])] if k else None
+        if before is not None and before.outgrown:
+            self.share(k, int(self.whose[k - 1]))
+        elif before is not None and self.whole is not None:
+            left = self.whole.start(float(self.values[k]), self.gaps.finest, before.left.weights)
+            self.fit(k, self.gaps.finest, left, most)
+        else:
+            gain = 0.0 if before is None else min(before.gain * self.values[k] / self.values[k - 1], 1.0)  # small ones grow so
+            self.fit(k, max(self.gaps.tol, self.gaps.coarse * gain), None if before is None else before.left, most)
         self.spare = int(EFFORT * max(self.passes, LEAST_PASSES * self.values.size))
 
     def refine(self, which: Sequence[int], target: float) -> None:
@@ -223,8 +223,9 @@ class Contest:
         return np.array([fold.bounds for fold in self.folds])
 
     def run(self, rungs: Sequence[float]) -> None:
-        """Refine whoever may win, from gap to gap."""
-        in_threads(Fold.begin, self.folds, self.n_jobs)
+        """Fit a first model at every C, then refine whoever may win, from gap to gap."""
+        for k in range(self.level.size):
+            in_threads(methodcaller("begin", k, self.past(k)), self.folds, self.n_jobs)
         self.note(range(self.level.size), 0)
         for level, target in enumerate(rungs, 1):
             heat = self.heat()
@@ -240,11 +241,26 @@ class Contest:
             if len(self.contenders()) <= 1:
                 return
 
-    def heat(self) -> list[int]:
-        """Those that are refined before the others at the first gap: the best so far, by whose moves others may be out, which
-        are mostly those of large C, and dear."""
+    def past(self, k: int) -> bool:
+        """Whether the next smaller C is clearly behind one that is smaller still: then this one most likely is, too."""
         mean = self.scores.mean(axis=0)
-        return sorted(self.contenders(), key=lambda k: -mean[k])[:HEAT] if len(self.means) == 1 else []
+        if np.all(np.isnan(mean)):
+            return False
+        leader = leader_of(mean)
+        behind, error = self.behind(leader)
+        return leader < k - 1 and bool(behind[k - 1] > CLEAR * error[k - 1])
+
+    def behind(self, leader: int) -> tuple[np.ndarray, np.ndarray]:
+        """By how much each C is behind this one, and the standard error of that over the folds; infinite of one fold."""
+        found = self.scores[:, [leader]] - self.scores
+        count, mean = len(found), found.mean(axis=0)
+        return mean, found.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else np.full(mean.size, np.inf)
+
+    def heat(self) -> list[int]:
+        """Those that are refined before the others at a gap: the best so far, by whose moves others may be out, which are mostly
+        those of large C, and dear."""
+        mean = self.scores.mean(axis=0)
+        return sorted(self.contenders(), key=lambda k: -mean[k])[:HEAT]
 
     def note(self, which: Sequence[int], level: int) -> None:
         """Keep the mean scores of those that have come to a level."""
@@ -264,20 +280,23 @@ class Contest:
 
     def contenders(self) -> list[int]:
         """Those that may win, in the order of C."""
-        scores, bounds = self.scores, self.bounds.mean(axis=0)
-        mean, count = scores.mean(axis=0), len(scores)
+        mean, bounds = self.scores.mean(axis=0), self.bounds.mean(axis=0)
         if np.all(np.isnan(mean)):
             return []
-        leader = int(np.flatnonzero(where_best(mean))[0])
-        behind = scores[:, [leader]] - scores
-        error = behind.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else np.full(mean.size, np.inf)
-        may = behind.mean(axis=0) <= np.minimum(CLEAR * error, WIDER * self.moved())  # False of NaN
+        leader = leader_of(mean)
+        behind, error = self.behind(leader)
+        may = behind <= np.minimum(CLEAR * error, WIDER * self.moved())  # False of NaN
         if not np.all(np.isnan(bounds)):
             may &= ~(bounds[:, 1] < np.nanmax(bounds[:, 0]))
         whose = np.array([fold.whose for fold in self.folds])
         may &= np.any(whose != whose[:, [leader]], axis=0)  # the same models are one
         may[leader] = True
         return [int(k) for k in np.flatnonzero(may)]
+
+
+def leader_of(mean: np.ndarray) -> int:
+    """The smallest C with the best mean score."""
+    return int(np.flatnonzero(where_best(mean))[0])
 
 
 def where_best(mean: np.ndarray) -> np.ndarray:
