@@ -1,9 +1,9 @@
 """Which C wins, with no more work than that takes.
 
-All models are fitted to a coarse gap first, or as far as `FIRST_PASSES` allows. Then those whose score may still be the best are
-fitted to finer and finer gaps, until one is left, the finest gap is reached or the passes allowed are spent; the others stay
-coarse. Where a fold has few samples and columns, an interior point takes every model to the finest gap at once (`whole`), and
-nothing is left to refine. A C is out
+All models are fitted to a coarse gap first, or as far as `FIRST_PASSES` allows; beyond a C that is clearly behind a smaller one,
+as far as `PAST_PASSES` does. Then those whose score may still be the best are fitted to finer and finer gaps, until one is left,
+the finest gap is reached or the passes allowed are spent; the others stay coarse. Where a fold has few samples and columns, an
+interior point takes every model to the finest gap at once (`whole`), and nothing is left to refine. A C is out
 
 - for sure, where the largest mean score that its optimum may have (`bounds`) is below the least that another one's must have;
 - else by a rule: where it is behind the best by more than `CLEAR` standard errors of that difference over the folds, which coarse
@@ -36,6 +36,7 @@ WIDER = 2.0
 FINER = 0.3  # of one gap to that before it
 FINEST = 0.1  # of `tol`
 TELLING = 1e-2  # the largest gap at which bounds of scores are worth their time
+CLOSER = 0.1  # of one at which they have told nothing: the next, when they are a third as wide. By guess, 2026-11-17.
 FIRST_PASSES = 40  # passes of a first fit at the most
 PAST_PASSES = 5  # the same where the best C is smaller, it seems. By guess, 2026-11-17.
 LEAST_PASSES = 10  # that the first fits count as, for each C, at the least
@@ -110,13 +111,14 @@ class Fold:
         self.whose = np.arange(values.size)  # the fit whose score a C has: where no dual is near its bound, a smaller C's
         self.loss_at_zero = np.inf  # the objective over C at the smallest C, which is that of w = 0 or a little less
         self.telling = TELLING if gaps.coarse <= TELLING else 0.0  # the gap up to which bounds are asked for
+        self.proved_at = np.full(values.size, np.inf)  # the gap of the fit whose bounds these are
         self.whole: WholePath | None = None  # what finds starts at the finest gap at once, where a fold is that small
         self.passes = 0  # made so far
         self.spare = 0  # left for refinement
 
     def begin(self, k: int, past: bool) -> None:
-        """A first model at a C, started from that of the next smaller one; to `tol`, if asked for that, however long it takes. Fits
-        of small folds are begun so near that they end at once. `past`: the best C is smaller, it seems."""
+        """A first model at a C, started from that of the next smaller one; to `tol`, if asked for that, however long it takes.
+        Fits of small folds are begun so near that they end at once. `past`: the best C is smaller, it seems."""
         most = self.gaps.max_iter
         if self.gaps.coarse > self.gaps.tol:
             most = min(PAST_PASSES if past and self.whole is None else FIRST_PASSES, most)
@@ -182,7 +184,9 @@ class Fold:
         made = step.model.n_iter_ if step.left.state is not None else 0
         gap, leap = found.relative_gap, self.leap(k, step.model.history_)
         self.kept[k] = Kept(step.left, max(target, gap), done, gap, gain, outgrown, by_newton, made, leap)
-        self.scores[k], self.bounds[k] = self.score(step), self.proved(step) if found.relative_gap <= self.telling else np.nan
+        self.scores[k] = self.score(step)
+        if self.tells(k, gap):
+            self.bounds[k], self.proved_at[k] = self.proved(step), gap
         for other in np.flatnonzero(self.whose == k):
             self.share(int(other), k)
         return passes
@@ -196,6 +200,13 @@ class Fold:
         if smaller is None or not len(history) or history[0].iteration > 0:
             return 0.0
         return relative(history[0].primal, history[0].dual) - smaller.gap
+
+    def tells(self, k: int, gap: float) -> bool:
+        """Whether bounds at this gap are worth their time. Those of a coarser fit hold for the optimum as well; where no score of
+        the fold is outside of them, it takes a much smaller gap."""
+        low, high = self.bounds[k]
+        vague = not np.any((self.scores < low) | (self.scores > high))
+        return bool(gap <= min(self.telling, CLOSER * self.proved_at[k] if vague else np.inf))
 
     def share(self, k: int, own: int) -> None:
         """Let a C have the score of a smaller one."""
