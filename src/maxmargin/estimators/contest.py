@@ -179,7 +179,7 @@ class Fold:
             self.whole = whole_path(step.problem)
             self.telling = self.telling if self.whole is None else TELLING
         asked = k + 1 < self.values.size and k + 1 not in self.kept  # else nobody has this score besides
-        outgrown = found.converged and asked and step.outgrown
+        outgrown = found.converged and asked and (self.stays_outgrown(k) or step.outgrown)
         by_newton = step.model.history_.methods[-1:] != [] and step.model.history_.methods[-1][1] == Newton.__name__
         made = step.model.n_iter_ if step.left.state is not None else 0
         gap, leap = found.relative_gap, self.leap(k, step.model.history_)
@@ -190,6 +190,11 @@ class Fold:
         for other in np.flatnonzero(self.whose == k):
             self.share(int(other), k)
         return passes
+
+    def stays_outgrown(self, k: int) -> bool:
+        """Whether a refined fit has said so as well: then it is not looked at again, which takes as long as two evaluations."""
+        own = self.kept.get(k)
+        return own is not None and own.outgrown and own.target <= FINER * self.gaps.coarse
 
     def leap(self, k: int, history: History) -> float:
         """How much larger the gap of a start from the next smaller C is than that one's own: found by the first fit, which begins
