@@ -36,7 +36,7 @@ WIDER = 2.0
 FINER = 0.3  # of one gap to that before it
 FINEST = 0.1  # of `tol`
 TELLING = 1e-2  # the largest gap at which bounds of scores are worth their time
-CLOSER = 0.1  # of one at which they have told nothing: the next, when they are a third as wide. By guess, 2026-11-17.
+TOLD_NOTHING = 0.1  # of one at which they have told nothing: the next, when they are a third as wide. By guess, 2026-11-17.
 FIRST_PASSES = 40  # passes of a first fit at the most
 PAST_PASSES = 5  # the same where the best C is smaller, it seems. By guess, 2026-11-17.
 LEAST_PASSES = 10  # that the first fits count as, for each C, at the least
@@ -211,7 +211,7 @@ class Fold:
         the fold is outside of them, it takes a much smaller gap."""
         low, high = self.bounds[k]
         vague = not np.any((self.scores < low) | (self.scores > high))
-        return bool(gap <= min(self.telling, CLOSER * self.proved_at[k] if vague else np.inf))
+        return bool(gap <= min(self.telling, TOLD_NOTHING * self.proved_at[k] if vague else np.inf))
 
     def share(self, k: int, own: int) -> None:
         """Let a C have the score of a smaller one."""
