@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,8 @@ from sklearn.preprocessing import StandardScaler
 
 import maxmargin as mm
 from maxmargin.estimators import frames
+from maxmargin.estimators.contest import PAST_PASSES, Fold, Gaps, Kept
+from maxmargin.solvers.base import WarmStart
 from maxmargin.structures import Chain
 
 rng = np.random.default_rng(0)
@@ -180,12 +183,50 @@ def test_search_is_coarse_and_the_model_is_not():
 
     def remembered(model, X, y):
         gaps.append((model.tol, model.certificate_.relative_gap))
-        return -model.C  # the smallest wins by far, and nothing else is refined
+        return model.C  # the largest wins by far, and nothing else is refined
 
     model = mm.SVMClassifierCV([*CS, 100.0], cv=2, scoring=remembered, search_tol=0.1, tol=1e-5, random_state=0).fit(CSR, TWO)
     assert all(gap <= tol <= 0.1 for tol, gap in gaps) and max(gap for _, gap in gaps) > 1e-3
-    assert [tol for tol, _ in gaps[:2]] == [1e-5, 1e-5] and gaps[3][0] > 0.05  # at a small C nothing is gained over w = 0
+    assert [tol for tol, _ in gaps[:2]] == [1e-5, 1e-5] and gaps[7][0] > 0.05  # at a small C nothing is gained over w = 0
     assert model.certificate_.relative_gap <= 1e-5
+
+
+def test_beyond_a_clear_winner_first_fits_are_short():
+    Cs, passes = [0.001, 0.1, 100.0, 1000.0], {}
+
+    def told(sign):
+        def remembered(model, X, y):
+            passes.setdefault((sign, model.C), model.n_iter_)
+            return sign * model.C
+
+        return remembered
+
+    for sign in (-1.0, 1.0):
+        search = mm.SVMClassifierCV(Cs, cv=2, scoring=told(sign), search_tol=1e-2, random_state=0)
+        assert (Cs[0] if sign < 0 else Cs[-1]) == search.fit(CSR, TWO).C_
+    assert [passes[-1.0, C] for C in Cs[:2]] == [passes[1.0, C] for C in Cs[:2]]
+    assert max(passes[-1.0, C] for C in Cs[2:]) <= PAST_PASSES < passes[1.0, 100.0]
+
+
+def test_a_finer_fit_starts_where_the_gap_is_smaller():
+    fold = Fold(np.ones(2), Gaps.of(0.1, 1e-3, 100), lambda *_: None, lambda _: 0.0, lambda _: (0.0, 1.0))
+    start = WarmStart(None, None, False, None)
+    smaller, own = Kept(start, 0.1, True, 0.03, 1.0, False, False, 0, 0.0), Kept(start, 0.1, True, 0.1, 1.0, False, False, 0, 0.0)
+    near, far = own._replace(leap=0.1), own._replace(leap=0.7)
+    assert fold.nearest(near, smaller) is smaller and fold.nearest(far, smaller) is far
+    state = near._replace(left=replace(start, state={"passes": 1}))
+    assert fold.nearest(state, smaller) is state  # second-order steps go on
+    assert fold.nearest(None, smaller) is smaller and fold.nearest(far, None) is far and fold.nearest(None, None) is None
+
+
+def test_bounds_that_told_nothing_wait_for_a_much_smaller_gap():
+    fold = Fold(np.ones(2), Gaps.of(1e-2, 1e-3, 100), lambda *_: None, lambda _: 0.0, lambda _: (0.0, 1.0))
+    fold.scores[:] = 0.5, 0.6
+    assert fold.tells(0, 1e-2) and not fold.tells(0, 2e-2)
+    fold.bounds[0], fold.proved_at[0] = (0.0, 1.0), 1e-2
+    assert not fold.tells(0, 3e-3) and fold.tells(0, 1e-3)
+    fold.bounds[0] = 0.0, 0.55  # these tell one from the other
+    assert fold.tells(0, 3e-3)
 
 
 def test_who_may_win_is_refined_and_nobody_else():
@@ -270,7 +311,7 @@ def test_an_outlier_keeps_a_fold_going():
     clusters[[0, 1, 40, 41]] = clusters[[1, 0, 41, 40]]  # in both halves
     tried = []
     mm.SVMClassifierCV(CS, scoring=lambda model, X, y: tried.append(model.C) or 0.0, cv=2, random_state=0).fit(clusters, y)
-    assert tried[:6] == CS * 2  # before any is refined
+    assert tried[:6] == [C for C in CS for _ in range(2)]  # in both folds, before any is refined
 
 
 def test_no_model_without_refit():

@@ -109,6 +109,11 @@ class HeldOut:
         """Of real targets: their squared distances from their mean."""
         return float(self.weight @ (self.y - np.average(self.y, weights=self.weight)) ** 2)
 
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """||x|| of the samples as they were read."""
+        return row_norms(self.X)
+
     def scores(self, step: Step) -> tuple[np.ndarray, np.ndarray] | None:
         """Scores (samples, classes) at the centre of the ball, and how far those of the optimum may be from them."""
         values = step.model.certificate_
@@ -120,7 +125,7 @@ class HeldOut:
         weights = np.atleast_2d(step.posed.back(step.problem.coefficients(found.centre)))
         coef, intercept = weights[:, :-1], weights[:, -1] * step.model._bias()
         scores = safe_sparse_dot(self.X, coef.T, dense_output=True) + intercept
-        size = np.outer(row_norms(self.X), np.linalg.norm(coef, axis=1)) + np.abs(intercept)
+        size = np.outer(self.sizes, np.linalg.norm(coef, axis=1)) + np.abs(intercept)
         reach = np.outer(self.lengths, found.radius * np.broadcast_to(coupling(step.problem), len(coef)))
         return scores, reach + self.rounding * size
 

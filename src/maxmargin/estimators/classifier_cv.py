@@ -26,8 +26,8 @@ class SVMClassifierCV(LinearSearch, SVMClassifier):
     refit : bool, default=True
         Whether the estimator is fitted at `C_` to all samples. Without it there are `C_` and `scores_`, and no model.
     search_tol : float, default=0.1
-        The relative duality gap of the first fits, or what forty passes come to; at small C, where little is gained over
-        w = 0, it is relative to that gain. With `tol` or less every fit is that fine.
+        The relative duality gap of the first fits, or what forty passes come to, five beyond a C that is clearly behind a smaller
+        one; at small C, where little is gained over w = 0, it is relative to that gain. With `tol` or less all are that fine.
     loss, multi_class, kernel, gamma, degree, coef0, cost, class_weight, positive, prior_mean, prior_scale, prior_covariance, \
 cache_size, probability, tol, max_iter, max_time, fit_intercept, intercept_scaling, standardize, solver, warm_start, keep_duals, \
 random_state, n_jobs, verbose, dtype, device

@@ -1,9 +1,9 @@
 """Which C wins, with no more work than that takes.
 
-All models are fitted to a coarse gap first, or as far as `FIRST_PASSES` allows. Then those whose score may still be the best are
-fitted to finer and finer gaps, until one is left, the finest gap is reached or the passes allowed are spent; the others stay
-coarse. Where a fold has few samples and columns, an interior point takes every model to the finest gap at once (`whole`), and
-nothing is left to refine. A C is out
+All models are fitted to a coarse gap first, or as far as `FIRST_PASSES` allows; beyond a C that is clearly behind a smaller one,
+as far as `PAST_PASSES` does. Then those whose score may still be the best are fitted to finer and finer gaps, until one is left,
+the finest gap is reached or the passes allowed are spent; the others stay coarse. Where a fold has few samples and columns, an
+interior point takes every model to the finest gap at once (`whole`), and nothing is left to refine. A C is out
 
 - for sure, where the largest mean score that its optimum may have (`bounds`) is below the least that another one's must have;
 - else by a rule: where it is behind the best by more than `CLEAR` standard errors of that difference over the folds, which coarse
@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..result import History, relative
 from ..solvers import Newton
 from ..solvers.base import WarmStart
 from ..solvers.second_order.whole import WholePath, whole_path
@@ -35,12 +36,17 @@ WIDER = 2.0
 FINER = 0.3  # of one gap to that before it
 FINEST = 0.1  # of `tol`
 TELLING = 1e-2  # the largest gap at which bounds of scores are worth their time
+TOLD_NOTHING = 0.1  # of one at which they have told nothing: the next, when they are a third as wide. By guess, 2026-11-17.
 FIRST_PASSES = 40  # passes of a first fit at the most
+PAST_PASSES = 5  # the same where the best C is smaller, it seems. By guess, 2026-11-17.
 LEAST_PASSES = 10  # that the first fits count as, for each C, at the least
 # Passes of refinement for each of the first fits. Half of it takes up to half of the time on 500 rows of the same sets, and loses
 # the winners of a9a and cadata on 2,000. 2026-11-17.
 EFFORT = 3.0
 HEAT = 3  # that are refined before the others, at the first gap. On a9a and cadata, 2,000 rows, 2026-11-17.
+# As many times the gap of a fit itself is that of a start from the next smaller C, from which on the first is the better start:
+# on a9a and digits, 2,000 rows, that one takes fewer passes at 3 and more at 6. 2026-11-17.
+NEARER = 4.0
 
 
 class Gaps(NamedTuple):
@@ -68,8 +74,9 @@ class Gaps(NamedTuple):
 
 class Kept(NamedTuple):
     """What is known of a fit: what it has left, its target and whether that was met, its gap, what it gains over w = 0, whether
-    larger C have the same optimum, whether Newton's method has ended it, for which the finest gap is a few steps more, and the
-    passes that a run which goes on with it has made already."""
+    larger C have the same optimum, whether Newton's method has ended it, for which the finest gap is a few steps more, the
+    passes that a run which goes on with it has made already, and how much larger than the gap of the next smaller C that of a
+    start from there is."""
 
     left: WarmStart
     target: float
@@ -79,6 +86,7 @@ class Kept(NamedTuple):
     outgrown: bool
     by_newton: bool
     passes: int
+    leap: float
 
 
 class Fold:
@@ -103,31 +111,30 @@ class Fold:
         self.whose = np.arange(values.size)  # the fit whose score a C has: where no dual is near its bound, a smaller C's
         self.loss_at_zero = np.inf  # the objective over C at the smallest C, which is that of w = 0 or a little less
         self.telling = TELLING if gaps.coarse <= TELLING else 0.0  # the gap up to which bounds are asked for
+        self.proved_at = np.full(values.size, np.inf)  # the gap of the fit whose bounds these are
         self.whole: WholePath | None = None  # what finds starts at the finest gap at once, where a fold is that small
         self.passes = 0  # made so far
         self.spare = 0  # left for refinement
 
-    def begin(self) -> None:
-        """A first model at every C, each started from the one before it; to `tol`, if asked for that, however long it takes. Fits
-        of small folds are begun so near that they end at once."""
-        most = min(FIRST_PASSES, self.gaps.max_iter) if self.gaps.coarse > self.gaps.tol else self.gaps.max_iter
-        for k in range(self.values.size):
-            before = self.kept[int(self.whose[k - 1])] if k else None
-            if before is not None and before.outgrown:
-                self.share(k, int(self.whose[k - 1]))
-            elif before is not None and self.whole is not None:
-                left = self.whole.start(float(self.values[k]), self.gaps.finest, before.left.weights)
-                self.fit(k, self.gaps.finest, left, most)
-            else:
-                gain = (
-                    0.0 if before is None else min(before.gain * self.values[k] / self.values[k - 1], 1.0)
-                )  # small ones grow so
-                self.fit(k, max(self.gaps.tol, self.gaps.coarse * gain), None if before is None else before.left, most)
+    def begin(self, k: int, past: bool) -> None:
+        """A first model at a C, started from that of the next smaller one; to `tol`, if asked for that, however long it takes.
+        Fits of small folds are begun so near that they end at once. `past`: the best C is smaller, it seems."""
+        most = self.gaps.max_iter
+        if self.gaps.coarse > self.gaps.tol:
+            most = min(PAST_PASSES if past and self.whole is None else FIRST_PASSES, most)
+        before = self.kept[int(self.whose[k - 1])] if k else None
+        if before is not None and before.outgrown:
+            self.share(k, int(self.whose[k - 1]))
+        elif before is not None and self.whole is not None:
+            left = self.whole.start(float(self.values[k]), self.gaps.finest, before.left.weights)
+            self.fit(k, self.gaps.finest, left, most)
+        else:
+            gain = 0.0 if before is None else min(before.gain * self.values[k] / self.values[k - 1], 1.0)  # small ones grow so
+            self.fit(k, max(self.gaps.tol, self.gaps.coarse * gain), None if before is None else before.left, most)
         self.spare = int(EFFORT * max(self.passes, LEAST_PASSES * self.values.size))
 
     def refine(self, which: Sequence[int], target: float) -> None:
-        """Fit some C as finely as this, and all between: fine duals of a smaller C are a better start than coarse ones, and the
-        whole state of a fit's own second-order steps, where that was kept, is a better one still."""
+        """Fit some C as finely as this, and all between."""
         before, self.telling = None, TELLING if target <= TELLING else 0.0
         for k in range(which[0], which[-1] + 1):
             own, smaller = self.kept.get(k), int(self.whose[max(k - 1, 0)])
@@ -138,10 +145,18 @@ class Fold:
             aim = self.gaps.finest if known.by_newton else max(self.gaps.finest, target * known.gain)
             if self.spare > 0 and (own is None or (aim < own.gap and aim < own.target and own.converged and not self.decided(k))):
                 self.whose[k] = k
-                start = own if own is not None and own.left.state is not None else before or known
+                start = self.nearest(own, before) or known
                 made = start.passes if start is own else 0
                 self.spare -= max(self.fit(k, aim, start.left, min(self.spare, self.gaps.max_iter), made), 1)
             before = self.kept.get(k)
+
+    def nearest(self, own: Kept | None, smaller: Kept | None) -> Kept | None:
+        """What a finer fit starts from: what a coarser one at the same C has left, or a fine one at the next smaller C. The whole
+        state of second-order steps, where that was kept, is the best start. Duals of a smaller C are a better one than coarse
+        ones, where that C is near."""
+        if own is None or smaller is None:
+            return own or smaller
+        return own if own.left.state is not None or NEARER * own.gap < own.leap + smaller.gap else smaller
 
     def fit(self, k: int, target: float, start: WarmStart | None, max_iter: int, made: int = 0) -> int:
         """Fit the model at a C, and keep it where it is the finest so far; returns how many passes it took. `made`: those of the
@@ -164,14 +179,39 @@ class Fold:
             self.whole = whole_path(step.problem)
             self.telling = self.telling if self.whole is None else TELLING
         asked = k + 1 < self.values.size and k + 1 not in self.kept  # else nobody has this score besides
-        outgrown = found.converged and asked and step.outgrown
+        outgrown = found.converged and asked and (self.stays_outgrown(k) or step.outgrown)
         by_newton = step.model.history_.methods[-1:] != [] and step.model.history_.methods[-1][1] == Newton.__name__
         made = step.model.n_iter_ if step.left.state is not None else 0
-        self.kept[k] = Kept(step.left, max(target, found.relative_gap), done, found.relative_gap, gain, outgrown, by_newton, made)
-        self.scores[k], self.bounds[k] = self.score(step), self.proved(step) if found.relative_gap <= self.telling else np.nan
+        gap, leap = found.relative_gap, self.leap(k, step.model.history_)
+        self.kept[k] = Kept(step.left, max(target, gap), done, gap, gain, outgrown, by_newton, made, leap)
+        self.scores[k] = self.score(step)
+        if self.tells(k, gap):
+            self.bounds[k], self.proved_at[k] = self.proved(step), gap
         for other in np.flatnonzero(self.whose == k):
             self.share(int(other), k)
         return passes
+
+    def stays_outgrown(self, k: int) -> bool:
+        """Whether a refined fit has said so as well: then it is not looked at again, which takes as long as two evaluations."""
+        own = self.kept.get(k)
+        return own is not None and own.outgrown and own.target <= FINER * self.gaps.coarse
+
+    def leap(self, k: int, history: History) -> float:
+        """How much larger the gap of a start from the next smaller C is than that one's own: found by the first fit, which begins
+        there. Zero where it was not looked at."""
+        if k in self.kept:
+            return self.kept[k].leap
+        smaller = self.kept.get(k - 1)
+        if smaller is None or not len(history) or history[0].iteration > 0:
+            return 0.0
+        return relative(history[0].primal, history[0].dual) - smaller.gap
+
+    def tells(self, k: int, gap: float) -> bool:
+        """Whether bounds at this gap are worth their time. Those of a coarser fit hold for the optimum as well; where no score of
+        the fold is outside of them, it takes a much smaller gap."""
+        low, high = self.bounds[k]
+        vague = not np.any((self.scores < low) | (self.scores > high))
+        return bool(gap <= min(self.telling, TOLD_NOTHING * self.proved_at[k] if vague else np.inf))
 
     def share(self, k: int, own: int) -> None:
         """Let a C have the score of a smaller one."""
@@ -199,8 +239,9 @@ class Contest:
         return np.array([fold.bounds for fold in self.folds])
 
     def run(self, rungs: Sequence[float]) -> None:
-        """Refine whoever may win, from gap to gap."""
-        in_threads(Fold.begin, self.folds, self.n_jobs)
+        """Fit a first model at every C, then refine whoever may win, from gap to gap."""
+        for k in range(self.level.size):
+            in_threads(methodcaller("begin", k, self.past(k)), self.folds, self.n_jobs)
         self.note(range(self.level.size), 0)
         for level, target in enumerate(rungs, 1):
             heat = self.heat()
@@ -216,11 +257,26 @@ class Contest:
             if len(self.contenders()) <= 1:
                 return
 
-    def heat(self) -> list[int]:
-        """Those that are refined before the others at the first gap: the best so far, by whose moves others may be out, which
-        are mostly those of large C, and dear."""
+    def past(self, k: int) -> bool:
+        """Whether the next smaller C is clearly behind one that is smaller still: then this one most likely is, too."""
         mean = self.scores.mean(axis=0)
-        return sorted(self.contenders(), key=lambda k: -mean[k])[:HEAT] if len(self.means) == 1 else []
+        if np.all(np.isnan(mean)):
+            return False
+        leader = leader_of(mean)
+        behind, error = self.behind(leader)
+        return leader < k - 1 and bool(behind[k - 1] > CLEAR * error[k - 1])
+
+    def behind(self, leader: int) -> tuple[np.ndarray, np.ndarray]:
+        """By how much each C is behind this one, and the standard error of that over the folds; infinite of one fold."""
+        found = self.scores[:, [leader]] - self.scores
+        count, mean = len(found), found.mean(axis=0)
+        return mean, found.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else np.full(mean.size, np.inf)
+
+    def heat(self) -> list[int]:
+        """Those that are refined before the others at a gap: the best so far, by whose moves others may be out, which are mostly
+        those of large C, and dear."""
+        mean = self.scores.mean(axis=0)
+        return sorted(self.contenders(), key=lambda k: -mean[k])[:HEAT]
 
     def note(self, which: Sequence[int], level: int) -> None:
         """Keep the mean scores of those that have come to a level."""
@@ -240,20 +296,23 @@ class Contest:
 
     def contenders(self) -> list[int]:
         """Those that may win, in the order of C."""
-        scores, bounds = self.scores, self.bounds.mean(axis=0)
-        mean, count = scores.mean(axis=0), len(scores)
+        mean, bounds = self.scores.mean(axis=0), self.bounds.mean(axis=0)
         if np.all(np.isnan(mean)):
             return []
-        leader = int(np.flatnonzero(where_best(mean))[0])
-        behind = scores[:, [leader]] - scores
-        error = behind.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else np.full(mean.size, np.inf)
-        may = behind.mean(axis=0) <= np.minimum(CLEAR * error, WIDER * self.moved())  # False of NaN
+        leader = leader_of(mean)
+        behind, error = self.behind(leader)
+        may = behind <= np.minimum(CLEAR * error, WIDER * self.moved())  # False of NaN
         if not np.all(np.isnan(bounds)):
             may &= ~(bounds[:, 1] < np.nanmax(bounds[:, 0]))
         whose = np.array([fold.whose for fold in self.folds])
         may &= np.any(whose != whose[:, [leader]], axis=0)  # the same models are one
         may[leader] = True
         return [int(k) for k in np.flatnonzero(may)]
+
+
+def leader_of(mean: np.ndarray) -> int:
+    """The smallest C with the best mean score."""
+    return int(np.flatnonzero(where_best(mean))[0])
 
 
 def where_best(mean: np.ndarray) -> np.ndarray:
