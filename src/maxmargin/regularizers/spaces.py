@@ -11,7 +11,7 @@ import numpy as np
 from ..data.rows import add, add_clipped, add_scaled, update, update_all, update_clipped
 from ..jit import generic, kernel, vectors
 
-NOTHING = {np.dtype(kind): np.zeros(0, kind) for kind in (np.float32, np.float64)}  # no sums
+NO_SUMS = {np.dtype(kind): np.zeros(0, kind) for kind in (np.float32, np.float64)}
 
 
 class Free(NamedTuple):
@@ -71,7 +71,7 @@ def add_and_multiply(v, w, sums, added):
 
 
 @kernel
-def push(v, before, t, result):
+def push_on(v, before, t, result):
     """result = v + t (v - before), and v is what was before from now on."""
     step = v.dtype.type(t)
     for i in range(v.size):
@@ -82,7 +82,7 @@ def push(v, before, t, result):
 
 def summed_product(v: np.ndarray, w: np.ndarray) -> float:
     """<v, w>, summed in float64."""
-    none = NOTHING[v.dtype]
+    none = NO_SUMS[v.dtype]
     return add_and_multiply(v.reshape(-1), w.reshape(-1), none, none)
 
 
@@ -131,7 +131,7 @@ def quadratic_adding(space: Space, sums: np.ndarray) -> float:
 def extrapolate(space: Space, before: np.ndarray, t: float, result: Space) -> None:
     """result = v + t (v - before), clipped where there are bounds; coupled weights have to be tied after it. Then v is what was
     before."""
-    push(unclipped(space).reshape(-1), before.reshape(-1), t, unclipped(result).reshape(-1))
+    push_on(unclipped(space).reshape(-1), before.reshape(-1), t, unclipped(result).reshape(-1))
 
 
 @move.register(Free)
