@@ -17,7 +17,7 @@ from ..data.sources.column_names import check_same_names
 from ..data.sources.memory import Block, is_source
 from ..data.table import table_of
 from ..data.tensors import DeviceMatrix, host_values, is_tensor, place_of
-from ..problems.base import PLAIN_TERM
+from ..problems.base import PLAIN_TERM, split_off_constant
 from ..problems.blocked import Examples, Reader, StreamProblem, joined, stacked
 from ..regularizers.base import Regularizer
 from ..regularizers.frozen import frozen
@@ -343,7 +343,7 @@ class Streaming(Certified):
         dropped = kept is not None and kept.dropped
 
         def keep(result: Result) -> None:
-            self._keep(result, prior.back(problem.coefficients(result.w)))
+            self._keep(result, *split_off_constant(prior.back(problem.coefficients(result.w))))
             self.certificate_ = replace(result.certificate, verified=result.certificate.verified and not dropped)
 
         result = self._drive(solver, problem, keep, resumable=False, start=Start(problem.clipped(duals)))

@@ -189,11 +189,11 @@ class Kernelised(LinearModel):
         """dual_coef_ in its public shape."""
         return duals
 
-    def _keep(self, result, weights):
+    def _keep(self, result, weights, constant):
         """What a fit with a kernel has left is forgotten."""
         self.__dict__.pop("_kernel_model", None)
         self.__dict__.pop("support_", None)
-        super()._keep(result, weights)
+        super()._keep(result, weights, constant)
 
     def _scored(self, X):
         return self._kernel_model.scores(X, thread_count(self.n_jobs)) if "_kernel_model" in vars(self) else super()._scored(X)

@@ -19,7 +19,7 @@ from ..data.sources.memory import is_source
 from ..data.table import Table, of_own_kind, table_of, table_scores
 from ..data.tensor_targets import is_finite, target_beside
 from ..data.tensors import DeviceMatrix, host_values, is_tensor, on_device, place_of, tensor_scores
-from ..problems.base import PLAIN_TERM, Problem
+from ..problems.base import PLAIN_TERM, Problem, split_off_constant
 from ..problems.risk import Risk, risk_of
 from ..regularizers.prior import Prior
 from ..result import Result
@@ -57,6 +57,12 @@ class Posed(NamedTuple):
         """The user's weights (..., features + 1) from those of the problem."""
         weights = weights if self.prior is None else self.prior.back(weights)
         return weights if self.scaling is None else self.scaling.back(weights)
+
+    def coefficients(self, problem: Problem, w: Any, n_jobs: int) -> tuple[np.ndarray, np.ndarray]:
+        """The user's weights of features and of the constant feature, from those of a solver."""
+        if self.scaling is None and (self.prior is None or self.prior.factor is None):
+            return problem.split_coefficients(w, n_jobs)
+        return split_off_constant(self.back(problem.coefficients(w)))
 
     def turned(self, X: Any) -> Any:
         """The user's samples in the coordinates of the problem."""
@@ -169,7 +175,7 @@ class LinearModel(Certified):
 
         def keep(result: Result) -> None:
             told = replace(result, duals=problem.told(result.duals)) if self.keep_duals else result
-            self._keep(told, posed.back(problem.coefficients(result.w)))
+            self._keep(told, *posed.coefficients(problem, result.w, thread_count(self.n_jobs)))
 
         start = NOWHERE if last is None else last.fits(problem, solver)
         with on_device(problem.device):
@@ -271,9 +277,9 @@ class LinearModel(Certified):
 
     # ---- result -------------------------------------------------------------------------------------------
 
-    def _keep(self, result: Result, weights: np.ndarray) -> None:
-        """Fitted attributes from the weights (..., features + 1) in the user's coordinates."""
-        self.coef_, self.intercept_ = self._shaped(np.ascontiguousarray(weights[..., :-1]), weights[..., -1] * self._bias())
+    def _keep(self, result: Result, weights: np.ndarray, constant: np.ndarray) -> None:
+        """Fitted attributes from the weights (..., features) in the user's coordinates and those of the constant feature."""
+        self.coef_, self.intercept_ = self._shaped(weights, constant * self._bias())
         self.__dict__.pop("dual_coef_", None)
         if self.keep_duals:
             self.dual_coef_ = result.duals

@@ -93,7 +93,8 @@ dtype, device
     keep_duals : bool, default=False
         Keep `dual_coef_`, and return exactly the weights that belong to it.
     n_jobs : int, optional
-        Threads. Labels that R does not connect are learned side by side; of one connected group the examples of a pass are.
+        Threads. Labels that R does not connect are learned side by side; where there are more threads than groups of labels, the
+        examples of a pass are too.
 
     Attributes
     ----------
@@ -351,10 +352,10 @@ dtype, device
             raise ValueError("label_weight is zero for every label; at least one must be positive.")
         return factors
 
-    def _keep(self, result, weights):
+    def _keep(self, result, weights, constant):
         if self.keep_duals:
             result = replace(result, duals=result.duals.tocsr() if self._form[1] else result.duals.toarray())
-        super()._keep(result, weights)
+        super()._keep(result, weights, constant)
 
     def _shaped(self, coef, intercept):
         return coef, np.atleast_1d(intercept)

@@ -13,6 +13,7 @@ from ..data.label_lists import given_labels, names_of
 from ..problems.blocked import stacked
 from ..result import Result
 from ..solvers.base import Start
+from ..utils.threads import thread_count
 from .by_block import check_unscaled, check_whole, partial_solver
 from .kernel import Kernelised, check_partial
 from .label_thresholds import check_untuned, fixed_thresholds
@@ -105,7 +106,7 @@ class PartialFit(Kernelised):
         self.classes_, self._form, self.thresholds_ = labels.classes, (labels.dtype, labels.sparse), thresholds
 
         def keep(result: Result) -> None:
-            self._keep(result, problem.coefficients(result.w))
+            self._keep(result, *problem.split_coefficients(result.w, thread_count(self.n_jobs)))
             self.certificate_ = replace(result.certificate, verified=result.certificate.verified and not samples.dropped)
 
         start = None if kept is None else sp.csc_array(samples.duals)

@@ -164,12 +164,12 @@ class OneClassSVM(OutlierMixin, LinearModel):
             raise ValueError("Every sample of positive weight is a row of zeros: nothing tells such samples from the origin.")
         return found
 
-    def _keep(self, result, weights) -> None:
-        super()._keep(result, weights)
+    def _keep(self, result, weights, constant) -> None:
+        super()._keep(result, weights, constant)
         a = self.offset_scale_
-        self.offset_ = a * (a - float(weights[-1]))
+        self.offset_ = a * (a - float(constant))
         self.intercept_ = -self.offset_
-        self.nu_ = float(self.nu) * float(weights[-1]) / a
+        self.nu_ = float(self.nu) * float(constant) / a
 
     def _shaped(self, coef, intercept) -> tuple[np.ndarray, Any]:
         return coef, float(intercept)

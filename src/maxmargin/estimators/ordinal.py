@@ -199,12 +199,12 @@ class OrdinalSVM(ClassifierMixin, LinearModel):
 
         return Prepared(pose, self._learned(), solver, X, code, weight)
 
-    def _keep(self, result, weights) -> None:
+    def _keep(self, result, weights, constant) -> None:
         features = self.n_features_in_
         self.coef_ = np.ascontiguousarray(weights[:features])
         self.intercept_ = 0.0
         # In order, where the optimum was not quite reached: two that are exchanged never make the objective larger.
-        self.thresholds_ = np.sort(-weights[features:-1] * self._bias())
+        self.thresholds_ = np.sort(-weights[features:] * self._bias())
         self.__dict__.pop("dual_coef_", None)
         if self.keep_duals:
             self.dual_coef_ = result.duals.reshape(-1, self.thresholds_.size)

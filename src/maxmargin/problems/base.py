@@ -27,6 +27,11 @@ class Evaluated(NamedTuple):
     v: np.ndarray
 
 
+def split_off_constant(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weights (..., features + 1) as those of features, in C order, and those of the constant feature."""
+    return np.ascontiguousarray(weights[..., :-1]), weights[..., -1]
+
+
 class Problem(ABC):
     """A dataclass with the fields `weight` (s_i >= 0, one an example) and `C`, and what the kinds of problems add.
 
@@ -76,7 +81,7 @@ class Problem(ABC):
 
     @property
     def n_groups(self) -> int:
-        """How many problems this one is a sum of, that have nothing in common."""
+        """How many problems with nothing in common a solver makes of this one, at the most."""
         return 1
 
     @cached_property
@@ -111,6 +116,10 @@ class Problem(ABC):
     def coefficients(self, w: Any) -> np.ndarray:
         """The weights as (classes, features + 1), or (features + 1,) where an example has one score."""
         return np.asarray(w)
+
+    def split_coefficients(self, w: Any, n_jobs: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """The same in two: (classes, features) or (features,), and what the constant feature has."""
+        return split_off_constant(self.coefficients(w))
 
     def resumed(self, duals: Any, weights: Any, data: Any, kind: str) -> tuple[Any, Any]:
         """Duals and weights of an earlier run that this problem can start from, made feasible; None for what does not fit.

@@ -22,6 +22,7 @@ from ..losses.multilabel_steps import Coupled, labels
 from ..regularizers.base import Regularizer
 from ..regularizers.coupled import Coupling
 from ..regularizers.half_spaces import HalfSpaces
+from ..utils.threads import in_threads
 from .base import PLAIN_TERM, Problem
 from .linear import RowProblem
 
@@ -124,9 +125,15 @@ class MultilabelProblem(Problem):
                 found.append(members)
         return found
 
+    def divided(self, size: int) -> list[list[np.ndarray]]:
+        """The labels of each group, so many at a time: whole vectors of them. Those that R connects stay together."""
+        if self.R is not None:
+            return [[columns] for columns in self.groups]
+        return [[columns[k : k + size] for k in range(0, len(columns), size)] for columns in self.groups]
+
     @property
     def n_groups(self) -> int:
-        return len(self.groups)
+        return sum(map(len, self.divided(vectors.width(np.float32))))
 
     def couples(self, columns: np.ndarray) -> bool:
         """Whether R does anything to the labels of a group."""
@@ -174,3 +181,19 @@ class MultilabelProblem(Problem):
             if part is not None:
                 vectors.put_classes(part if part.ndim == 3 else part[1], result, columns)
         return result
+
+    def split_coefficients(self, w, n_jobs=1):
+        if isinstance(w, np.ndarray):
+            return super().split_coefficients(w, n_jobs)
+        labels, features = self.labels.shape[1], self.table.shape[1]
+        result, constant = np.zeros((labels, features)), np.zeros(labels)
+
+        def put(group: tuple[np.ndarray, np.ndarray | None]) -> None:
+            columns, part = group
+            if part is not None:
+                part = part if part.ndim == 3 else part[1]
+                vectors.put_classes(part[:features], result, columns)
+                constant[columns] = vectors.unpack(part[features:], len(columns))[0]
+
+        in_threads(put, list(zip(self.groups, w, strict=True)), n_jobs)
+        return result, constant

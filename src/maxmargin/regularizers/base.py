@@ -54,6 +54,10 @@ class Regularizer(ABC):
     def space(self, v: np.ndarray, dtype: Any) -> Any:
         """The weights as a solver moves them, in the dtype of the iterations: see `spaces`."""
 
+    @abstractmethod
+    def put(self, v: np.ndarray, space: Any) -> None:
+        """Let the weights of a solver be those at v."""
+
     def mended(self, w: np.ndarray) -> np.ndarray:
         """Weights from an average of what `spaces.averaged` gives."""
         return w

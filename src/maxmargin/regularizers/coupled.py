@@ -9,7 +9,7 @@ from scipy.linalg.lapack import dpstrf
 
 from ..jit import vectors
 from .base import Regularizer
-from .spaces import Free, Paired
+from .spaces import Free, Paired, set_to
 
 RANK_TOLERANCE = -1.0  # LAPACK's own: the part of a variance that is nothing but rounding
 
@@ -87,6 +87,9 @@ class Coupling(Regularizer):
 
     def space(self, both: np.ndarray, dtype) -> Paired:
         return Paired(vectors.convert(both[0], dtype), vectors.convert(both[1], dtype))
+
+    def put(self, both: np.ndarray, space: Paired) -> None:
+        set_to(space, both[0], both[1])
 
     def loose(self, space: Paired) -> Free:
         return Free(space.v)

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..jit import vectors
 from .base import Regularizer
-from .spaces import Free, Shaped, Space
+from .spaces import Free, Shaped, Space, set_to
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,8 @@ class Gaussian(Regularizer):
 
     def dual(self, r: np.ndarray, v: np.ndarray) -> float:
         """What the quadratic term contributes to the dual value. From r: under a narrow prior v - mean is lost in rounding."""
+        if self.plain:
+            return -0.5 * float(np.vdot(r, r))
         w = self.weights(v)
         centred = r if self.variance is None else self.variance * r
         if self.lower is not None:
@@ -69,3 +71,6 @@ class Gaussian(Regularizer):
         lower = np.full(v.shape, -np.inf) if self.lower is None else self.lower
         arrays = v, np.maximum(v, lower), mean, variance, lower
         return Shaped(*(vectors.convert(array, dtype) for array in arrays))
+
+    def put(self, v: np.ndarray, space: Space) -> None:
+        set_to(space, v, self.weights(v))

@@ -9,7 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ..data.rows import add, add_clipped, add_scaled, update, update_all, update_clipped
-from ..jit import generic, vectors
+from ..jit import generic, kernel, vectors
+
+NO_SUMS = {np.dtype(kind): np.zeros(0, kind) for kind in (np.float32, np.float64)}
 
 
 class Free(NamedTuple):
@@ -54,16 +56,47 @@ def averaged(space: Space) -> np.ndarray:
     return space.v if isinstance(space, Paired) else space.w
 
 
+@kernel
+def add_and_multiply(v, w, sums, added):
+    """sums += added, or nothing where there are no sums; returns <v, w>, summed in float64."""
+    total = 0.0
+    if sums.size == 0:
+        for i in range(v.size):
+            total += np.float64(v[i]) * np.float64(w[i])
+        return total
+    for i in range(v.size):
+        sums[i] += added[i]
+        total += np.float64(v[i]) * np.float64(w[i])
+    return total
+
+
+@kernel
+def push_on(v, before, t, result):
+    """result = v + t (v - before), and v is what was before from now on."""
+    step = v.dtype.type(t)
+    for i in range(v.size):
+        here = v[i]
+        result[i] = here + step * (here - before[i])
+        before[i] = here
+
+
 def summed_product(v: np.ndarray, w: np.ndarray) -> float:
     """<v, w>, summed in float64."""
-    return float(np.einsum("i,i->", v.reshape(-1), w.reshape(-1), dtype=np.float64))
+    none = NO_SUMS[v.dtype]
+    return add_and_multiply(v.reshape(-1), w.reshape(-1), none, none)
 
 
-def like(space: Space) -> Space:
-    """A second set of weights beside `space`, under the same prior."""
-    if isinstance(space, Free):
-        return Free(vectors.convert(space.w, space.w.dtype))
-    return space._replace(v=vectors.convert(space.v, space.v.dtype), w=vectors.convert(space.w, space.w.dtype))
+def room_for(space: Space) -> Space:
+    """Room for a second set of weights beside `space`, under the same prior: zeros."""
+    w = vectors.aligned(space.w.shape, space.w.dtype)
+    return Free(w) if isinstance(space, Free) else space._replace(v=vectors.aligned(w.shape, w.dtype), w=w)
+
+
+def set_to(space: Space, v: np.ndarray, w: np.ndarray) -> None:
+    """Let the weights be these, in their own dtype."""
+    if not isinstance(space, Free):
+        space.v[...] = v.reshape(space.v.shape)
+    space.w[...] = w.reshape(space.w.shape)
 
 
 @generic
@@ -83,18 +116,22 @@ def spread(space, X, i, t, out):
 
 @singledispatch
 def quadratic(space: Space) -> float:
-    """What the quadratic term contributes to the dual value, summed in float64. Not compiled, as `extrapolate`: once a pass
-    NumPy is as fast."""
+    """What the quadratic term contributes to the dual value, summed in float64."""
     raise TypeError(f"{type(space).__name__} is no kind of weights.")
 
 
 @singledispatch
+def quadratic_adding(space: Space, sums: np.ndarray) -> float:
+    """As `quadratic`, while what is averaged is added to `sums`: weights go through the processor once."""
+    sums += averaged(space)
+    return quadratic(space)
+
+
+@singledispatch
 def extrapolate(space: Space, before: np.ndarray, t: float, result: Space) -> None:
-    """result = v + t (v - before), clipped where there are bounds; coupled weights have to be tied after it."""
-    v, new = unclipped(space), unclipped(result)
-    np.subtract(v, before, out=new)
-    new *= t
-    new += v
+    """result = v + t (v - before), clipped where there are bounds; coupled weights have to be tied after it. Then v is what was
+    before."""
+    push_on(unclipped(space).reshape(-1), before.reshape(-1), t, unclipped(result).reshape(-1))
 
 
 @move.register(Free)
@@ -148,6 +185,18 @@ def _(space: Shaped) -> float:
 @quadratic.register
 def _(space: Paired) -> float:
     return -0.5 * summed_product(space.v, space.w)
+
+
+@quadratic_adding.register
+def _(space: Free, sums: np.ndarray) -> float:
+    w = space.w.reshape(-1)
+    return -0.5 * add_and_multiply(w, w, sums.reshape(-1), w)
+
+
+@quadratic_adding.register
+def _(space: Paired, sums: np.ndarray) -> float:
+    v = space.v.reshape(-1)
+    return -0.5 * add_and_multiply(v, space.w.reshape(-1), sums.reshape(-1), v)
 
 
 @extrapolate.register

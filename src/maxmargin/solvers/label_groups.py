@@ -1,10 +1,12 @@
 """A multi-label problem, group by group: values add up, so each group is certified alone and the sum is the certificate.
 
-One group after the other needs the memory of one; with `n_jobs` threads as many groups are under way. Whatever stops a run,
-every label ends with a model and the certificate covers all of them: labels not begun have weights of zero, whose values are
-known without work.
+One group after the other needs the memory of one; with `n_jobs` threads as many groups are under way. Where there are fewer, or
+the last of them would go on alone for long, groups are divided into smaller ones, and threads that are left over share the rows
+of a group. Whatever stops a run, every label ends with a model and the certificate covers all of them: labels not begun have
+weights of zero, whose values are known without work.
 """
 
+import heapq
 import threading
 from dataclasses import replace
 from typing import Any
@@ -12,13 +14,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..jit import clock
+from ..jit import clock, vectors
 from ..problems.multilabel import LabelGroup, MultilabelProblem
 from ..result import History, Record, Result
 from ..utils.threads import in_threads
 from .base import NOWHERE, Solver, Start, admit
 from .keeping import is_result, result_of, state_of_result
 from .loop import BY_CALLBACK, BY_HAND, Budget, Interrupt, carry_out
+from .tuning import GROUPS, GroupTuning
 
 
 class GroupTotals:
@@ -59,17 +62,64 @@ class GroupHistory(History):
         self.totals.note(self.group, record)
 
 
+def vector_sizes(problem: MultilabelProblem) -> list[int]:
+    """Sizes of what groups may be divided into, whole vectors of labels: at first that which leaves them as they are."""
+    step = vectors.width(np.float32)  # rows in float64 are padded as those in float32
+    longest = max((len(columns) for columns in problem.groups), default=1)
+    return [step * k for k in range(-(-longest // step), 0, -1)] if problem.R is None else [longest]
+
+
+def longest_load(problem: MultilabelProblem, size: int, threads: int, tuning: GroupTuning = GROUPS) -> float:
+    """What the busiest of so many threads has to do where each takes the next group when it is free."""
+    step, loads = vectors.width(np.float32), [0.0] * threads
+    for columns in flattened(problem.divided(size)):
+        heapq.heapreplace(loads, loads[0] + tuning.own + step * -(-len(columns) // step))
+    return max(loads)
+
+
+def flattened(divided: list[list[np.ndarray]]) -> list[np.ndarray]:
+    return [columns for group in divided for columns in group]
+
+
+def part_name(k: int, size: int | None) -> str:
+    """By which the state of group k is kept, where groups were divided: into parts of this size."""
+    return f"group {k}" if size is None else f"group {k} of {size} labels each"
+
+
 class Groups:
     """A multi-label problem under way: which groups there are, what came of them, and why the run ends."""
 
     def __init__(self, solver: Solver, problem: MultilabelProblem, budget: Budget, history: History, interrupt: Interrupt):
         self.solver, self.problem, self.budget, self.interrupt = solver, problem, budget, interrupt
-        self.columns, at_zero = problem.groups, problem.primal_at_zero()
+        sizes = vector_sizes(problem) if solver.keeps_duals else []  # planes are those of the problem's own groups
+        self.size = self.chosen_size(sizes)
+        self.divided = problem.divided(self.size) if self.size else [[columns] for columns in problem.groups]
+        self.places = [(of, k) for of, group in enumerate(self.divided) for k in range(len(group))]
+        self.columns, at_zero = flattened(self.divided), problem.primal_at_zero()
         self.totals = GroupTotals(np.array([at_zero[columns].sum() for columns in self.columns]), history, budget)
         self.found: list[Result | None] = [None] * len(self.columns)
         self.reason = ""
         self.endings: list[str] = []  # why groups ended short of their targets, where that was neither time nor passes
         self.spent = False  # whether one did for want of these
+
+    def chosen_size(self, sizes: list[int]) -> int | None:
+        """Labels of what groups are divided into, None where they stay as they are: as in an earlier process whose state is taken
+        up, else as threads are done soonest."""
+        keeper, threads = self.budget.keeper, self.budget.n_jobs
+        for size in (None, *sizes[1:]):
+            count = len(self.problem.groups) if size is None else len(flattened(self.problem.divided(size)))
+            names = (part_name(k, size) for k in range(count))
+            if any(keeper.part(name, False).found() is not None for name in names):
+                return size
+        if threads == 1 or len(sizes) < 2:
+            return None
+        best = min(sizes, key=lambda size: longest_load(self.problem, size, threads))
+        return None if best == sizes[0] else best
+
+    def jobs(self, k: int) -> int:
+        """The threads of group k: where there are fewer groups, the rest is shared out."""
+        each, more = divmod(self.budget.n_jobs, len(self.columns))
+        return max(1, each + (k < more))
 
     def halted(self) -> bool:
         if self.interrupt.pressed or self.budget.halt():
@@ -89,8 +139,8 @@ class Groups:
         if self.halted() or (left is not None and left <= 0.0):
             return
         share = None if left is None else left * min(budget.n_jobs, count - k) / (count - k)
-        jobs = 1 if count > 1 else budget.n_jobs
-        keeper, history = budget.keeper.part(f"group {k}", not self.solver.keeps_duals), GroupHistory(self.totals, k)
+        jobs, history = self.jobs(k), GroupHistory(self.totals, k)
+        keeper = budget.keeper.part(part_name(k, self.size), not self.solver.keeps_duals)
         own = replace(budget, max_time=share, n_jobs=jobs, watch=self.watch, halt=self.halted, begin=clock(), state_bytes=0)
         own, earlier = replace(own, keeper=keeper), keeper.found()
         if earlier is not None and is_result(earlier):
@@ -102,7 +152,7 @@ class Groups:
             result = carry_out(self.solver, group, own, history, start=own_start, seed=seed + k, average=average)
         self.note_ending(result, own)
         if isinstance(result.duals, np.ndarray):  # at once: a group's table is the largest there is
-            result = replace(result, duals=sp.csc_array(result.duals))
+            result = replace(result, duals=without_zeros(result.duals))
         if self.solver.keeps_duals:
             keeper.offer(lambda: state_of_result(result, history), ended=True)
         self.found[k] = result
@@ -116,11 +166,26 @@ class Groups:
 
     def start(self, group: LabelGroup, k: int, start: Start) -> Start:
         """The part of group k in what a run of all labels begins from."""
-        weights = None if start.weights is None else start.weights[k]
+        weights = None if start.weights is None else self.part_of(start.weights, k)
         if isinstance(start.duals, list):  # planes
             return Start(start.duals[k], weights)
         duals = None if start.duals is None else group.clipped(start.duals[:, self.columns[k]].toarray())
         return Start(duals, weights, start.rise)
+
+    def part_of(self, weights: list, k: int) -> np.ndarray | None:
+        """The weights of group k in those of the problem's groups."""
+        of, k = self.places[k]
+        group, whole = self.divided[of], weights[of]
+        if whole is None or len(group) == 1:
+            return whole
+        before = vectors.blocks(sum(len(columns) for columns in group[:k]), np.float64)
+        return vectors.convert(whole[:, before : before + vectors.blocks(len(group[k]), np.float64)], np.float64)
+
+    def weights(self) -> list[np.ndarray | None]:
+        """Those found, of the problem's groups; None for one that was not begun."""
+        found = iter([None if result is None else result.w for result in self.found])
+        features = self.problem.table.shape[1] + 1
+        return [joined_lanes([next(found) for _ in group], group, features) for group in self.divided]
 
     def result(self) -> Result:
         """All groups together."""
@@ -138,17 +203,44 @@ class Groups:
         if begun < labels:
             said = f"{certificate.message} Of {labels} labels {begun} were begun; the weights of the others are zero."
             certificate = replace(certificate, message=said)
-        kept = [None if result is None else result.w for result in self.found]
+        kept = self.weights()
         duals = self.duals() if self.solver.keeps_duals else [None if got is None else got.duals for got in self.found]
         message, statistics = certificate.message, summed(self.found)
         return Result(kept, certificate, totals.history, message, totals.passes, duals, statistics=statistics)
 
     def duals(self) -> sp.csc_array:
         """The duals of all groups as one CSC matrix; those that are zero take no room."""
-        n = self.problem.n_examples
-        both = zip(self.columns, self.found, strict=True)
-        parts = [sp.csc_array((n, len(columns))) if got is None else got.duals for columns, got in both]
-        return sp.csc_array(sp.hstack(parts, format="csc")[:, np.argsort(np.concatenate(self.columns))])
+        shape = self.problem.n_examples, self.problem.labels.shape[1]
+        rows, values = [np.empty(0, np.int32)] * shape[1], [np.empty(0)] * shape[1]
+        for columns, got in zip(self.columns, self.found, strict=True):
+            if got is not None:
+                for k, column in enumerate(columns.tolist()):
+                    first, last = got.duals.indptr[k], got.duals.indptr[k + 1]
+                    rows[column], values[column] = got.duals.indices[first:last], got.duals.data[first:last]
+        ends = np.cumsum([0, *map(len, rows)])
+        return sp.csc_array((np.concatenate(values), np.concatenate(rows), ends), shape=shape)
+
+
+def without_zeros(duals: np.ndarray) -> sp.csc_array:
+    """A (samples, labels) table as CSC. SciPy's own way is by a list of places that it then sorts."""
+    turned = np.ascontiguousarray(duals.T)
+    where = np.flatnonzero(turned)
+    ends = np.concatenate([[0], np.cumsum(np.count_nonzero(turned, axis=1))])
+    return sp.csc_array((turned.reshape(-1)[where], (where % len(duals)).astype(np.int32), ends), shape=duals.shape)
+
+
+def joined_lanes(parts: list[np.ndarray | None], labels: list[np.ndarray], features: int) -> np.ndarray | None:
+    """Weights of labels side by side as one lane array, zeros for those not begun; None where none was."""
+    if len(parts) == 1 or all(part is None for part in parts):
+        return parts[0]
+    result = vectors.zeros_vectors(features, vectors.blocks(sum(map(len, labels)), np.float64), np.float64)
+    first = 0
+    for part, columns in zip(parts, labels, strict=True):
+        last = first + vectors.blocks(len(columns), np.float64)
+        if part is not None:
+            result[:, first:last] = part
+        first = last
+    return result
 
 
 def solve_groups(

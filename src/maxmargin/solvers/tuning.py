@@ -154,6 +154,14 @@ class RelayTuning(NamedTuple):
     small: float = 1e9
 
 
+class GroupTuning(NamedTuple):
+    """How labels are shared out to threads."""
+
+    # What a group costs besides its labels, in labels. 2,000 CSR rows with 1,000 labels: 4; 20,000 x 128 with 20: 6; 4,000 x 512
+    # with 512: 18. 2026-11-17.
+    own: float = 8.0
+
+
 class PredictionTuning(NamedTuple):
     """Samples that are predicted at a time, which bounds the memory for their scores. Sets not recorded, 2026-11-15."""
 
@@ -164,4 +172,5 @@ class PredictionTuning(NamedTuple):
 
 
 LOOP, PACE, VISITS = LoopTuning(), PaceTuning(), VisitTuning()
-CONVEX_CONCAVE, RELAY, PREDICTION = ConvexConcaveTuning(), RelayTuning(), PredictionTuning()
+CONVEX_CONCAVE, RELAY, GROUPS = ConvexConcaveTuning(), RelayTuning(), GroupTuning()
+PREDICTION = PredictionTuning()

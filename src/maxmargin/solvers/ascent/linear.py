@@ -27,7 +27,7 @@ from ...losses.nonnegative import NonNegative, NonNegativeRow
 from ...problems.base import Evaluated
 from ...problems.explicit import GroupedProblem
 from ...problems.linear import RowProblem, ScalarProblem
-from ...regularizers.spaces import averaged, extrapolate, like, quadratic, unclipped
+from ...regularizers.spaces import averaged, extrapolate, quadratic, quadratic_adding, room_for, unclipped
 from ..pace import examples_between
 from ..polish.tables import LinearFinishing
 from .momentum import move_listed, room_to_lack, row_reach
@@ -121,21 +121,18 @@ class Ascent(LinearFinishing, ABC):
         self.take(duals)
         if self.problem.half_spaces is not None:
             self.side_duals = self.put_walls(self.problem.half_spaces.count)
-        v = self.problem.regularizer.start(self.problem.weight_shape)
-        self.space = self.problem.regularizer.space(v, dtype)
-        self.mean_sum = np.zeros_like(averaged(self.space))
+        self.dual, self.exact_v = self.evaluated()
+        self.space = self.problem.regularizer.space(self.exact_v, dtype)
+        self.floor, self.reward, self.in_step = 0.0, self.dual - quadratic(self.space), True
+        self.mean_sum = vectors.aligned(averaged(self.space).shape, dtype)
         self.mean_count, self.mean_next = 0, max(2, 2 * self.passes)
-        self.dual = self.floor = self.reward = 0.0
-        self.exact_v = v
-        self.synchronise()
 
     def synchronise(self) -> float:
         """Rebuild the weights from the duals, exactly; returns the exact dual value."""
         if self.in_step:
             return self.dual
         self.dual, self.exact_v = self.evaluated()
-        for target, source in zip(self.space, self.problem.regularizer.space(self.exact_v, self.dtype), strict=True):
-            target[...] = source
+        self.problem.regularizer.put(self.exact_v, self.space)
         self.reward, self.in_step = self.dual - quadratic(self.space), True
         return self.dual
 
@@ -163,8 +160,7 @@ class Ascent(LinearFinishing, ABC):
             if self.problem.half_spaces is not None:
                 gap += self.climb_fence(start)
         self.after_visits()
-        self.dual = self.reward + quadratic(self.space)
-        self.add_to_average()
+        self.dual = self.reward + self.averaged_quadratic()
         self.passes += 1
         self.note(gap)
         return gap
@@ -190,14 +186,17 @@ class Ascent(LinearFinishing, ABC):
         plan = schedule(half_spaces.count, self.options.seed + self.passes + start, tuning=self.options.tuning.visits)
         return self.visit_walls(half_spaces.rows, half_spaces.curvature, plan, (0, 0, gather(plan, 0), ALONE))
 
-    def add_to_average(self) -> None:
-        """Average the weights after each pass, starting anew at passes 2, 4, 8, ..."""
+    def averaged_quadratic(self) -> float:
+        """What the quadratic term contributes to the dual value after a pass. On the way weights are averaged, starting anew at
+        passes 2, 4, 8, ..."""
+        if not self.options.average:
+            return quadratic(self.space)
         if self.passes >= self.mean_next:
             self.mean_next *= 2
             self.mean_count = 0
             self.mean_sum[...] = 0
-        self.mean_sum += averaged(self.space)
         self.mean_count += 1
+        return quadratic_adding(self.space, self.mean_sum)
 
     def candidates(self) -> list[np.ndarray]:
         """Weights to take the primal value at, in float64: those of the duals, then the average."""
@@ -206,7 +205,8 @@ class Ascent(LinearFinishing, ABC):
             found.append(self.problem.feasible(self.problem.regularizer.weights(self.hint)))
             self.hint = None
         if self.options.average and self.mean_count > 1:
-            mean = vectors.convert(self.mean_sum, np.float64) / self.mean_count
+            mean = vectors.convert(self.mean_sum, np.float64)
+            mean /= self.mean_count
             found.append(self.problem.feasible(self.problem.regularizer.mended(mean)))
         return found
 
@@ -261,8 +261,8 @@ class Accelerated(Ascent):
 
     def settle_in(self, dtype, duals):
         super().settle_in(dtype, duals)
-        self.other = like(self.space)
-        self.before_v = unclipped(like(self.space))
+        self.other = room_for(self.space)
+        self.before_v = vectors.aligned(unclipped(self.space).shape, dtype)
         self.memory, self.begin_at = 0, self.passes + self.options.tuning.visits.start
 
     def rise(self, most: float) -> None:
@@ -296,7 +296,6 @@ class Accelerated(Ascent):
         extrapolate(self.space, self.before_v, t, self.other)
         gain = self.reach(t)
         dual = self.reward + gain + quadratic(self.other)
-        self.before_v[...] = unclipped(self.space)
         if dual >= self.floor:  # it may cost what the pass gained, never more: else many small losses add up
             self.reward, self.dual = self.reward + gain, dual
             self.space, self.other = self.other, self.space

@@ -261,6 +261,8 @@ class Parted(Accelerated):
     def gathered(self):
         tuning, n = self.options.tuning.parts, self.problem.n_examples
         size, self.at_work = self.size, 1
+        if size == 1:
+            return super().gathered()
         work = tuning.scan * n + tuning.drawn * min(self.last_count, n)
         if not worth_an_order(work, size, tuning):
             self.last_count = count = super().gathered()
@@ -274,7 +276,7 @@ class Parted(Accelerated):
     def divide(self, count: int, size: int, gathered: bool) -> None:
         """Decide whether the crew goes through the list, and give each of it a part; else put together what it has gathered."""
         tuning, work = self.options.tuning.parts, count * self.visit_seconds
-        times = rounds(work, self.space.w.size, size, tuning) if size > 1 else 0
+        times = rounds(work, self.space.w.size, size, tuning)
         coarse = self.last_gap > tuning.fine * abs(self.dual)
         if coarse and times >= tuning.fewest and worth_an_order(work, size, tuning):
             self.at_work, self.each = size, max(1, min(-(-count // times), size * self.between))
@@ -304,7 +306,7 @@ class Parted(Accelerated):
 
     def reach(self, t):
         tuning, size = self.options.tuning.parts, self.size
-        if not worth_an_order(tuning.reach * self.problem.n_examples * self.visit_seconds, size, tuning):
+        if size == 1 or not worth_an_order(tuning.reach * self.problem.n_examples * self.visit_seconds, size, tuning):
             return self.reach_alone(t)
         crew = self.call_together()
         found = crew.carry_out(REACH, self.home(self.other, True), (self.passes - 1,), (0.0, 0.0, t))

@@ -194,8 +194,7 @@ class StreamRun(LateRun):
         regularizer, double = self.problem.regularizer, np.dtype(np.float64)
         proved = unclipped(regularizer.space(regularizer.unclipped(proof.combined.w), double))
         exact = regularizer.mended(unclipped(self.space) + (proved - v))
-        for target, value in zip(self.space, regularizer.space(exact, double), strict=True):
-            target[...] = value
+        regularizer.put(exact, self.space)
         self.reward += proof.reward - reward
         self.dual = self.reward + quadratic(self.space)
 

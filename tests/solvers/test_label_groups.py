@@ -1,0 +1,141 @@
+"""Labels in groups on threads: how they are shared out, and that models, duals and states do not depend on it."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import maxmargin as mm
+from maxmargin.data.indicators import checked_labels
+from maxmargin.data.table import table_of
+from maxmargin.losses.multilabel_hinge import MultilabelHinge
+from maxmargin.problems.multilabel import MultilabelProblem
+from maxmargin.regularizers.spaces import Free, Paired, extrapolate, quadratic, quadratic_adding, room_for, unclipped
+from maxmargin.solvers.label_groups import joined_lanes, longest_load, vector_sizes, without_zeros
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((120, 6))
+Y = (X @ RNG.standard_normal((6, 20)) + RNG.standard_normal((120, 20)) > 0.7).astype(int)
+
+
+def problem_of(labels: int) -> MultilabelProblem:
+    columns = checked_labels(np.resize(Y, (120, labels))).columns
+    factors = np.ones((2, labels, 2))
+    return MultilabelProblem(table_of(X, 1.0, 0.0), columns, np.ones(120), *factors, MultilabelHinge)
+
+
+def model(jobs: int, **rest) -> mm.MultilabelSVMClassifier:
+    return mm.MultilabelSVMClassifier(0.5, **({"tol": 1e-6, "random_state": 0} | rest), n_jobs=jobs)
+
+
+@pytest.mark.parametrize(
+    ("labels", "threads", "expected"),
+    [(20, 1, 16), (20, 2, 16), (20, 3, 8), (20, 16, 8), (1_000, 16, 16), (100, 16, 8), (7, 4, 8), (17, 2, 16)],
+)
+def test_threads_are_done_soonest(labels, threads, expected):
+    problem = problem_of(labels)
+    sizes = vector_sizes(problem)
+    assert min(sizes, key=lambda size: longest_load(problem, size, threads)) == expected
+    for size in sizes:
+        parts = [columns for group in problem.divided(size) for columns in group]
+        np.testing.assert_array_equal(np.concatenate(parts), np.concatenate(problem.groups))
+        assert max(map(len, parts)) <= size and len(parts) <= problem.n_groups
+
+
+@pytest.mark.parametrize("jobs", [3, 4, 16])
+def test_any_number_of_threads_finds_the_same_optimum(jobs):
+    one, some, again = (model(k, keep_duals=True).fit(X, Y) for k in (1, jobs, jobs))
+    np.testing.assert_array_equal(some.coef_, again.coef_)
+    assert some.certificate_.converged and some.certificate_.dual <= one.certificate_.primal * (1.0 + 1e-12)
+    assert one.certificate_.dual <= some.certificate_.primal * (1.0 + 1e-12)
+    np.testing.assert_allclose(some.coef_, one.coef_, atol=2e-3)
+    weights = np.column_stack([some.coef_, some.intercept_])
+    by_duals = some.dual_coef_.T @ np.column_stack([X, np.ones(len(X))])
+    np.testing.assert_allclose(by_duals, weights, atol=1e-10)
+
+
+@pytest.mark.parametrize(("before", "after", "most"), [(1, 3, 5), (3, 1, 0), (16, 2, 0)])
+def test_a_start_may_come_from_other_threads(before, after, most):
+    """What meets the target in small groups does so in large ones; the other way about some may have a pass to make."""
+    found = model(before, warm_start=True).fit(X, Y)
+    assert found.n_iter_ > 20
+    found.set_params(n_jobs=after).fit(X, Y)
+    assert found.n_iter_ <= most and found.certificate_.converged
+
+
+@pytest.mark.parametrize("jobs", [(3, 1, 3), (1, 3, 16)])
+def test_a_checkpoint_goes_on_in_the_groups_it_has(jobs, tmp_path):
+    """Also in a third process, which knows the threads of the second one only."""
+    place, passes = tmp_path / "state", []
+    for k, most in zip(jobs, (6, 12, 10_000)):
+        checkpointed = model(k, max_iter=most, tol=1e-9)
+        checkpointed.set_callbacks(mm.Checkpoint(place, every=0.0))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            checkpointed.fit(X, Y)
+        passes.append(checkpointed.n_iter_)
+    whole = model(1, tol=1e-9).fit(X, Y)
+    assert passes[:2] == [6, 12] and checkpointed.certificate_.converged
+    np.testing.assert_allclose(checkpointed.coef_, whole.coef_, atol=1e-4)
+
+
+def test_labels_that_were_not_begun_have_weights_of_zero():
+    class Stop:
+        def setup(self, estimator, context): ...
+        def teardown(self, estimator, context): ...
+        def on_fit_task_begin(self, estimator, context): ...
+        def on_fit_task_end(self, estimator, context, **ignored):
+            return True
+
+    rare = Y.copy()
+    rare[:, 8:] = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = model(3, max_iter=1).set_callbacks(Stop()).fit(X, rare)
+    certificate = found.certificate_
+    scores = X @ found.coef_.T + found.intercept_
+    losses = np.maximum(0.0, 1.0 - np.where(rare, 1.0, -1.0) * scores) ** 2
+    penalty = 0.5 * (np.sum(found.coef_**2) + np.sum(found.intercept_**2))
+    assert certificate.primal == pytest.approx(penalty + 0.5 * losses.sum(), rel=1e-9)
+
+
+def test_duals_without_zeros():
+    duals = np.where(RNG.random((9, 5)) < 0.4, RNG.standard_normal((9, 5)), 0.0)
+    duals[:, 2] = 0.0
+    found, known = without_zeros(duals), sp.csc_array(duals)
+    for name in ("data", "indices", "indptr"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(known, name))
+    assert found.shape == known.shape
+
+
+def test_weights_side_by_side():
+    labels = [np.arange(8), np.arange(8, 13)]
+    first, second = RNG.standard_normal((4, 2, 4)), RNG.standard_normal((4, 2, 4))
+    np.testing.assert_array_equal(joined_lanes([first, second], labels, 4), np.concatenate([first, second], axis=1))
+    np.testing.assert_array_equal(joined_lanes([None, second], labels, 4)[:, :2], 0.0)
+    assert joined_lanes([None, None], labels, 4) is None
+
+
+def test_weights_in_two_parts():
+    problem = problem_of(20)
+    w = [RNG.standard_normal(problem.group(columns).weight_shape) for columns in problem.groups]
+    for jobs in (1, 3):
+        weights, constant = problem.split_coefficients([w[0], None], jobs)
+        table = problem.coefficients([w[0], None])
+        np.testing.assert_array_equal(np.column_stack([weights, constant]), table)
+        assert weights.flags.c_contiguous
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_one_walk_over_the_weights(dtype):
+    v, w, sums, before = (RNG.standard_normal((50, 2, 4)).astype(dtype) for _ in range(4))
+    for space in (Free(v.copy()), Paired(v.copy(), w.copy())):
+        other, rising, past = room_for(space), sums.copy(), before.copy()
+        product = float(np.sum(unclipped(space).astype(np.float64) * space.w.astype(np.float64)))
+        assert quadratic(space) == pytest.approx(-0.5 * product, rel=1e-13)
+        assert quadratic_adding(space, rising) == pytest.approx(-0.5 * product, rel=1e-13)
+        np.testing.assert_array_equal(rising, sums + v)
+        extrapolate(space, past, 0.3, other)
+        np.testing.assert_array_equal(past, v)
+        np.testing.assert_allclose(unclipped(other), v + 0.3 * (v - before), rtol=1e-5 if dtype == np.float32 else 1e-13)
