@@ -50,6 +50,9 @@ PULLED = 0.005, 0.3
 TIMES_GAP, WORTHLESS = 10.0, 0.5
 NO_CAP = 1e-100  # part of the largest cap below which an example is left out: its loss is as good as nothing
 
+# The change of W, of what is inside and of the multipliers, and the part of them that can be gone.
+Direction = tuple[np.ndarray, list[np.ndarray], list[np.ndarray], float]
+
 
 class InteriorPoint(SecondOrderRun):
     """The predictor and corrector. `inside` are the numbers that stay positive, `against` their multipliers; walls come last."""
@@ -158,20 +161,7 @@ class InteriorPoint(SecondOrderRun):
         then = products(moved(inside, ahead, far), moved(against, back, far)) / max(count, 1)
         goal = max(min(then / mu, 1.0) ** 3 * mu, min(mu, self.enough() * self.tol * abs(self.lowest) / max(count, 1)))
 
-        # What a step beyond the border would change products by says little: it is kept to the size of the products there are,
-        # and where the last step was none it counts as far as the prediction could be followed.
-        part = far * far if self.idle else 1.0
-        targets = [goal - np.clip(part * dx * ds, -SPREAD * mu, SPREAD * mu) for dx, ds in zip(ahead, back, strict=True)]
-        dW, ahead, back, far = self.corrected(targets)
-        for _ in range(CORRECTIONS[self.shape.classes > 1 or self.size > FEW_WEIGHTS]):
-            if far >= LONG_PART:
-                break
-            pairs = zip(targets, inside, against, ahead, back, strict=True)
-            targets = [t + recentred(moved_product(x, s, dx, ds, far), goal) for t, x, s, dx, ds in pairs]
-            found = self.corrected(targets)
-            if not found[-1] > far * LONGER:
-                break
-            dW, ahead, back, far = found
+        dW, ahead, back, far = self.lengthened((dW, ahead, back, far), mu, goal)
         if not (far > LEAST_PART_OF_STEP and all(np.all(np.isfinite(change)) for change in (dW, *ahead, *back))):
             return False
         self.go(dW, ahead, back, far)
@@ -228,7 +218,27 @@ class InteriorPoint(SecondOrderRun):
     def followed(self, change: np.ndarray) -> tuple[np.ndarray, ...]:
         """The steps of what is inside, where scores alone have moved the duals by `change`."""
 
-    def corrected(self, targets: list[Any]) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray], float]:
+    def lengthened(self, predicted: Direction, mu: float, goal: float) -> Direction:
+        """The direction to products of `goal`, corrected by what the predicted one tells of them, and again while that makes it
+        longer. What a step beyond the border would change products by says little: it is kept to the size of the products there
+        are, and where the last step was none it counts as far as the prediction could be followed."""
+        inside, against = self.inside, self.against
+        part = predicted[-1] ** 2 if self.idle else 1.0
+        changes = zip(*predicted[1:3], strict=True)
+        targets = [goal - np.clip(part * dx * ds, -SPREAD * mu, SPREAD * mu) for dx, ds in changes]
+        best = self.corrected(targets)
+        for _ in range(CORRECTIONS[self.shape.classes > 1 or self.size > FEW_WEIGHTS]):
+            if best[-1] >= LONG_PART:
+                break
+            pairs = zip(targets, inside, against, *best[1:3], strict=True)
+            targets = [t + recentred(moved_product(x, s, dx, ds, best[-1]), goal) for t, x, s, dx, ds in pairs]
+            found = self.corrected(targets)
+            if not found[-1] > best[-1] * LONGER:
+                break
+            best = found
+        return best
+
+    def corrected(self, targets: list[Any]) -> Direction:
         """A direction, and how far it may be followed."""
         dW, ahead = self.direction(targets)
         back = self.multipliers(ahead, targets)
@@ -267,9 +277,11 @@ def products(inside: tuple[np.ndarray, ...], against: tuple[np.ndarray, ...]) ->
     return float(sum(np.vdot(x, s) for x, s in zip(inside, against, strict=True)))
 
 
-def moved_product(x: np.ndarray, s: np.ndarray, dx: np.ndarray, ds: np.ndarray, far: float) -> np.ndarray:
+def moved_product(
+    x: np.ndarray, s: np.ndarray, dx: np.ndarray, ds: np.ndarray, far: float, beyond: float = 0.1
+) -> np.ndarray:
     """The products of pairs after a step that is somewhat longer than it can be."""
-    aim = min(1.0, 1.1 * far + 0.1)
+    aim = min(1.0, 1.1 * far + beyond)
     return (x + aim * dx) * (s + aim * ds)
 
 

@@ -127,7 +127,7 @@ class SoftFirst(SmoothFirst, RowInterior):
 class WideFirst(SoftFirst, WideInterior):
     """The same with many columns: the interior point is tried as soon as steps are short, as they stay so then."""
 
-    held = (*SoftFirst.held, "short")
+    held = (*SoftFirst.held, "short", "gone")
     short = 0  # steps in a row after which T could not fall
 
     def gives_up(self, went):

@@ -62,7 +62,24 @@ class SplitTuning(NamedTuple):
     times: float = 10.0  # mu there, times the mean over all pairs of what the losses are
 
 
+class BlendTuning(NamedTuple):
+    """How directions of the interior point for many columns are corrected. Digits in 14 x 14 pixels of 0..255, others than those
+    that are reported, C = 1, 2026-11-17: 33 steps with whole corrections, three of them; 30 with parts of three, 19 with parts of
+    six (`beyond` 0.3, `longer` 1.02), 14 with parts of ten and a second try (16 with a third try, 15 with parts down to 0.03).
+    `share` by what a matrix and a solution take there. `short`: at C = 100 the digits reported take 43 steps without it and 31
+    with it (50 with whole corrections), the others at C = 1 then 18."""
+
+    parts: tuple[float, ...] = (1.0, 0.75, 0.5, 0.25, 0.1)  # of a correction that are tried
+    corrections: tuple[int, int] = (3, 10)  # in a step at the most, where the matrix costs little and much
+    share: float = 0.25  # part of the work of a matrix that all corrections of a step may take, about
+    short: float = 0.3  # part of a step below which the next begins with the whole way to the centre
+    beyond: float = 0.3  # how much further than it leads a step is corrected for
+    nearer: float = 0.5  # of that, at the second try, after which no correction follows that makes no step longer
+    longer: float = 1.01  # factor by which a correction must make a step longer
+
+
 RANKING = RankingTuning()
 BEGINNING = BeginningTuning()
 WHOLE_PATH = WholeTuning()
 SPLIT = SplitTuning()
+BLENDS = BlendTuning()

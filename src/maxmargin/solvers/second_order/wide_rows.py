@@ -17,6 +17,7 @@ import numpy as np
 from ...data.table import RowBlock, Table
 from ...problems.linear import BlockProblem
 from .alternating import QuadraticTerm, alternated
+from .blends import BlendedInterior
 from .interior_rows import RowInterior
 from .systems import FEW_PAIRS, LEAST_THETA, MANY_CLASSES, RowColumns
 from .tuning import SPLIT
@@ -95,7 +96,7 @@ def on_path(worth: np.ndarray, cap: np.ndarray, mu: float) -> np.ndarray:
     return found
 
 
-class WideInterior(RowInterior):
+class WideInterior(BlendedInterior, RowInterior):
     """Begins near the solution. What another run has left is kept as long as it is better, and not begun with. Many steps are
     short here, and to mend after each would form the matrix once more."""
 
@@ -117,6 +118,10 @@ class WideInterior(RowInterior):
         self.begin_at((p,), mu, float(np.mean(self.cost.max(axis=1))) if self.cost.size else 1.0)
         self.against = (s,)
 
+    def most_corrections(self, tuning):
+        few, many = tuning.corrections
+        return int(np.clip(tuning.share * work_of_matrix(self.problem) / work_of_solution(self.problem), few, many))
+
 
 def has_many_columns(problem: BlockProblem) -> bool:
     """Whether products of all pairs of columns are too many to be formed for each row; and those of classes are not."""
@@ -125,8 +130,19 @@ def has_many_columns(problem: BlockProblem) -> bool:
     return classes >= MANY_CLASSES and d * (d + 1) // 2 > FEW_PAIRS and pairs <= MOST_PAIRS
 
 
+def work_of_matrix(problem: BlockProblem) -> float:
+    """Floating point operations of one matrix, about: the pairs that are kept, and the factor."""
+    size = problem.n_classes * problem.table.shape[1]
+    return KEPT * size * problem.table.shape[1] ** 2 / 2.0 + size**3 / 3.0
+
+
+def work_of_solution(problem: BlockProblem) -> float:
+    """Those of a solution with it: three passes over X, and the factor twice."""
+    size = problem.n_classes * problem.table.shape[1]
+    return size * (6.0 * problem.n_examples + 4.0 * size)
+
+
 def work_of_pairs(problem: BlockProblem) -> float:
-    """Floating point operations of one step, about: the pairs that are kept, the factor, and passes over X."""
-    classes, d, n = problem.n_classes, problem.table.shape[1], problem.n_examples
-    size = classes * d
-    return KEPT * size * d**2 / 2.0 + size**3 / 3.0 + n * (100.0 * size + 10.0 * classes**2)
+    """Those of one step, with passes over X."""
+    classes, size = problem.n_classes, problem.n_classes * problem.table.shape[1]
+    return work_of_matrix(problem) + problem.n_examples * (100.0 * size + 10.0 * classes**2)
