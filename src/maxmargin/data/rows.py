@@ -358,10 +358,8 @@ def squared_norms(X, variance: np.ndarray, result: np.ndarray, span: tuple[int, 
         listed_norms(X, variance, out, start)
         return
     values = X.values[start:stop]
-    if variance.size:
-        np.einsum("ij,ij,j->i", values, values, variance[: values.shape[1]], dtype=np.float64, out=out)
-    else:
-        np.einsum("ij,ij->i", values, values, dtype=np.float64, out=out)
+    factors = (values, values, variance[: values.shape[1]]) if variance.size else (values, values)
+    np.einsum("ij,ij,j->i" if variance.size else "ij,ij->i", *factors, dtype=np.float64, out=out)
     out += X.bias * X.bias * (variance[values.shape[1]] if variance.size else 1.0)
 
 
@@ -369,11 +367,10 @@ def squared_norms(X, variance: np.ndarray, result: np.ndarray, span: tuple[int, 
 def listed_norms(X, variance, result, start):
     """`squared_norms` of rows that are lists of entries, from one on."""
     for k in range(result.size):
-        i, total = start + k, 0.0
+        i, total, b = start + k, 0.0, np.float64(X.bias)
         for e in range(first(X, i), last(X, i)):
             x = np.float64(value(X, i, e))
             total += x * x * (variance[column(X, i, e)] if variance.size > 0 else 1.0)
-        b = np.float64(X.bias)
         result[k] = total + b * b * (variance[last_column(X)] if variance.size > 0 else 1.0)
 
 

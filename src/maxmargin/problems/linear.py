@@ -45,7 +45,7 @@ CHUNK = 4096
 AHEAD = 8  # rows by which one is asked for before its turn: those that count are not evenly spaced. By guess, 2026-11-17.
 # Runs of rows whose weighted sums are formed apart, so that threads can: how many at the most, what part of the numbers of a run
 # its sum may have, and numbers of all sums together. By guess, 2026-11-17.
-RUNS = 64
+SUM_RUNS = 64
 RUN_OF_SUM = 4
 NUMBERS_OF_SUMS = 1 << 22
 # Weights from which on scores and sums are matrix products, if at least this part of the rows is not zero: those that leave the
@@ -200,7 +200,7 @@ class LinearProblem(Problem):
     def runs_of_rows(self, weights: int) -> list[tuple[int, int]]:
         """Which rows have sums of their own, where such a sum has so many numbers: by the shape of the data alone."""
         numbers = self.n_examples * rows.mean_length(self.X) / (self.table.shape[1] + 1)
-        return spans(self.n_examples, int(max(1, min(RUNS, numbers // RUN_OF_SUM, NUMBERS_OF_SUMS // max(weights, 1)))))
+        return spans(self.n_examples, int(max(1, min(SUM_RUNS, numbers // RUN_OF_SUM, NUMBERS_OF_SUMS // max(weights, 1)))))
 
     @property
     def steep(self) -> bool:

@@ -32,7 +32,7 @@ from .structured import StructuredProblem
 CUT_SPANS = 16
 # Of rows with one score each, runs of neighbours are evaluated instead, as memory likes it: this many, fewer where one would have
 # fewer rows than CUT_ROWS. Each has planes of its own for all groups, so that is for planes of CUT_NUMBERS numbers at the most.
-# 125,000 x 50 rows in 16 groups, 2026-11-17.
+# By what they cost beside the rows, nothing was measured, 2026-11-17.
 CUT_RUNS = 32
 CUT_ROWS = 1_024
 CUT_NUMBERS = 1 << 14

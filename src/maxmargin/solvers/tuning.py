@@ -20,7 +20,7 @@ Rooms below this one cannot import it, so that these stand where they are used, 
     projections/__init__.py       LONG, SAMPLE, PART, MANY, FEW, AT_FIRST: when and how a long vector is read once
     losses/topk_steps.py          SHORTLIST, a field of the losses: which classes a visit puts aside
     losses/multilabel_steps.py    Coupled.sweeps, a field of the loss: sweeps of a visit over coupled labels
-    problems/linear.py            CHUNK, RUNS, BY_PRODUCTS: examples of a part of a sum, its runs, when it is a matrix product
+    problems/linear.py            CHUNK, SUM_RUNS, BY_PRODUCTS: examples of a part of a sum, its runs, when it is a matrix product
     problems/products.py          TAKEN, CLASSES_OF_RUN: rows of a matrix product, and classes whose weights are added to
     problems/tensors.py           COLUMNS_A_SUM, TOGETHER_BYTES; data/streamed.py PIECE_BYTES, WHOLE_X; more in device/tuning.py
     problems/structured.py        SPANS: of a sum over samples
