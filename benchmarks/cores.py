@@ -5,8 +5,8 @@ memory; where it does not and the clock shows no gain, the machine had other wor
 without: two matrix products with all rows where these are dense (BLAS, as many threads), else the bytes of X at the rate at which
 as many threads read memory. Rows that rest are counted there, so a run may come out below it. GB/s is what visits and exact
 values read of X, by the number of visits of the run, and its part of what as many threads read at best: near one, memory is the
-limit. The first lines are the machine's own: how much faster as many threads multiply matrices, read memory and compute in their
-first caches. Cores that are halves of one, as virtual ones often are, do not double anything.
+limit. The first lines are the machine's own: how much faster as many threads multiply matrices and read memory. Cores that are
+halves of one, as virtual ones often are, do not double that.
 """
 
 import time
@@ -40,7 +40,6 @@ from .workloads import synthetic_dense, synthetic_regression, synthetic_sparse
 TOL = 1e-3
 THREADS = (1, 2, 4, 8, 16)
 READ = 1 << 24  # numbers of an array that a thread reads to measure memory
-IN_CACHE, ROUNDS = 2_048, 4_000  # numbers that a thread takes roots of, and how often
 SQUARE = 2_000  # rows of a matrix that is multiplied to measure BLAS
 LABEL_SCALE = 0.8  # of standard deviations: one label in five is present
 QUICK = 0.02  # part of the rows
@@ -204,22 +203,9 @@ def peak(threads: int, dtype: Any) -> float:
     return 2.0 * SQUARE**3 / found.seconds
 
 
-@cache
-def computed(threads: int) -> float:
-    """Square roots a second that as many threads take together, of numbers in their own caches."""
-    arrays = [np.ones(IN_CACHE) for _ in range(threads)]
-
-    def roots(array: np.ndarray) -> None:
-        for _ in range(ROUNDS):
-            np.sqrt(array, out=array)
-
-    found, _ = timed(lambda: in_threads(roots, arrays, threads), 3)
-    return threads * IN_CACHE * ROUNDS / found.seconds
-
-
 def machine(counts: Sequence[int]) -> list[list[str]]:
     """What threads bring where nothing is shared but the machine."""
-    kinds = ("float32 products", lambda k: peak(k, np.float32)), ("reading memory", bandwidth), ("square roots", computed)
+    kinds = ("float32 products", lambda k: peak(k, np.float32)), ("reading memory", bandwidth)
     lines = []
     for name, rate in kinds:
         lines += [[f"{name} alone", str(k), "-", figure(rate(k) / rate(counts[0]), 2), *["-"] * 5] for k in counts]

@@ -1,14 +1,17 @@
 """Numbers of X far too large or small: a certified answer where float64 has one, else one sentence that names columns or rows."""
 
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
 from maxmargin.data.table import table_of
 from maxmargin.data.thresholds import ThresholdTable
+from maxmargin.problems.linear import ScalarProblem
 from maxmargin.problems.sizes import overlarge
 from maxmargin.solvers.loop import Budget
 
@@ -142,3 +145,22 @@ def test_weights_of_duals_under_signs(loss):
             weights, rounding = duals @ X, 20 * np.finfo(float).eps * np.abs(duals) @ np.abs(X)
             wanted = np.maximum(weights, 0.0) if positive else weights
             assert np.all(np.abs(model.coef_.ravel() - wanted) <= rounding)
+
+
+def test_no_certificate_by_sums_that_rounding_makes_zero(monkeypatch):
+    """Terms of 1e30 may sum up to zero in float64, and to 1e14 in truth: a dual value is never so much above its own."""
+    X, model, seen = enlarged("column", 1e30), MODELS["hinge"][0], []
+    evaluate = ScalarProblem.evaluate
+
+    def noted(self, duals, *rest):
+        seen.append(duals.copy())
+        return evaluate(self, duals, *rest)
+
+    monkeypatch.setattr(ScalarProblem, "evaluate", noted)
+    for seed in range(8):
+        found = outcome(clone(model).set_params(solver="auto", random_state=seed), X, BINARY)
+        duals, columns = [Fraction(float(b)) for b in seen[-1]], [*X.T, np.ones(len(X))]
+        sums = [sum(b * Fraction(float(x)) for b, x in zip(duals, column, strict=True)) for column in columns]
+        exact = sum(abs(b) for b in duals) - sum(v * v for v in sums) / 2
+        assert found.dual <= max(float(exact), 0.0) * (1 + 1e-9) + 1e-9, (seed, found.dual, float(exact))
+        assert not found.converged and "column 2 of X" in found.message

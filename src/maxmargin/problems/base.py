@@ -7,6 +7,7 @@ s_i; C enters by `at(C)` and nowhere else.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import Field, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
@@ -159,6 +160,11 @@ class Problem(ABC):
     def swayed(self, duals: Any) -> float:
         """About how far the losses move where weights have to be those of duals, by the rounding of these: an example's dual is
         multiplied by its numbers once for its weights and once more for the scores. Zero where that is not known."""
+        return 0.0
+
+    def lost_in_sums(self, left: Callable[[], Any]) -> float:
+        """By how much the dual value of the duals that a run has `left` may be too high, as weights are rounded sums of b_i x_ij:
+        where terms are huge, a sum may be zero by rounding alone. Zero where that is not known."""
         return 0.0
 
     def measure(self, n_jobs: int) -> None:

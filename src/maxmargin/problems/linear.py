@@ -237,6 +237,14 @@ class LinearProblem(Problem):
         worth = 1.0 if self.loss.smooth or not total > 0.0 else primal / total
         return overlarge(self.table, self.cap, self.curvature, worth)
 
+    def lost_in_sums(self, left):
+        duals = left()
+        if not isinstance(duals, np.ndarray):
+            return 0.0
+        with np.errstate(over="ignore"):
+            sizes = np.sqrt(np.square(duals.reshape(self.n_examples, -1)).sum(axis=1))
+            return 0.5 * (EPSILON * float(sizes @ np.sqrt(self.curvature))) ** 2
+
     def swayed(self, duals):
         if not isinstance(duals, np.ndarray):
             return 0.0

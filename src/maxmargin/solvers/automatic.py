@@ -53,7 +53,7 @@ class Automatic(Solver):
             run = newton.begin(problem, start, setting)
             run.solver_name = STAGES[1]
             return run
-        prices = None if cost is None else Prices(problem, cost)
+        prices = None if cost is None else Prices(problem, cost, hard_on_coordinates(problem))
         again = start.method == STAGES[1] and start.duals is not None and start.rise >= 1.0  # passes would crawl again
         if prices is not None and (again or begins_with_newton(problem, prices, expected_passes(problem, setting.tol))):
             return Relay(newton.begin(problem, start, setting), setting, prices, stage=1)
@@ -64,9 +64,7 @@ class Automatic(Solver):
 
 def begins_with_newton(problem: Problem, prices: "Prices", passes: float) -> bool:
     """Whether so many passes cost more than the steps of Newton's method, where these do not need them."""
-    if few_steps(problem):
-        return prices.for_steps() < passes
-    return hard_on_coordinates(problem) and prices.for_all_steps() < passes
+    return few_steps(problem) and prices.for_steps() < passes
 
 
 @singledispatch
@@ -110,7 +108,8 @@ def _(problem: ScalarProblem) -> bool:
 
 @singledispatch
 def hard_on_coordinates(problem: Problem) -> bool:
-    """Whether many columns and large rows make coordinates crawl, and Newton's method begins without what they have found."""
+    """Whether many columns and large rows make coordinates crawl unless classes are far apart, and Newton's method does not need
+    what they have found."""
     return False
 
 
@@ -150,9 +149,9 @@ def _(problem: LabelGroup) -> bool:
 class Prices:
     """What is known of costs before a run, in seconds of one core."""
 
-    def __init__(self, problem: Any, cost: float, tuning: RelayTuning = RELAY):
-        self.step = cost * tuning.product + tuning.step
-        self.newton = tuning.steps * self.step
+    def __init__(self, problem: Any, cost: float, hard: bool = False, tuning: RelayTuning = RELAY):
+        self.step, self.hard = cost * tuning.product + tuning.step, hard
+        self.newton = tuning.steps * self.step * (tuning.wide if hard else 1.0)
         self.examples, self.sweep = problem.n_examples, tuning.sweep + problem.n_examples * tuning.glance
         entries = mean_length(problem.X)
         far = entries * problem.n_examples * ENTRY_BYTES > tuning.cached
@@ -163,10 +162,6 @@ class Prices:
     def for_steps(self, tuning: BeginningTuning = BEGINNING) -> float:
         """What few steps of Newton's method cost, in passes over all examples."""
         return tuning.passes + tuning.steps * self.step / (self.examples * self.visit + self.sweep)
-
-    def for_all_steps(self) -> float:
-        """What Newton's method costs where it follows a path, in passes over all examples."""
-        return self.newton / (self.examples * self.visit + self.sweep)
 
     def of(self, run: Run) -> float:
         """What the passes of a run have cost."""
@@ -181,7 +176,7 @@ class Relay(Run):
         self.problem, self.warm = run.problem, run.warm
         self.stage = stage
         self.trail: list[tuple[float, float]] = []  # what was spent when a pass had ended, and the gap as it estimated it
-        self.next_look = tuning.early * prices.newton
+        self.next_look = (tuning.trial if prices.hard else tuning.early) * prices.newton
         self.risen, self.risen_at = -math.inf, 0  # the exact dual value after Newton's method, and when it last rose by something
         self.mirror()
 
@@ -211,8 +206,8 @@ class Relay(Run):
         self.mirror()
 
     def crawls(self) -> bool:
-        """Whether the passes so far say that those to come cost more than Newton's method, many times as much if few; or, when
-        half of those allowed are made, that the others will not do."""
+        """Whether the passes so far say that those to come cost more than Newton's method, many times as much if few and the
+        problem is not hard; or, when half of those allowed are made, that the others will not do."""
         spent = self.trail[-1][0]
         if spent < self.next_look:
             return False
@@ -223,7 +218,7 @@ class Relay(Run):
             return False
         middle, end = (min(max(median(part), TINY), LARGEST_GAP) for part in around)
         ahead, fallen = math.log(end / max(self.setting.tol * abs(self.dual), TINY)), math.log(middle / end)
-        early = self.tuning.patience * self.prices.newton / spent
+        early = 0.0 if self.prices.hard else self.tuning.patience * self.prices.newton / spent
         price, left = self.prices.newton * max(1.0, early), self.setting.max_iter - self.passes
         if early > 2.0 or left > self.passes or left < self.tuning.steps:
             left = math.inf

@@ -144,6 +144,9 @@ class Best:
             if found_gap <= budget.tol or (np.isfinite(found[k]) and (far or stop())):
                 break
         self.prefer = min(found, key=found.__getitem__)
+        if relative(self.primal, self.dual) <= budget.tol:
+            lost = run.problem.lost_in_sums(run.left)
+            self.dual -= lost if lost > budget.tol * abs(self.primal) else 0.0
         self.history.append(Record(run.passes, budget.seconds(), self.primal, self.dual, self.primal - self.dual))
 
 

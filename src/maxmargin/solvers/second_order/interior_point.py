@@ -277,9 +277,7 @@ def products(inside: tuple[np.ndarray, ...], against: tuple[np.ndarray, ...]) ->
     return float(sum(np.vdot(x, s) for x, s in zip(inside, against, strict=True)))
 
 
-def moved_product(
-    x: np.ndarray, s: np.ndarray, dx: np.ndarray, ds: np.ndarray, far: float, beyond: float = 0.1
-) -> np.ndarray:
+def moved_product(x: np.ndarray, s: np.ndarray, dx: np.ndarray, ds: np.ndarray, far: float, beyond: float = 0.1) -> np.ndarray:
     """The products of pairs after a step that is somewhat longer than it can be."""
     aim = min(1.0, 1.1 * far + beyond)
     return (x + aim * dx) * (s + aim * ds)
