@@ -13,6 +13,7 @@ more slowly. Long steps make noise, little of it where a step changes the score 
 that change at t = n, the mean of cap_i ||x_i||^2, but sqrt(m) at the least and m at the most.
 """
 
+import math
 from collections.abc import Callable
 from functools import singledispatch
 
@@ -33,6 +34,7 @@ from .tuning import BUNDLE, BundleTuning
 
 SMALL = 1e-6  # the factor of the weights is multiplied out below this
 SAMPLED_ROWS = 4_096  # rows whose lengths stand for those of all
+NUMBERS_OF_PARTS = 1 << 23  # weights of all parts together at the most: 64 MB
 
 
 @kernel
@@ -202,7 +204,7 @@ def parts_of(problem, most: int, least: int) -> int:
 
 @parts_of.register
 def _(problem: LinearProblem, most: int, least: int) -> int:
-    return max(1, min(most, problem.n_examples // least))
+    return max(1, min(most, problem.n_examples // least, NUMBERS_OF_PARTS // math.prod(problem.weight_shape)))
 
 
 @singledispatch
