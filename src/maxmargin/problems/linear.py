@@ -242,7 +242,7 @@ class LinearProblem(Problem):
         if not isinstance(duals, np.ndarray):
             return 0.0
         with np.errstate(over="ignore"):
-            sizes = np.sqrt(np.square(duals.reshape(self.n_examples, -1)).sum(axis=1))
+            sizes = np.abs(duals.reshape(self.n_examples, -1)).sum(axis=1)
             return 0.5 * (EPSILON * float(sizes @ np.sqrt(self.curvature))) ** 2
 
     def swayed(self, duals):
