@@ -4,6 +4,8 @@ import pytest
 from fuzz.order import ORDER
 from fuzz.problems import solved
 
+from maxmargin.utils.blas import blas_threads
+
 SEED = 13
 ROUNDS = 6
 
@@ -38,5 +40,5 @@ ONCE_MISSED = "103:1466 103:1645 103:2392 103:3425 103:4400 103:12 103:943 103:3
 @pytest.mark.parametrize("name", ONCE_MISSED.split())
 def test_fine_targets_that_were_once_missed(name):
     seed, number = (int(part) for part in name.split(":"))
-    found = solved(seed, number, kind="tight").findings
-    assert not [line for line in found if not line.startswith("took ")]  # `make fuzz` minds the time; machines have other work
+    with blas_threads(1):  # more of them wait for each other where tests run side by side: 5 s instead of 0.3
+        assert not solved(seed, number, kind="tight").findings
