@@ -13,7 +13,7 @@ from maxmargin.solvers.second_order import softened, wide_rows
 from maxmargin.solvers.second_order.interior_rows import RowInterior
 from maxmargin.solvers.second_order.softened import WideFirst
 from maxmargin.solvers.second_order.systems import RowColumns
-from maxmargin.solvers.second_order.wide_rows import PairColumns, WideInterior, heaviest, on_path
+from maxmargin.solvers.second_order.wide_rows import PairColumns, SingleRows, WideInterior, heaviest, on_path
 
 RNG = np.random.default_rng(4)
 X = np.maximum(RNG.normal(size=(150, 6)) + RNG.normal(size=(150, 1)), 0.0) * 200.0
@@ -80,7 +80,7 @@ def test_large_rows_go_to_the_interior_point_at_once(monkeypatch):
 
 @pytest.mark.parametrize("kept", [0, 1, 1000])
 def test_systems_are_solved_whatever_is_kept(kept, monkeypatch):
-    """The matrix of all pairs where all are kept; else only what conjugate gradients begin with."""
+    """The matrix of all pairs where all are kept, in float32 where X is dense; else only what conjugate gradients begin with."""
     monkeypatch.setattr(wide_rows, "KEPT", kept)
     monkeypatch.setattr(wide_rows, "LEFT_OVER", 1e-12)
     theta, B = RNG.random((len(X), 4)) ** 4, RNG.random((4, 7)) + 0.1
@@ -90,7 +90,9 @@ def test_systems_are_solved_whatever_is_kept(kept, monkeypatch):
         pairs, whole = PairColumns(table, Y, 4), RowColumns(table)
         assert pairs.prepare(theta, B) and whole.prepare(theta, B)
         if kept == 1000:
-            np.testing.assert_allclose(np.triu(pairs.matrix()), np.triu(whole.matrix()), rtol=1e-9, atol=1e-6)
+            exact, part = whole.matrix(), 1e-9 if sp.issparse(data) else 1e-6
+            sizes = np.sqrt(exact.diagonal())
+            assert np.max(np.triu(np.abs(pairs.matrix() - exact)) / sizes / sizes[:, None]) <= part
         for found, wanted in zip(pairs.solve(g, h), whole.solve(g, h), strict=True):
             np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6 * np.abs(wanted).max())
 
@@ -114,3 +116,16 @@ def test_many_columns_cost_less(monkeypatch):
     before = work(problem())
     monkeypatch.setattr(wide_rows, "FEW_PAIRS", 0)
     assert 0.0 < work(problem()) != before
+
+
+def test_products_in_float32_bear_columns_and_weights_of_any_size():
+    sizes = 10.0 ** np.linspace(-30.0, 30.0, 5)
+    rows, weight = RNG.normal(size=(40, 5)) * sizes, 10.0 ** RNG.uniform(-60.0, 60.0, 40)
+    rows[:, 2] = 0.0
+    some = np.array([0, 3, 4, 17, 39])
+    found = SingleRows(rows, 2.0).weighted_products(some, weight[some])
+    beside = np.column_stack([rows, np.full(40, 2.0)])[some]
+    exact = beside.T @ (weight[some, None] * beside)
+    scale = np.sqrt(np.maximum(exact.diagonal(), 1e-300))
+    np.testing.assert_allclose(found / scale / scale[:, None], exact / scale / scale[:, None], atol=1e-5)
+    assert found.dtype == np.float64 and not found[2].any()
