@@ -17,6 +17,7 @@ from ...data.gram import BLOCK, KernelRows
 from ...jit import vectors
 from ...jit.meeting import at_one_board
 from ...problems.kernel import KernelProblem, KernelRowProblem, Point
+from ...utils.blas import blas_threads
 from ...utils.threads import TEAMS
 from ..polish.tables import KernelFinishing
 from .class_pairs import APART, Copy, Exchange, Mark, Turns, climb_in_turn, climb_pairs, go_on, pair_gaps, row_gaps
@@ -135,7 +136,11 @@ class KernelPairs(KernelRun, KernelFinishing):
         self.dual = problem.dual(self.point)
 
     def advance(self, stop: Callable[[], bool]) -> float:
-        """One round; returns the gap."""
+        """One round; returns the gap. Threads of BLAS would stay on the cores of our own for a while after every sum."""
+        with blas_threads(1):
+            return self.go_round(stop)
+
+    def go_round(self, stop: Callable[[], bool]) -> float:
         before = self.masses.copy()
         self.settle_flat()
         chosen = self.choose()

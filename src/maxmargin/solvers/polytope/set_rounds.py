@@ -152,8 +152,8 @@ def crew_of_sets(count: int, n_jobs: int, work: float, width: int, tuning: Round
 
 
 class SetCrew:
-    """A crew that works on `sets` until these are others. Weights are lent to it for an order. Sets grow in most of the first
-    passes: the memory of the crew `before` is used again."""
+    """A crew that works on `sets` until these are others, as where they have grown out of their memory: that of the crew `before`
+    is used again. Weights are lent to it for an order."""
 
     crew: StandingCrew
 
