@@ -25,10 +25,10 @@ from ...jit import jitable_call, kernel, vectors
 from ...jit.meeting import GIVEN_UP, PIECES, fetch_add, give_way, look, wait_until_counted
 from ...losses.base import BOUNDLESS
 from .smo import HALVES, Part, copy_row, optimise
+from .turns import APART
 
 ROOT = np.sqrt(2.0)  # of the curvature of a pair
 THERE = 1 << 32  # what Copy.ready has of a row that is; less where threads have only asked for it
-APART = 8  # places between two counts, which lie in cache lines of their own
 TOO_MUCH = 1e-12  # part of a cap by which a sum of masses may be too large
 
 

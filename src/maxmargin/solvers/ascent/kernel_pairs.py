@@ -1,8 +1,9 @@
 """Ascent on the dual of a kernel problem with Crammer and Singer's loss, by pairs of classes.
 
 A round takes the samples that have a share of the gap or whose mass lies in several classes, copies what the kernel matrix has
-between them, and exchanges masses within pairs of classes, those with the largest part of the gap first, over and over
-(`class_pairs`). Then the scores of all samples follow in one matrix product with rows of the kernel matrix.
+between them, and exchanges masses within pairs of classes, those with a larger part of the gap first where that leaves several
+to go side by side, over and over (`class_pairs`). Then the scores of all samples follow in one matrix product with rows of the
+kernel matrix.
 
 The copy is float32: a round only proposes new duals. Duals, scores and certificates are float64.
 """
@@ -20,10 +21,11 @@ from ...problems.kernel import KernelProblem, KernelRowProblem, Point
 from ...utils.blas import blas_threads
 from ...utils.threads import TEAMS
 from ..polish.tables import KernelFinishing
-from .class_pairs import APART, Copy, Exchange, Mark, Turns, climb_in_turn, climb_pairs, go_on, pair_gaps, row_gaps
+from .class_pairs import Copy, Exchange, Mark, Turns, climb_in_turn, climb_pairs, go_on, pair_gaps, row_gaps
 from .kernel import MARGIN, KernelRun
 from .smo import HALVES
 from .tuning import KERNEL_PAIRS, KernelPairTuning
+from .turns import APART
 
 TABLES = 2  # of samples x samples that a round may need at the most: the copy, and what one pair of classes takes of it
 
@@ -49,18 +51,19 @@ def has_room(problem: KernelProblem, tuning: KernelPairTuning = KERNEL_PAIRS) ->
     return round_size(problem, tuning) >= tuning.enough * problem.n_examples
 
 
-def side_by_side(pairs: np.ndarray) -> list[np.ndarray]:
-    """Pairs of classes dealt out to rounds in which no class occurs twice: each to the first one after all that have a class in
-    common with it, so that the order of these stays, and with it every result."""
+def side_by_side(pairs: np.ndarray) -> np.ndarray:
+    """Pairs of classes in another order: they are dealt out to rounds, each to the first one in which neither of its classes is,
+    and rounds follow each other. What is near in this order may then go side by side."""
     rounds: list[list[list[int]]] = []
-    first: dict[int, int] = {}  # of each class the round after the last one that has it
+    taken: dict[int, int] = {}  # of each class the rounds that have it, as the bits of a number
     for u, d in pairs.tolist():
-        at = max(first.get(u, 0), first.get(d, 0))
+        both = taken.get(u, 0) | taken.get(d, 0)
+        at = (~both & (both + 1)).bit_length() - 1  # the lowest bit that is zero
         if at == len(rounds):
             rounds.append([])
         rounds[at].append([u, d])
-        first[u] = first[d] = at + 1
-    return [np.array(part) for part in rounds]
+        taken[u], taken[d] = (taken.get(j, 0) | 1 << at for j in (u, d))
+    return np.array([pair for part in rounds for pair in part]).reshape(-1, 2)
 
 
 def earlier(pairs: np.ndarray) -> np.ndarray:
@@ -211,7 +214,7 @@ class KernelPairs(KernelRun, KernelFinishing):
         least = tuning.least * gap / (classes * (classes - 1) // 2)
         wanted = np.flatnonzero(gaps > least)
         wanted = wanted[np.argsort(-gaps.reshape(-1)[wanted], kind="stable")]
-        pairs = np.column_stack(np.divmod(wanted, classes))
+        pairs = side_by_side(np.column_stack(np.divmod(wanted, classes)))
         size = len(self.seats)
         for start in range(0, len(pairs), size * tuning.together):
             if stop():
@@ -224,7 +227,6 @@ class KernelPairs(KernelRun, KernelFinishing):
 
     def meet(self, copy: Copy, pairs: np.ndarray, least: float) -> None:
         """The same with threads, each with its piece of the room for matrices; a pair that has no room there has all of it."""
-        pairs = np.concatenate(side_by_side(pairs))
         while len(pairs):
             pairs = pairs[~self.climb_together(copy, pairs, least)]
             alone, pairs = pairs[:1], pairs[1:]
