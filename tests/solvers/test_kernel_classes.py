@@ -15,7 +15,7 @@ from maxmargin.result import History
 from maxmargin.solvers.ascent import kernel_newton
 from maxmargin.solvers.ascent.class_pairs import go_on, pair_gaps
 from maxmargin.solvers.ascent.kernel_newton import KernelNewtonOptions, KernelRowNewton, KernelScalarNewton
-from maxmargin.solvers.ascent.kernel_pairs import KernelPairOptions, KernelPairs, fitting, side_by_side
+from maxmargin.solvers.ascent.kernel_pairs import KernelPairOptions, KernelPairs, earlier, side_by_side
 from maxmargin.solvers.ascent.tuning import KERNEL_NEWTON, KERNEL_PAIRS
 from maxmargin.solvers.loop import Budget, drive
 
@@ -232,20 +232,30 @@ def test_threads_change_no_bit(threads):
     assert alone.steps == together.steps > 0
 
 
+def test_pairs_that_have_no_room_of_a_thread_have_all_of_it():
+    alone, together = pairs(posed()), pairs(posed())
+    together.n_jobs, width = 2, together.padded(1)
+    together.seats = [seat._replace(matrix=seat.matrix[: 4 * width]) for seat in together.seats * 2]
+    for run in (alone, together):
+        run.advance(lambda: False)
+    np.testing.assert_array_equal(alone.masses, together.masses)
+    assert alone.steps == together.steps > 0
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.integers(2, 9), st.integers(0, 1000))
-def test_pairs_side_by_side_share_no_class_and_keep_their_order(classes, seed):
-    rng = np.random.default_rng(seed)
-    every = rng.permutation(np.column_stack(np.triu_indices(classes, 1)))
-    dealt = side_by_side(every)
-    assert all(np.unique(part).size == part.size for part in dealt)
-    for j in range(classes):
-        first, second = (part[(part == j).any(axis=1)].tolist() for part in (every, np.concatenate(dealt)))
-        assert first == second
-    sizes, room = rng.integers(1, 20, len(every)), int(rng.integers(1, 40))
-    cut = fitting(sizes, room)
-    assert [k for begin, end in cut for k in range(begin, end)] == list(range(len(every)))
-    assert all(sizes[begin:end].sum() <= room or end - begin == 1 for begin, end in cut)
+def test_pairs_are_dealt_out_to_rounds_without_a_class_twice(classes, seed):
+    every = np.random.default_rng(seed).permutation(np.column_stack(np.triu_indices(classes, 1)))
+    dealt, used = side_by_side(every), [set()]
+    assert sorted(dealt.tolist()) == sorted(every.tolist()) and dealt[0].tolist() == every[0].tolist()
+    for pair in dealt.tolist():  # a round ends where none of those that follow fits into it
+        if used[-1].intersection(pair):
+            used.append(set())
+        used[-1].update(pair)
+    assert len(used) < 2 * classes
+    before = earlier(every)
+    for k, pair in enumerate(every):
+        assert before[k].tolist() == [np.count_nonzero(every[:k] == j) for j in pair]
 
 
 @pytest.mark.parametrize("tuning", [FEW, KERNEL_NEWTON])

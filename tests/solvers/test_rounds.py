@@ -14,7 +14,7 @@ from maxmargin.solvers.base import NOWHERE, Setting
 from maxmargin.solvers.loop import Budget, carry_out, drive
 from maxmargin.solvers.polytope import rounds, set_visits
 from maxmargin.solvers.polytope.set_rounds import crew_of_sets, samples_of_part
-from maxmargin.solvers.polytope.sets import BEFORE, CAPACITY, CODES, CROWDED, PRODUCTS, SIZE, SLOT, grown
+from maxmargin.solvers.polytope.sets import BEFORE, CAPACITY, CODES, CROWDED, PRODUCTS, SIZE, SLOT, empty, grown, move_sets
 from maxmargin.solvers.polytope.signed import weights_of
 from maxmargin.solvers.polytope.tuning import SIDE_BY_SIDE, RoundTuning
 from maxmargin.structures import Chain, Parts
@@ -164,13 +164,21 @@ def test_threads_that_stand_by_extrapolate_as_one_does():
     several.close()
 
 
-def test_sets_grow_with_all_that_they_hold():
+@pytest.mark.parametrize("spare", [0.0, 3.0])
+def test_sets_grow_with_all_that_they_hold(spare):
     run = begun(("chains", "auto"), 1)
     for _ in range(3):
         run.advance(lambda: False)
     old, sizes = run.points, run.sizes
+    if spare:
+        roomy = empty(sizes, old.sample[:, CAPACITY], spare)
+        move_sets(old, roomy, sizes)
+        old = roomy
     old.sample[::2, CROWDED] = 1
-    new = grown(old, sizes)
+    held = old
+    old = contract.copied(held)
+    new = grown(held, sizes)
+    assert (new is held) == (spare > 0.0)
     assert np.array_equal(new.sample[:, CAPACITY], np.where(old.sample[:, CROWDED], 2, 1) * old.sample[:, CAPACITY])
     assert not new.sample[:, CROWDED].any()
     for i in range(len(sizes)):

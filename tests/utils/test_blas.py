@@ -1,11 +1,13 @@
 """Threads of matrix products: the least that anyone asks for, as before when all have gone, whoever leaves first."""
 
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import maxmargin as mm
+from maxmargin.solvers.loop import Budget, product_threads
 from maxmargin.utils.blas import BLAS_USERS, blas_libraries, blas_threads
 
 
@@ -59,9 +61,12 @@ def test_restored_after_an_error():
     assert numbers() == before
 
 
+@pytest.mark.parametrize("large", [False, True])
 @pytest.mark.parametrize("n_jobs", [None, 2])
-def test_fits_have_the_threads_they_ask_for(n_jobs):
+def test_fits_have_the_threads_they_ask_for_if_their_products_are_large(n_jobs, large, monkeypatch):
     seen: list[int] = []
+    if large:
+        monkeypatch.setattr("maxmargin.solvers.loop.product_threads", lambda problem, budget: budget.n_jobs)
 
     class Look(mm.Newton):
         def begin(self, problem, start, setting):
@@ -70,4 +75,12 @@ def test_fits_have_the_threads_they_ask_for(n_jobs):
 
     X = np.arange(12.0).reshape(6, 2)
     mm.SVMRegressor(loss="squared_error", solver=Look(), n_jobs=n_jobs).fit(X, X[:, 0])
-    assert seen == limited(n_jobs or 1)
+    assert seen == limited((n_jobs if large else None) or 1)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_products_are_large_by_rows_times_weights(n_jobs):
+    budget, shape = Budget(n_jobs=n_jobs), (2, 4)
+    enough = -(-budget.tuning.products // 8)
+    assert product_threads(SimpleNamespace(n_examples=enough, weight_shape=shape), budget) == n_jobs
+    assert product_threads(SimpleNamespace(n_examples=enough - 1, weight_shape=shape), budget) == 1

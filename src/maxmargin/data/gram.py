@@ -1,38 +1,59 @@
 """The rows of a kernel matrix: computed in blocks, kept as long as memory allows, always in float64.
 
 Inner products of dense rows are matrix products of small tiles, which are converted to float64 one by one: a float32 X is neither
-copied as a whole nor trusted with sums. Inner products of sparse rows go through the columns, so that only pairs of non-zeros
-cost anything.
+copied as a whole nor trusted with sums. From there to its place in the table a tile stays in the cache of a core. Inner products
+of sparse rows go through the columns, so that only pairs of non-zeros cost anything.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import cached_property
-from typing import NamedTuple
+from functools import cached_property, partial
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from ..jit import kernel, vectors
+from ..jit.products import add_products, outer_products
 from ..utils.blas import blas_threads
-from ..utils.threads import in_threads, spans
-from .kernel_functions import RBF, called, finish, squared_lengths
+from ..utils.threads import in_threads, spans, with_scratch
+from .gathered import take_rows
+from .kernel_functions import RBF, apply, called, finish, squared_lengths
 from .matrices import SYMMETRIC, check_norms
 from .sources.options import MEGABYTE
 
 # Chosen for speed, sets not recorded, 2026-11-15:
 TILE = 512  # columns of a tile: it stays in the cache of a core from the product to the last operation on it
 STRIP = 32  # rows that are written at a time where columns are copied into them: each lies in a page of memory of its own
-BLOCK = 128  # rows computed at a time
+BLOCK = 128  # rows computed at a time, where they are put somewhere else first
 # Entries of a block that are worth a thread: with more of them each waits for memory that the system has yet to hand out. 6,000
 # made rows of 50 columns, 16 cores of x86 (2 threads took 0.16 s, 16 took 0.37), 2026-11-17.
 WORTH = 1 << 18
 LISTED_BELOW = 0.15  # dense data with fewer non-zeros than this are cheaper through their columns
+# Of rows that are computed where they belong: a strip of them is a thread's; of so many blocks, but no more multiplications than
+# that, strips are handed out at once, and what they have in common is computed twice; entries of the rows of X of a tile at the
+# most: by reasoning, only tried together. Columns of a product's tile: 12,000 made rows, 10 classes, one thread took 0.083 s with
+# 256 and 0.075 s with 512, which leaves 16 threads too few of them. 2 cores of x86 with other work beside, 2026-11-18.
+STRIP_OF_THREAD = 64
+BLOCKS_AT_ONCE = 8
+WORK_AT_ONCE = 1 << 32
+ENTRIES_OF_TILE = 1 << 20
+COLUMNS_OF_PRODUCT = 256
 # And not:
 AT_ONCE = 16  # samples that a user's function is asked for where only the diagonal is wanted
 LANCZOS = 20  # steps: vectors that are orthogonal to each other
 DEFINITE = 1e-10  # part of the largest eigenvalue by which rounding may push one below zero
+
+
+@kernel
+def spread_columns(found, table, others, places):
+    """table[places, others] = found"""
+    for k in range(places.size):
+        place = places[k]
+        for c in range(others.size):
+            table[place, others[c]] = found[k, c]
 
 
 @kernel
@@ -47,6 +68,41 @@ def sparse_products(rows, wanted, columns, out):
             x, c = np.float64(data[p]), indices[p]
             for r in range(starts[c], starts[c + 1]):
                 out[k, samples[r]] += x * np.float64(values[r])
+
+
+class TileRoom(NamedTuple):
+    """Scratch of one thread: rows of X as float64, for a strip of rows and for the columns of a tile; their norms; the tile."""
+
+    left: np.ndarray
+    right: np.ndarray
+    left_norms: np.ndarray
+    right_norms: vectors.VectorTable
+    values: vectors.VectorTable
+
+
+@kernel
+def write_rows(function, samples, others, table, block, places, room):
+    """table[places, others] = K[block, others], tile by tile; `samples`: the rows of X and their norms."""
+    (X, norms), rows, wide = samples, block.size, room.right.shape[0]
+    left, values = room.left[:rows], room.values.flat[:rows]
+    take_rows(X, block, left)
+    for k in range(rows):
+        room.left_norms[k] = norms[block[k]]
+    for start in range(0, others.size, wide):
+        count = min(wide, others.size - start)
+        tile = others[start : start + count]
+        take_rows(X, tile, room.right)
+        for c in range(count):
+            room.right_norms.flat[0, c] = norms[tile[c]]
+        outer_products(left, room.right[:count], values)
+        for k in range(rows):
+            for c in range(count, values.shape[1]):
+                values[k, c] = 0.0
+        apply(function, room.values.vectors[:rows], room.left_norms, room.right_norms.vectors)
+        for k in range(rows):
+            place = places[k]
+            for c in range(count):
+                table[place, tile[c]] = values[k, c]
 
 
 def unsigned(matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -72,9 +128,8 @@ class Gram(ABC):
     definite: bool
 
     @abstractmethod
-    def block(self, wanted: np.ndarray, others: np.ndarray, n_jobs: int = 1) -> np.ndarray:
-        """K[wanted, others], in float64; a few wanted rows at a time, `others` in rising order. The same on any number of
-        threads."""
+    def block(self, wanted: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """K[wanted, others], in float64; a few wanted rows at a time, `others` in rising order."""
 
     @abstractmethod
     def diagonal(self) -> np.ndarray:
@@ -83,6 +138,23 @@ class Gram(ABC):
     def rows(self, wanted: np.ndarray) -> np.ndarray:
         """K[wanted]"""
         return self.block(wanted, np.arange(self.n))
+
+    def at_once(self, step: int) -> int:
+        """How many rows to ask for at a time, where there is room for `step` of them twice beside their table."""
+        return step
+
+    def parts(self, count: int, n_jobs: int) -> list[tuple[int, int]]:
+        """So many rows cut into those that a thread computes."""
+        return spans(count, n_jobs)
+
+    def room(self) -> Any:
+        """Scratch of one thread, for `write`."""
+        return None
+
+    def write(self, table: np.ndarray, others: np.ndarray, wanted: np.ndarray, places: np.ndarray, room: Any) -> None:
+        """table[places, others] = K[wanted, others]. The same on any number of threads."""
+        found = self.block(wanted, others)
+        spread_columns(found, table, *(index.view(np.uint64) for index in (others, places)))
 
 
 class FunctionGram(Gram):
@@ -105,36 +177,54 @@ class FunctionGram(Gram):
         finish(self.function, products, np.zeros(1), products)
         return products.reshape(-1)[: self.n].copy()
 
-    def block(self, wanted, others, n_jobs=1):
+    def block(self, wanted, others):
         width = vectors.width(np.float64)
         values = vectors.aligned((wanted.size, -(-others.size // width) * width), np.float64)
         right = vectors.pack(self.norms[None, others], np.float64)
-        if not sp.issparse(self.X):
+        if sp.issparse(self.X):
+            products = np.empty((wanted.size, self.n))
+            sparse_products(unsigned(self.X), wanted, self.columns, products)
+            np.take(products, others, axis=1, out=values[:, : others.size], mode="clip")
+        else:
             left = self.X[wanted].astype(np.float64, copy=False)
-
-            def multiply(start: int) -> None:
+            for start in range(0, others.size, TILE):
                 tile = others[start : start + TILE]
                 np.matmul(left, self.X[tile].astype(np.float64, copy=False).T, out=values[:, start : start + tile.size])
-
-            with blas_threads(1):
-                in_threads(multiply, range(0, others.size, TILE), n_jobs)
-
-        def work(part: tuple[int, int]) -> None:
-            own, mine = values[part[0] : part[1]], wanted[part[0] : part[1]]
-            if sp.issparse(self.X):
-                products = np.empty((mine.size, self.n))
-                sparse_products(unsigned(self.X), mine, self.columns, products)
-                np.take(products, others, axis=1, out=own[:, : others.size], mode="clip")
-            finish(self.function, own.reshape(mine.size, -1, width), self.norms[mine], right)
-
-        if sp.issparse(self.X):
-            _ = self.columns  # once, before any thread asks for it
-        in_threads(work, spans(wanted.size, n_jobs), n_jobs)
+        finish(self.function, values.reshape(wanted.size, -1, width), self.norms[wanted], right)
         if isinstance(self.function, RBF):  # the distance of a sample to itself is not left to rounding
             at = np.searchsorted(others, wanted)
             both = np.flatnonzero(others[np.minimum(at, others.size - 1)] == wanted)
             values[both, at[both]] = 1.0
         return values[:, : others.size]
+
+    def at_once(self, step):
+        if sp.issparse(self.X):
+            _ = self.columns  # once, before any thread asks for it
+            return step
+        most = WORK_AT_ONCE // (max(self.X.size, 1) * step)
+        return step * max(1, min(BLOCKS_AT_ONCE, most))
+
+    def parts(self, count, n_jobs):
+        return spans(count, n_jobs) if sp.issparse(self.X) else list(pairwise([*range(0, count, STRIP_OF_THREAD), count]))
+
+    def room(self):
+        if sp.issparse(self.X):
+            return None
+        features, width = max(self.X.shape[1], 1), vectors.width(np.float32)
+        wide = max(width, min(TILE, ENTRIES_OF_TILE // features) // width * width)
+        left, right = (vectors.aligned((rows, self.X.shape[1]), np.float64) for rows in (STRIP_OF_THREAD, wide))
+        tables = (vectors.zeros_table(rows, wide, np.float64) for rows in (1, STRIP_OF_THREAD))
+        return TileRoom(left, right, np.zeros(STRIP_OF_THREAD), *tables)
+
+    def write(self, table, others, wanted, places, room):
+        if sp.issparse(self.X):
+            super().write(table, others, wanted, places, room)
+            return
+        indices = (index.view(np.uint64) for index in (others, wanted, places))
+        columns, block, at = indices
+        write_rows(self.function, (self.X, self.norms), columns, table, block, at, room)
+        if isinstance(self.function, RBF):  # as above: no row is asked for that is there
+            table[places, wanted] = 1.0
 
 
 class PrecomputedGram(Gram):
@@ -148,7 +238,7 @@ class PrecomputedGram(Gram):
     def diagonal(self):
         return self.matrix.diagonal().astype(np.float64)
 
-    def block(self, wanted, others, n_jobs=1):
+    def block(self, wanted, others):
         return self.matrix[np.ix_(wanted, others)].astype(np.float64, copy=False)
 
 
@@ -167,7 +257,10 @@ class CallableGram(Gram):
             result[start : start + AT_ONCE] = called(self.function, part, part).diagonal()
         return result
 
-    def block(self, wanted, others, n_jobs=1):
+    def parts(self, count, n_jobs):
+        return [(0, count)]  # a function of the user's is called by one thread
+
+    def block(self, wanted, others):
         right = self.X if others.size == self.n else self.X[others]
         return called(self.function, self.X[wanted], right)
 
@@ -255,7 +348,7 @@ class KernelRows:
         self.computed = 0  # entries of the matrix, for those who want to know
         self.whole = isinstance(gram, PrecomputedGram)
         fitting = memory // (8 * gram.n)
-        self.step = max(1, min(BLOCK, fitting // 16))  # rows at a time: while they are computed they take up room twice more
+        self.step = max(1, min(BLOCK, fitting // 16))  # rows at a time: while they are computed they may take up room twice more
         self.capacity = gram.n if self.whole else min(gram.n, fitting - 2 * self.step)
         if self.capacity < 1:
             raise ValueError(
@@ -267,6 +360,9 @@ class KernelRows:
         # An empty table takes up memory only as it is written.
         self.table = gram.matrix if isinstance(gram, PrecomputedGram) else np.empty((self.capacity, gram.n))
         self.used, self.now = np.zeros(self.capacity, np.int64), 0
+        self.at_once = 1 if self.whole else gram.at_once(self.step)
+        self.rooms: list[Any] = []
+        self.tiles: list[np.ndarray] = []
         self.scaled_rows: ScaledRows | None = None
         fits = not self.whole and self.capacity == gram.n and 12 * gram.n * (gram.n + 2 * self.step) <= memory
         if fits and shift is not None:
@@ -287,58 +383,61 @@ class KernelRows:
         gone = self.owner[places]
         self.slot[gone[gone >= 0]] = -1
         self.owner[places], self.used[places] = -1, self.now
-        for start in range(0, missing.size, self.step):
+        for start in range(0, missing.size, self.at_once):
             if stop():
                 self.used[places[start:]] = 0
                 break
-            self._compute(missing[start : start + self.step], places[start : start + self.step])
+            self._compute(missing[start : start + self.at_once], places[start : start + self.at_once])
         return self.slot[wanted]
 
     def _compute(self, block: np.ndarray, places: np.ndarray) -> None:
         """Columns of samples whose rows are here are copied: the matrix is symmetric."""
-        others = np.flatnonzero(self.slot < 0)
-        held = np.flatnonzero(self.owner >= 0)
-        jobs = max(1, min(self.n_jobs, block.size * self.gram.n // WORTH))
-        found = self.gram.block(block, others, jobs)
-        known = tuple(index.view(np.uint64) for index in (others, held, self.owner[held]))
+        others, held = np.flatnonzero(self.slot < 0), np.flatnonzero(self.owner >= 0)
+        here = tuple(index.view(np.uint64) for index in (held, self.owner[held]))
 
-        def work(part: tuple[int, int]) -> None:
-            own, mine, at = (array[part[0] : part[1]] for array in (found, block, places))
-            fill_rows(own, self.table, *known, mine.view(np.uint64), at.view(np.uint64), STRIP)
+        def work(part: tuple[int, int], room: Any) -> None:
+            mine, at = (array[part[0] : part[1]] for array in (block, places))
+            self.gram.write(self.table, others, mine, at, room)
+            copy_columns(self.table, *here, mine.view(np.uint64), at.view(np.uint64), STRIP)
             if self.scaled_rows is not None:
                 shorten(self.table, self.scaled_rows, mine, at)
 
-        in_threads(work, spans(block.size, jobs), jobs)
+        jobs = self._jobs(block.size)
+        with blas_threads(1):
+            in_threads(with_scratch(self.gram.room, work, self.rooms), self.gram.parts(block.size, jobs), jobs)
         self.owner[places], self.slot[block] = block, places
-        self.computed += found.size
+        self.computed += block.size * others.size
+
+    def _jobs(self, count: int) -> int:
+        """Threads that so many rows are worth."""
+        return max(1, min(self.n_jobs, count * self.gram.n // WORTH))
 
     def product(self, factors: np.ndarray, samples: np.ndarray) -> np.ndarray:
         """factors[:, samples] @ K[samples], in float64"""
-        held = self.owner >= 0
-        if self.table.dtype == np.float64 and np.all(self.slot[samples] >= 0) and 2 * samples.size > np.count_nonzero(held):
+        result, held = np.zeros((factors.shape[0], self.gram.n)), self.owner >= 0
+        here = bool(np.all(self.slot[samples] >= 0))
+        if here and self.table.dtype == np.float64 and 2 * samples.size > np.count_nonzero(held):
             last = int(np.flatnonzero(held)[-1]) + 1
-            spread = np.where(held[:last], factors[:, self.owner[:last]], 0.0)
-            spread[:, np.setdiff1d(np.arange(last), self.slot[samples])] = 0.0
-            result = np.empty((factors.shape[0], self.gram.n))
-            self._multiply(spread, self.table[:last], result)
+            spread = np.zeros((factors.shape[0], last))
+            spread[:, self.slot[samples]] = factors[:, samples]
+            self._in_tiles(lambda tile, _: np.matmul(spread, self.table[:last, tile], out=result[:, tile]), last)
             return result
-        result = np.zeros((factors.shape[0], self.gram.n))
-        size = min(self.step, self.capacity)
+        size = max(1, samples.size if here else min(self.at_once, self.capacity))
         for start in range(0, samples.size, size):
             block = samples[start : start + size]
-            part = np.empty_like(result)
-            self._multiply(factors[:, block], self.table[self.need(block)].astype(np.float64, copy=False), part)
-            result += part
+            left, places = np.ascontiguousarray(factors[:, block].T, np.float64), self.need(block).view(np.uint64)
+            self._in_tiles(partial(add_rows_of_table, left, self.table, places, result), block.size)
         return result
 
-    def _multiply(self, left: np.ndarray, right: np.ndarray, out: np.ndarray) -> None:
-        """left @ right, by slices of columns that are the same whatever the number of threads."""
+    def _in_tiles(self, work: Callable[[slice, np.ndarray], Any], count: int) -> None:
+        """work(columns, scratch) for all columns, of so many rows: by slices that are the same whatever the number of threads."""
 
-        def multiply(start: int) -> None:
-            np.matmul(left, right[:, start : start + TILE], out=out[:, start : start + TILE])
+        def one(start: int, tile: np.ndarray) -> None:
+            work(slice(start, min(start + COLUMNS_OF_PRODUCT, self.gram.n)), tile)
 
+        with_tiles = with_scratch(lambda: vectors.aligned((BLOCK, COLUMNS_OF_PRODUCT), np.float64), one, self.tiles)
         with blas_threads(1):
-            in_threads(multiply, range(0, right.shape[1], TILE), self.n_jobs)
+            in_threads(with_tiles, range(0, self.gram.n, COLUMNS_OF_PRODUCT), self._jobs(count))
 
     def held(self) -> np.ndarray:
         """Whether each row is here."""
@@ -349,23 +448,31 @@ class KernelRows:
         if not self.whole:
             self.slot[:], self.owner[:] = -1, -1
             places = np.flatnonzero(owner >= 0)
-            for start in range(0, places.size, self.step):
-                part = places[start : start + self.step]
+            for start in range(0, places.size, self.at_once):
+                part = places[start : start + self.at_once]
                 self._compute(owner[part], part)
 
 
 @kernel
-def fill_rows(found, table, others, held, owners, block, places, strip):
-    """table[places] = rows of `block`: `found` at the columns `others`, and the columns `owners` from the rows `held`, so
-    many (`strip`) at a time."""
-    for k in range(block.size):
-        place = places[k]
-        for c in range(others.size):
-            table[place, others[c]] = found[k, c]
+def copy_columns(table, held, owners, block, places, strip):
+    """The columns `owners` of the rows of `block`, from the rows `held`, so many (`strip`) at a time."""
     for first in range(0, block.size, strip):
         for h in range(held.size):
             for k in range(first, min(first + strip, block.size)):
                 table[places[k], owners[h]] = table[held[h], block[k]]
+
+
+@kernel
+def add_rows_of_table(left, table, places, out, columns, room):
+    """out += left.T @ table[places] at these columns; `room`: for some rows of the table there."""
+    first, last = columns.start, columns.stop
+    for start in range(0, places.size, room.shape[0]):
+        rows = min(room.shape[0], places.size - start)
+        for k in range(rows):
+            place = places[start + k]
+            for c in range(last - first):
+                room[k, c] = table[place, first + c]
+        add_products(left[start : start + rows], room[:rows, : last - first], out[:, first:last])
 
 
 @kernel

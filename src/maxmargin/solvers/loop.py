@@ -6,6 +6,7 @@ each evaluation. A run whose passes end with exact values says so (`exact`) and 
 exact values only when it says so.
 """
 
+import math
 import signal
 import threading
 from collections.abc import Callable
@@ -298,6 +299,11 @@ def ended(run: Run, best: Best, budget: Budget, message: str) -> Result:
     return run.translated(result)
 
 
+def product_threads(problem: Problem, budget: Budget) -> int:
+    """How many threads matrix products have, by the size of those with all rows."""
+    return budget.n_jobs if problem.n_examples * math.prod(problem.weight_shape) >= budget.tuning.products else 1
+
+
 def carry_out(
     solver: Solver,
     problem: Problem,
@@ -308,10 +314,11 @@ def carry_out(
     seed: int = 0,
     average: bool = True,
 ) -> Result:
-    """Check, begin a run and drive it. Ctrl-C counts from the beginning; matrix products have `n_jobs` threads too."""
+    """Check, begin a run and drive it. Ctrl-C counts from the beginning; matrix products have `n_jobs` threads too, if they are
+    worth it."""
     admit(solver, problem)
     keeper = budget.keeper
-    with Interrupt() as interrupt, blas_threads(budget.n_jobs):
+    with Interrupt() as interrupt, blas_threads(product_threads(problem, budget)):
         earlier = keeper.found()
         if earlier is not None:
             budget = replace(budget, begin=budget.begin - earlier["seconds"])

@@ -39,7 +39,7 @@ from typing import NamedTuple
 
 
 class LoopTuning(NamedTuple):
-    """When the outer loop evaluates exactly."""
+    """When the outer loop evaluates exactly, and how many threads matrix products have."""
 
     # The exact gap is about this part of the estimate, which is taken while the weights still move. A miss costs as much as three
     # passes; 0.65 before. Set not recorded, 2026-11-15.
@@ -51,6 +51,11 @@ class LoopTuning(NamedTuple):
     # labels, set not recorded, 2026-11-15.
     near: float = 2.0
     near_seldom: tuple[int, float] = (4, 0.1)
+    # Rows times weights from which on matrix products have threads: those of BLAS wait for each other at the end of each product,
+    # for as long as the system gives a core to somebody else. Newton's method on made rows, 2 threads on 2 cores that five others
+    # used too: 5,000 x 100 took 2.8 s with threads and 0.8 s without, 5,000 x 200 9.3 and 1.4 s, 20,000 x 100 11.8 and 2.3 s,
+    # 2026-11-18. Cores of one's own were not measured: there a product on one thread costs what is then a few seconds at most.
+    products: int = 1 << 22
     # Passes' worth of visits between two evaluations at least. Set not recorded, 2026-11-15.
     apart: float = 0.5
     # Part of the last gap above which there was no progress. Set not recorded, 2026-11-15.

@@ -141,9 +141,10 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=TEAMS.forget)
 
 
-def with_scratch(make: Callable[[], Any], work: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
-    """work(part, scratch) as a function of the part: scratch is made for as many as work at a time, not for every part."""
-    free: list[Any] = []
+def with_scratch(make: Callable[[], Any], work: Callable[[Any, Any], Any], kept: list[Any] | None = None) -> Callable[[Any], Any]:
+    """work(part, scratch) as a function of the part: scratch is made for as many as work at a time, not for every part; what is
+    `kept` from earlier comes first."""
+    free: list[Any] = [] if kept is None else kept
 
     def lent(part: Any) -> Any:
         try:

@@ -22,10 +22,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ...jit import jitable_call, kernel, vectors
+from ...jit.meeting import GIVEN_UP, PIECES, fetch_add, give_way, look, wait_until_counted
 from ...losses.base import BOUNDLESS
 from .smo import HALVES, Part, copy_row, optimise
+from .turns import APART
 
 ROOT = np.sqrt(2.0)  # of the curvature of a pair
+THERE = 1 << 32  # what Copy.ready has of a row that is; less where threads have only asked for it
 TOO_MUCH = 1e-12  # part of a cap by which a sum of masses may be too large
 
 
@@ -33,7 +36,7 @@ class Copy(NamedTuple):
     """What a round has of its samples.
 
     table: rows of the kernel matrix, of which `places` are theirs, and `samples` who they are; scale: 1 / sqrt(K_ii + constant);
-    matrix: (samples, samples) lanes, scaled; ready: which of its rows are there; worth: (classes, samples), times the scale, at
+    matrix: (samples, samples) lanes, scaled; ready: which of its rows are THERE; worth: (classes, samples), times the scale, at
     the start; drift: by how much it has moved, lanes; masses: (classes, samples); holders: of each class those with mass in it,
     `holding` of them, and maybe some that had; listed: who is among them
     """
@@ -127,6 +130,41 @@ def climb_pairs(copy, pairs, exchange, least, rest, tuning):
     return steps
 
 
+class Turns(NamedTuple):
+    """When pairs of classes have their turn. before: of each pair, how many that have its classes come earlier; ended: of each
+    class, how many have ended; done: which pairs have; board: where threads take pairs."""
+
+    before: np.ndarray
+    ended: np.ndarray
+    done: np.ndarray
+    board: np.ndarray
+
+
+@kernel
+def climb_in_turn(copy, pairs, turns, exchange, least, rest, tuning):
+    """What one of several threads does of `climb_pairs`: it takes the next pair, waits until those before that have a class in
+    common with it have ended, and climbs. Pairs without a class in common touch nothing of each other, so that all results are
+    those of one thread. At a pair whose matrix has no room all end: it is for one thread alone. Returns the number of steps."""
+    steps, board, width = 0, turns.board, HALVES * copy.drift.shape[2]
+    k = fetch_add(board, PIECES, 1)
+    while k < pairs.shape[0] and look(board, GIVEN_UP) == 0:
+        u, d = pairs[k, 0], pairs[k, 1]
+        for side in range(2):
+            if not wait_until_counted(turns.ended, APART * pairs[k, side], turns.before[k, side], board):
+                return steps
+        count, gap = find_members(copy, u, d, exchange.members)
+        if count * (-(-count // width) * width) > exchange.matrix.size:
+            fetch_add(board, GIVEN_UP, 1)
+            return steps
+        if gap > least:
+            steps += climb_pair(copy, u, d, count, exchange, (rest, tuning))
+        turns.done[k] = True
+        fetch_add(turns.ended, APART * u, 1)
+        fetch_add(turns.ended, APART * d, 1)
+        k = fetch_add(board, PIECES, 1)
+    return steps
+
+
 @jitable_call
 def find_members(copy, u, d, members):
     """Who can exchange mass; returns their number, and their gap."""
@@ -165,13 +203,18 @@ def _(source, p, part):
 
 @jitable_call
 def fill_row(copy, k):
-    if not copy.ready[k]:
+    """Row k of the copy, once: who comes second waits for the first."""
+    if look(copy.ready, k) >= THERE:
+        return
+    if fetch_add(copy.ready, k, 1) == 0:
         place, left = np.uint64(copy.places[k]), copy.scale[k]
         out = copy.matrix.reshape(copy.matrix.shape[0], -1)[k]
         for q in range(copy.samples.size):
             out[q] = (copy.table[place, copy.samples[q]] + copy.constant) * left * copy.scale[q]
         out[k] = 1.0
-        copy.ready[k] = True
+        fetch_add(copy.ready, k, THERE)
+    while look(copy.ready, k) < THERE:
+        give_way()
 
 
 @jitable_call

@@ -1,8 +1,9 @@
 """Ascent on the dual of a kernel problem with Crammer and Singer's loss, by pairs of classes.
 
 A round takes the samples that have a share of the gap or whose mass lies in several classes, copies what the kernel matrix has
-between them, and exchanges masses within pairs of classes, those with the largest part of the gap first, over and over
-(`class_pairs`). Then the scores of all samples follow in one matrix product with rows of the kernel matrix.
+between them, and exchanges masses within pairs of classes, those with a larger part of the gap first where that leaves several
+to go side by side, over and over (`class_pairs`). Then the scores of all samples follow in one matrix product with rows of the
+kernel matrix.
 
 The copy is float32: a round only proposes new duals. Duals, scores and certificates are float64.
 """
@@ -10,19 +11,21 @@ The copy is float32: a round only proposes new duals. Duals, scores and certific
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 
 from ...data.gram import BLOCK, KernelRows
 from ...jit import vectors
+from ...jit.meeting import at_one_board
 from ...problems.kernel import KernelProblem, KernelRowProblem, Point
-from ...utils.threads import in_threads
+from ...utils.blas import blas_threads
+from ...utils.threads import TEAMS
 from ..polish.tables import KernelFinishing
-from .class_pairs import Copy, Exchange, Mark, climb_pairs, go_on, pair_gaps, row_gaps
+from .class_pairs import Copy, Exchange, Mark, Turns, climb_in_turn, climb_pairs, go_on, pair_gaps, row_gaps
 from .kernel import MARGIN, KernelRun
 from .smo import HALVES
 from .tuning import KERNEL_PAIRS, KernelPairTuning
+from .turns import APART
 
 TABLES = 2  # of samples x samples that a round may need at the most: the copy, and what one pair of classes takes of it
 
@@ -48,29 +51,29 @@ def has_room(problem: KernelProblem, tuning: KernelPairTuning = KERNEL_PAIRS) ->
     return round_size(problem, tuning) >= tuning.enough * problem.n_examples
 
 
-def side_by_side(pairs: np.ndarray) -> list[np.ndarray]:
-    """Pairs of classes dealt out to rounds in which no class occurs twice: each to the first one after all that have a class in
-    common with it, so that the order of these stays, and with it every result."""
+def side_by_side(pairs: np.ndarray) -> np.ndarray:
+    """Pairs of classes in another order: they are dealt out to rounds, each to the first one in which neither of its classes is,
+    and rounds follow each other. What is near in this order may then go side by side."""
     rounds: list[list[list[int]]] = []
-    first: dict[int, int] = {}  # of each class the round after the last one that has it
+    taken: dict[int, int] = {}  # of each class the rounds that have it, as the bits of a number
     for u, d in pairs.tolist():
-        at = max(first.get(u, 0), first.get(d, 0))
+        both = taken.get(u, 0) | taken.get(d, 0)
+        at = (~both & (both + 1)).bit_length() - 1  # the lowest bit that is zero
         if at == len(rounds):
             rounds.append([])
         rounds[at].append([u, d])
-        first[u] = first[d] = at + 1
-    return [np.array(part) for part in rounds]
+        taken[u], taken[d] = (taken.get(j, 0) | 1 << at for j in (u, d))
+    return np.array([pair for part in rounds for pair in part]).reshape(-1, 2)
 
 
-def fitting(sizes: np.ndarray, room: int) -> list[tuple[int, int]]:
-    """Sizes cut into runs that the room holds, or that are one."""
-    cuts, used = [0], 0
-    for k, size in enumerate(sizes.tolist()):
-        if used and used + size > room:
-            cuts.append(k)
-            used = 0
-        used += size
-    return list(pairwise([*cuts, len(sizes)]))
+def earlier(pairs: np.ndarray) -> np.ndarray:
+    """Of each class of each pair, how many pairs before have it."""
+    seen: dict[int, int] = {}
+    found = []
+    for pair in pairs.tolist():
+        found.append([seen.get(j, 0) for j in pair])
+        seen.update((j, seen.get(j, 0) + 1) for j in pair)
+    return np.array(found)
 
 
 class KernelPairs(KernelRun, KernelFinishing):
@@ -136,7 +139,11 @@ class KernelPairs(KernelRun, KernelFinishing):
         self.dual = problem.dual(self.point)
 
     def advance(self, stop: Callable[[], bool]) -> float:
-        """One round; returns the gap."""
+        """One round; returns the gap. Threads of BLAS would stay on the cores of our own for a while after every sum."""
+        with blas_threads(1):
+            return self.go_round(stop)
+
+    def go_round(self, stop: Callable[[], bool]) -> float:
         before = self.masses.copy()
         self.settle_flat()
         chosen = self.choose()
@@ -207,42 +214,44 @@ class KernelPairs(KernelRun, KernelFinishing):
         least = tuning.least * gap / (classes * (classes - 1) // 2)
         wanted = np.flatnonzero(gaps > least)
         wanted = wanted[np.argsort(-gaps.reshape(-1)[wanted], kind="stable")]
-        pairs = np.column_stack(np.divmod(wanted, classes))
-        if self.n_jobs > 1:
-            self.meet(copy, pairs, least, stop)
-            return
-        for start in range(0, len(pairs), tuning.together):
+        pairs = side_by_side(np.column_stack(np.divmod(wanted, classes)))
+        size = len(self.seats)
+        for start in range(0, len(pairs), size * tuning.together):
             if stop():
                 break
-            part = pairs[start : start + tuning.together]
-            self.steps += climb_pairs(copy, part, self.exchange, least, tuning.pair_rest, tuning)
+            part = pairs[start : start + size * tuning.together]
+            if size > 1:
+                self.meet(copy, part, least)
+            else:
+                self.steps += climb_pairs(copy, part, self.exchange, least, tuning.pair_rest, tuning)
 
-    def meet(self, copy: Copy, pairs: np.ndarray, least: float, stop: Callable[[], bool]) -> None:
-        """The same with threads: pairs that have no class in common touch nothing of each other, and go side by side."""
-        for part in side_by_side(pairs):
-            sizes = self.entries(copy, part)
-            for begin, end in fitting(sizes, self.exchange.matrix.size):
-                if stop():
-                    return
-                self.climb_together(copy, part[begin:end], sizes[begin:end], least)
+    def meet(self, copy: Copy, pairs: np.ndarray, least: float) -> None:
+        """The same with threads, each with its piece of the room for matrices; a pair that has no room there has all of it."""
+        while len(pairs):
+            pairs = pairs[~self.climb_together(copy, pairs, least)]
+            alone, pairs = pairs[:1], pairs[1:]
+            self.steps += climb_pairs(copy, alone, self.exchange, least, self.options.tuning.pair_rest, self.options.tuning)
 
-    def climb_together(self, copy: Copy, pairs: np.ndarray, sizes: np.ndarray, least: float) -> None:
-        """Pairs without a class in common, each in its own piece of the room for matrices."""
-        tuning, ends = self.options.tuning, np.cumsum(sizes)
+    def climb_together(self, copy: Copy, pairs: np.ndarray, least: float) -> np.ndarray:
+        """Pairs in turn; returns which of them were done: those before one that has no room."""
+        tuning, size = self.options.tuning, len(self.seats)
+        before, done = earlier(pairs), np.zeros(len(pairs), bool)
+        ended = np.zeros(APART * self.problem.n_labels, np.int64)
 
-        def climb(k: int) -> tuple[int, np.ndarray]:
-            own = copy._replace(ready=copy.ready.copy())  # a row that another thread is writing is not there yet
-            exchange = self.scratch(copy.scale.size)._replace(matrix=self.exchange.matrix[ends[k] - sizes[k] : ends[k]])
-            return climb_pairs(own, pairs[k : k + 1], exchange, least, tuning.pair_rest, tuning), own.ready
+        def climb(p: int, board: np.ndarray) -> int:
+            turns = Turns(before, ended, done, board)
+            return climb_in_turn(copy, pairs, turns, self.seats[p], least, tuning.pair_rest, tuning)
 
-        for steps, ready in in_threads(climb, range(len(pairs)), self.n_jobs):
-            self.steps += steps
-            copy.ready[:] |= ready
+        with TEAMS.at_work(size) as team:
+            self.steps += sum(at_one_board(team, size, climb))
+        return done
 
-    def entries(self, copy: Copy, pairs: np.ndarray) -> np.ndarray:
-        """Of the matrix of each pair, at the most: those on the lists of both classes take part."""
-        most = np.minimum(copy.scale.size, copy.holding[pairs].sum(axis=1))
-        return np.array([count * self.padded(count) for count in most.tolist()])
+    @cached_property
+    def seats(self) -> list[Exchange]:
+        """Room for as many pairs as there may be at a time."""
+        count = max(1, min(self.n_jobs, self.problem.n_labels // 2))
+        size = self.exchange.matrix.size // count // MARGIN * MARGIN
+        return [self.scratch(self.most)._replace(matrix=self.exchange.matrix[p * size : (p + 1) * size]) for p in range(count)]
 
     def copied(self, chosen: np.ndarray) -> tuple[Copy, Mark, Mark]:
         """What a round has of these samples, with nothing of the matrix in it yet, a mark of it and room for another."""
@@ -256,7 +265,7 @@ class KernelPairs(KernelRun, KernelFinishing):
             scale=scale,
             constant=self.problem.bias**2,
             matrix=self.matrix[: size * blocks * width].reshape(size, blocks, width),
-            ready=np.zeros(size, bool),
+            ready=np.zeros(size, np.int64),
             worth=(self.scores[:, chosen] + self.problem.cost[self.problem.label[chosen]].T) * scale,
             masses=masses,
             drift=drift[0],

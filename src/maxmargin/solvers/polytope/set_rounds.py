@@ -6,6 +6,7 @@ gain, and mixes the masses that it had with those that it found. A round costs a
 short, and what is short loses few passes. Threads also share out the extrapolation between two passes.
 """
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -139,6 +140,7 @@ def samples_of_part(count: int, threads: int, visit: float, width: int, tuning: 
     return each if count >= tuning.fewest * threads * each or count >= tuning.fewest * threads * least else 0
 
 
+@lru_cache(maxsize=64)
 def crew_of_sets(count: int, n_jobs: int, work: float, width: int, tuning: RoundTuning) -> int:
     """How many threads visit `count` samples soonest; `work`: the multiplications of a visit."""
     visit, best, found = tuning.multiplication * max(work, 1.0), np.inf, 1
@@ -152,8 +154,8 @@ def crew_of_sets(count: int, n_jobs: int, work: float, width: int, tuning: Round
 
 
 class SetCrew:
-    """A crew that works on `sets` until these are others. Weights are lent to it for an order. Sets grow in most of the first
-    passes: the memory of the crew `before` is used again."""
+    """A crew that works on `sets` until these are others, as where they have grown out of their memory: that of the crew `before`
+    is used again. Weights are lent to it for an order."""
 
     crew: StandingCrew
 

@@ -17,8 +17,8 @@ DUST = 1e-15  # mass below this is rounding
 
 
 class Sets(NamedTuple):
-    """The sets of all samples one after another. Few arrays with several columns: the time to compile a kernel grows with the
-    number of arrays that its functions hand on."""
+    """The sets of all samples, one after another until they grow. Few arrays with several columns: the time to compile a kernel
+    grows with the number of arrays that its functions hand on."""
 
     # For each sample: outputs in use, and at the most; where its slots start, its codes, and its inner products (as a square
     # of its capacity); 1 where there was no place for an output.
@@ -117,9 +117,10 @@ def _(points, before, after):
     if np.any(sizes != 1):  # slots and codes are then not the same places
         return None
     result = contract.copied(points)
-    owner = np.repeat(np.arange(sizes.size), points.sample[:, CAPACITY])
-    result.codes[points.codes == old[owner]] = new[owner][points.codes == old[owner]]
-    result.codes[points.codes == new[owner]] = old[owner][points.codes == new[owner]]
+    capacity = points.sample[:, CAPACITY]
+    owner, places = np.repeat(np.arange(sizes.size), capacity), within(points.sample[:, CODES], capacity)
+    codes, was, now = points.codes[places], old[owner], new[owner]
+    result.codes[places] = np.where(codes == was, now, np.where(codes == now, was, codes))
     return result
 
 
@@ -147,16 +148,27 @@ def refresh(sets: Sets, data) -> Sets:
     return sets
 
 
-def empty(size_of: np.ndarray, capacity: np.ndarray) -> Sets:
-    """Sets without outputs, with places for so many of each sample; codes of `size_of` numbers."""
+def laid_out(size_of: np.ndarray, capacity: np.ndarray) -> tuple[np.ndarray, list[int]]:
+    """Where samples with places for so many outputs lie, one after another, as `Sets.sample`; where slots, codes and inner
+    products end."""
     sample = np.zeros((capacity.size, 6), np.int64)
-    slot, code, gram = starts(capacity), starts(capacity * size_of), starts(capacity * capacity)
-    for column, values in ((CAPACITY, capacity), (SLOT, slot[:-1]), (CODES, code[:-1]), (PRODUCTS, gram[:-1])):
-        sample[:, column] = values
-    slots, codes = vectors.aligned((int(slot[-1]), 4), np.float64), vectors.aligned((int(code[-1]),), np.int32)
-    products = vectors.aligned((int(gram[-1]),), np.float64)
-    products[...] = np.nan
-    return Sets(sample, slots, codes, products)
+    sample[:, CAPACITY] = capacity
+    ends = []
+    for column, sizes in ((SLOT, capacity), (CODES, capacity * size_of), (PRODUCTS, capacity * capacity)):
+        first = starts(sizes)
+        sample[:, column] = first[:-1]
+        ends.append(int(first[-1]))
+    return sample, ends
+
+
+def empty(size_of: np.ndarray, capacity: np.ndarray, spare: float = 0.0) -> Sets:
+    """Sets without outputs, with places for so many of each sample; codes of `size_of` numbers. `spare`: the part of the memory
+    that is there besides, for sets that grow."""
+    sample, ends = laid_out(size_of, capacity)
+    slots, codes, products = (int((1.0 + spare) * end) for end in ends)
+    gram = vectors.aligned((products,), np.float64)
+    gram[: ends[2]] = np.nan
+    return Sets(sample, vectors.aligned((slots, 4), np.float64), vectors.aligned((codes,), np.int32), gram)
 
 
 def at_truth(data, capacity: int) -> Sets:
@@ -177,12 +189,23 @@ def normalise(sets: Sets) -> None:
     sets.slots[slots, MASS] /= np.bincount(owner, sets.slots[slots, MASS], size.size)[owner]
 
 
-def grown(old: Sets, size_of: np.ndarray) -> Sets:
-    """The same sets with twice the places where there was none left."""
-    capacity = old.sample[:, CAPACITY]
-    new = empty(size_of, np.where(old.sample[:, CROWDED] == 1, 2 * capacity, capacity))
-    move_sets(old, new, size_of)
-    return new
+def grown(old: Sets, size_of: np.ndarray, spare: float = 0.0) -> Sets:
+    """The same sets with twice the places where there was none left: in the same arrays, behind all others, as long as these have
+    room; else in new ones, of which a part is `spare`."""
+    capacity, crowded = old.sample[:, CAPACITY], np.flatnonzero(old.sample[:, CROWDED])
+    moved, more = laid_out(size_of[crowded], 2 * capacity[crowded])
+    arrays, columns = (old.slots, old.codes, old.gram), (SLOT, CODES, PRODUCTS)
+    sizes = capacity, capacity * size_of, capacity * capacity
+    ends = [int(np.max(old.sample[:, c] + n, initial=0)) for c, n in zip(columns, sizes, strict=True)]
+    if any(end + n > len(array) for end, n, array in zip(ends, more, arrays, strict=True)):
+        new = empty(size_of, np.where(old.sample[:, CROWDED] == 1, 2 * capacity, capacity), spare)
+        move_sets(old, new, size_of)
+        return new
+    moved[:, columns] += ends
+    old.gram[ends[2] : ends[2] + more[2]] = np.nan
+    move_sets(old._replace(sample=old.sample[crowded]), old._replace(sample=moved), size_of[crowded])
+    old.sample[crowded] = moved
+    return old
 
 
 @kernel

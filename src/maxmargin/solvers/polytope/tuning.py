@@ -44,6 +44,10 @@ class PolytopeTuning(NamedTuple):
     rounds: RoundTuning = SIDE_BY_SIDE
     # Outputs a sample has room for at first. Set not recorded, 2026-11-15.
     outputs: int = 4
+    # Part of the memory of sets that is there besides, for those that grow: until it is used up they stay where they are, and
+    # with them the threads that stand by. Made chains (`python -m benchmarks cores`), 2 threads: of 73 times that sets grew they
+    # moved 3 times, 73 times without; 2 times with 1.0, 2026-11-18.
+    spare: float = 0.5
     # Samples whose rises are added up before they are added to the dual value. Set not recorded, 2026-11-15.
     stretch: int = 256
     # Part of the visits of a gap-driven pass that go to samples regardless of their gap. Set not recorded, 2026-11-15.

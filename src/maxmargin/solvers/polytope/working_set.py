@@ -31,6 +31,7 @@ class WorkingSets(StructuredRun, SetFinishing):
     def __init__(self, problem, points, options: StructuredOptions, method, *, trust: float = 0.0, momentum=False, finish=False):
         self.method, self.trust, self.momentum, self.finish = method, trust, momentum, finish
         self.memory, self.floor = 0, 0.0
+        self.h = self.before = np.empty(0)
         self.before_pass = ZEROS  # the weights
         self.reached, self.asked = np.empty(problem.n_examples), np.zeros(problem.n_examples, np.int64)
         self.sizes = contract.truths(problem.data)[1]
@@ -49,8 +50,10 @@ class WorkingSets(StructuredRun, SetFinishing):
         return super().synchronise()
 
     def make_scratch(self) -> None:
+        """Room for the largest set, which may grow once."""
         most = int(self.points.sample[:, CAPACITY].max(initial=1))
-        self.h, self.before = np.empty(most), np.empty(most)
+        if most > self.h.size:
+            self.h, self.before = np.empty(2 * most), np.empty(2 * most)
 
     def workspace(self):
         return self.scratch, self.h, self.before
@@ -119,7 +122,7 @@ class WorkingSets(StructuredRun, SetFinishing):
         self.floor = self.dual
         estimate = super().advance(stop)
         if self.points.sample[:, CROWDED].any():
-            self.points = grown(self.points, self.sizes)
+            self.points = grown(self.points, self.sizes, self.options.tuning.spare)
             self.make_scratch()
         self.note(estimate)
         return estimate
