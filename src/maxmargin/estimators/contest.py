@@ -115,6 +115,7 @@ class Fold:
         self.whole: WholePath | None = None  # what finds starts at the finest gap at once, where a fold is that small
         self.passes = 0  # made so far
         self.spare = 0  # left for refinement
+        self.longest = 0  # passes that a refinement to the present gap took, of the largest C that had one
 
     def begin(self, k: int, past: bool) -> None:
         """A first model at a C, started from that of the next smaller one; to `tol`, if asked for that, however long it takes.
@@ -135,7 +136,7 @@ class Fold:
 
     def refine(self, which: Sequence[int], target: float) -> None:
         """Fit some C as finely as this, and all between."""
-        before, self.telling = None, TELLING if target <= TELLING else 0.0
+        before, self.telling, self.longest = None, TELLING if target <= TELLING else 0.0, 0
         for k in range(which[0], which[-1] + 1):
             own, smaller = self.kept.get(k), int(self.whose[max(k - 1, 0)])
             if own is None and self.kept[smaller].outgrown:
@@ -147,7 +148,8 @@ class Fold:
                 self.whose[k] = k
                 start = self.nearest(own, before) or known
                 made = start.passes if start is own else 0
-                self.spare -= max(self.fit(k, aim, start.left, min(self.spare, self.gaps.max_iter), made), 1)
+                self.longest = max(self.fit(k, aim, start.left, min(self.spare, self.gaps.max_iter), made), 1)
+                self.spare -= self.longest
             before = self.kept.get(k)
 
     def nearest(self, own: Kept | None, smaller: Kept | None) -> Kept | None:
@@ -213,6 +215,12 @@ class Fold:
         vague = not np.any((self.scores < low) | (self.scores > high))
         return bool(gap <= min(self.telling, TOLD_NOTHING * self.proved_at[k] if vague else np.inf))
 
+    def whole_at(self, C: float) -> WarmStart | None:
+        """What the fit at a C has left, where the fold is so small."""
+        if self.whole is None:
+            return None
+        return self.kept[int(self.whose[np.flatnonzero(self.values == C)[0]])].left
+
     def share(self, k: int, own: int) -> None:
         """Let a C have the score of a smaller one."""
         self.whose[k], self.scores[k], self.bounds[k] = own, self.scores[own], self.bounds[own]
@@ -248,7 +256,9 @@ class Contest:
             while which := [k for k in self.contenders() if self.level[k] < level]:
                 if min(fold.spare for fold in self.folds) <= 0:
                     return
-                which = [k for k in which if k in heat] or which
+                which = [k for k in which if k in heat] or self.affordable(which, level)
+                if not which:
+                    return
                 in_threads(methodcaller("refine", which, target), self.folds, self.n_jobs)
                 self.note(which, level)
                 if level < len(rungs) and not heat:  # whoever comes back now is refined with the others, at the next gap
@@ -256,6 +266,14 @@ class Contest:
                 heat = []
             if len(self.contenders()) <= 1:
                 return
+
+    def affordable(self, which: Sequence[int], level: int) -> list[int]:
+        """Those that the passes left may bring to the gap of this level. A larger C takes more of them than a smaller one, so that
+        beyond the largest that is there already each fold must have as many as that has taken."""
+        reached = np.flatnonzero(self.level >= level)
+        if reached.size == 0 or all(fold.spare >= fold.longest for fold in self.folds):
+            return list(which)
+        return [k for k in which if k < reached[-1]]
 
     def past(self, k: int) -> bool:
         """Whether the next smaller C is clearly behind one that is smaller still: then this one most likely is, too."""
