@@ -128,7 +128,8 @@ def parser() -> argparse.ArgumentParser:
     choice.add_argument("--workload", nargs="+", choices=kinds, default=kinds, metavar="NAME", help=", ".join(kinds))
     choice.add_argument("--rows", type=int, metavar="N", help="rows of each set at the most (2,000; 500 with --quick)")
     choice.add_argument("--Cs", type=int, default=9, metavar="N", help="values between 1e-4 and 1e4 (9)")
-    sure = commands.add_parser("probability", parents=[common], help="probabilities beside CalibratedClassifierCV: quality and time")
+    text = "probabilities beside CalibratedClassifierCV: quality and time"
+    sure = commands.add_parser("probability", parents=[common], help=text)
     kinds = list(probability.SETS)
     sure.add_argument("--workload", nargs="+", choices=kinds, default=kinds, metavar="NAME", help=", ".join(kinds))
     commands.add_parser("pieces", parents=[common], help="partial_fit: what calls cost as more samples are kept")

@@ -49,7 +49,7 @@ SUM_RUNS = 64
 RUN_OF_SUM = 4
 NUMBERS_OF_SUMS = 1 << 22
 # Multiplications of a run, by a number or a vector of classes, at the least: below it what surrounds a run takes as long. 1,600
-# made rows of 20 columns, 0.9 ms in 64 runs and 0.05 in one; a Xeon core, 2026-11-18.
+# made rows of 20 columns, 0.9 ms in 64 runs, 0.1 in one; a Xeon core, 2026-11-18.
 WORK_OF_RUN = 1 << 18
 # Weights from which on scores and sums are matrix products, if at least this part of the rows is not zero: those that leave the
 # first cache. 3,000 made rows of 64 and 256 columns, 8 to 100 classes, Neoverse N1, 2026-11-16.

@@ -22,8 +22,8 @@ class Start:
     """Where a run begins: duals (points of structured problems, planes) of an earlier run, feasible here, or None; and weights
     that may already be good, or None. `rise`: C over that of the earlier run, by which duals at their bounds have to grow;
     `method`: who was at work when that ended. `state`: all of a run of the same solver on this very problem, which goes on.
-    `gap`: the relative one that both have here, where that is known: a finer target need not look whether they meet it. `steps`: of
-    what has made them to meet the target, so that it is worth a look before a run is begun; zero where nothing has."""
+    `gap`: the relative one that both have here, where that is known: a finer target need not look whether they meet it.
+    `steps`: of what has made them to meet the target, so that it is worth a look before a run is begun; zero if nothing has."""
 
     duals: Any = None
     weights: Any = None

@@ -299,7 +299,7 @@ def ended(run: Run, best: Best, budget: Budget, message: str) -> Result:
 
 
 def at_once(problem: Problem, start: Start, budget: Budget, history: History) -> Result | None:
-    """The result of a start that meets the target as it is. What surrounds a run takes longer than that, where samples are few."""
+    """The result of a start that meets the target as it is: where samples are few, all that a run has about it takes longer."""
     found = problem.values(start.weights, start.duals)
     if found is None:
         return None
