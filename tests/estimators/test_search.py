@@ -277,17 +277,6 @@ def test_larger_values_are_refined_only_where_passes_suffice():
     assert contest.affordable([1, 3, 4], 1) == [1] and contest.affordable([3, 4], 1) == []
 
 
-def test_the_model_of_a_small_set_is_found_at_once():
-    """From the weights of a fold, by the steps that take the folds to their optima; a solver that was named does it itself."""
-    model = mm.SVMClassifierCV([0.1, 1.0], cv=3, tol=1e-4, random_state=0).fit(X, TWO)
-    assert model.history_.methods == [] and len(model.history_) == 1 and 1 <= model.n_iter_ < 30
-    assert model.certificate_.verified and 0.0 <= model.certificate_.relative_gap <= 1e-4
-    plain = mm.SVMClassifier(C=model.C_, tol=1e-6, random_state=0).fit(X, TWO)
-    assert model.certificate_.dual <= plain.certificate_.primal and plain.certificate_.dual <= model.certificate_.primal
-    named = mm.SVMClassifierCV([0.1, 1.0], cv=3, tol=1e-4, solver="dual_coordinate", random_state=0).fit(X, TWO)
-    assert named.C_ == model.C_ and named.n_iter_ >= 1 and len(named.history_) >= 1
-
-
 def test_bounds_of_scores():
     model, data, y = search_of("multi-label", search_tol=1e-2, tol=1e-3)
     model.fit(data, y)

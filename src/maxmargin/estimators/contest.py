@@ -217,12 +217,6 @@ class Fold:
         vague = not np.any((self.scores < low) | (self.scores > high))
         return bool(gap <= min(self.telling, TOLD_NOTHING * self.proved_at[k] if vague else np.inf))
 
-    def whole_at(self, C: float) -> WarmStart | None:
-        """What the fit at a C has left, where the fold is so small."""
-        if self.whole is None:
-            return None
-        return self.kept[int(self.whose[np.flatnonzero(self.values == C)[0]])].left
-
     def share(self, k: int, own: int) -> None:
         """Let a C have the score of a smaller one."""
         self.whose[k], self.scores[k], self.bounds[k] = own, self.scores[own], self.bounds[own]

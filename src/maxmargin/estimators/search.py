@@ -26,8 +26,6 @@ from ..data.sources.base import Source
 from ..data.sources.memory import is_source
 from ..data.table import of_own_kind
 from ..data.tensors import is_tensor
-from ..solvers.base import WarmStart
-from ..solvers.second_order.whole import whole_path
 from ..utils.blas import blas_threads
 from ..utils.parameters import POSITIVE, at_least
 from ..utils.threads import thread_count
@@ -114,7 +112,6 @@ class Search(Certified):
     _default_score: DefaultScore | None = None  # of linear models
     _multilabel = False  # whether a source has an indicator matrix
     _largest_state = 0  # bytes of a fit that is kept whole, so that its refinement goes on with it
-    _winner: WarmStart | None = None  # what a fold has left at the C that was chosen, where folds are so small; during `fit`
 
     regularization_path = without("regularization_path")
     partial_fit = without("partial_fit")
@@ -154,7 +151,6 @@ class Search(Certified):
         self._decide(folds, gaps.rungs() if not is_source(X) else gaps.rungs()[-1:])
         if self.refit:
             self._estimator.fit(self, X, y, sample_weight)  # at self.C, which is the winner now
-        self.__dict__.pop("_winner", None)
         return self
 
     def _forget(self) -> None:
@@ -180,7 +176,6 @@ class Search(Certified):
         place = np.argsort(np.argsort(self.Cs_, kind="stable"))  # of each value among the rising ones
         self.scores_, self.score_bounds_ = contest.scores[:, place], contest.bounds[:, place]
         self.C_ = chosen(self.Cs_, self.scores_)
-        self._winner = folds[0].whole_at(self.C_)
         missed = [fit.gap for fold in folds for fit in fold.kept.values() if not fit.converged]
         if missed:
             warnings.warn(self._missed(missed, self.scores_.size), ConvergenceWarning, stacklevel=users_level())
@@ -298,13 +293,6 @@ class LinearSearch(Search):
         weight = None if sample_weight is None else self._checked_weight(sample_weight, X)
         self._checked_target(y, weight)
         return ReadSamples(X, y, weight)
-
-    def _fit(self, posed, solver, last):
-        """From where small problems end at once, as on the folds, unless the user has named who is to solve it."""
-        if last is None and self._winner is not None and self.solver == "auto":
-            path = whole_path(posed.problem)
-            last = None if path is None else path.start(self.C, self.tol, self._winner.weights)
-        return self._estimator._fit(self, posed, solver, last)
 
     _checked_data: Callable[..., tuple[Any, np.ndarray]]
     _checked_target: Callable[..., Any]
