@@ -128,7 +128,10 @@ def parser() -> argparse.ArgumentParser:
     choice.add_argument("--workload", nargs="+", choices=kinds, default=kinds, metavar="NAME", help=", ".join(kinds))
     choice.add_argument("--rows", type=int, metavar="N", help="rows of each set at the most (2,000; 500 with --quick)")
     choice.add_argument("--Cs", type=int, default=9, metavar="N", help="values between 1e-4 and 1e4 (9)")
-    commands.add_parser("probability", parents=[common], help="probabilities beside CalibratedClassifierCV: quality and time")
+    text = "probabilities beside CalibratedClassifierCV: quality and time"
+    sure = commands.add_parser("probability", parents=[common], help=text)
+    kinds = list(probability.SETS)
+    sure.add_argument("--workload", nargs="+", choices=kinds, default=kinds, metavar="NAME", help=", ".join(kinds))
     commands.add_parser("pieces", parents=[common], help="partial_fit: what calls cost as more samples are kept")
     commands.add_parser("blocks", parents=[common], help="dense rows of classes in blocks, beside one row after another")
     many_threads = commands.add_parser("cores", parents=[common], help="what threads bring, for every family of problems")
@@ -211,7 +214,8 @@ def main() -> None:
         chosen = args if args.command == "search" else parser().parse_args(["search"])
         search.run(report, chosen.workload, chosen.rows or (500 if args.quick else 2_000), chosen.Cs)
     if args.command in ("probability", "all"):
-        probability.run(report, args.quick, repeat)
+        chosen = args if args.command == "probability" else parser().parse_args(["probability"])
+        probability.run(report, chosen.workload, args.quick, repeat)
     if args.command in ("pieces", "all"):
         pieces.run(report, args.quick)
     if args.command in ("newton", "all"):

@@ -1,5 +1,6 @@
 """Probabilities beside CalibratedClassifierCV: log loss, calibration error, and time. It has the same folds; of labels, where it
-is put around a model of each, folds of its own as well."""
+is put around a model of each, folds of its own as well. How far ours is from each of the others is told with its standard error,
+of both models on the same samples drawn again and again."""
 
 import time
 import warnings
@@ -25,28 +26,51 @@ from .workloads import MissingDataError, Workload
 
 CLASSES = {"letter": 9_000, "news20": 6_000}  # rows, of which two thirds are learned from
 LABELS = {"yeast": 1_500, "bibtex": 1_000}  # rows to learn from
+SETS = (*CLASSES, *LABELS)
 METHODS = ("sigmoid", "isotonic", "temperature")
 BINS = 10
 LEAST = 1e-15  # a probability of zero, as scikit-learn's log_loss counts it
-HEAD = ["", "log loss", "calibration error", "s", "ratio"]
+DRAWS = 1_000  # of the samples to test on, with replacement
+HEAD = ["", "log loss", "calibration error", "s", "ratio", "log loss, ours less its", "calibration error, ours less its"]
+
+
+def losses(truth: np.ndarray, said: np.ndarray) -> np.ndarray:
+    """The log loss of each sample. Of classes truth are their numbers; of labels, whose mean it is, indicators"""
+    said = np.clip(said, LEAST, 1.0 - LEAST)
+    if truth.ndim == 1:
+        return np.asarray(-np.log(said[np.arange(truth.size), truth]))
+    return np.asarray(-np.where(truth > 0, np.log(said), np.log1p(-said)).mean(axis=1))
+
+
+def excesses(truth: np.ndarray, said: np.ndarray) -> np.ndarray:
+    """By how much more was said than came, of each sample and group by what was said (samples, groups): of the likeliest class,
+    or of each label, in the mean"""
+    if truth.ndim == 1:
+        came, said = (said.argmax(axis=1) == truth)[:, None], said.max(axis=1, keepdims=True)
+    else:
+        came = truth > 0
+    group = np.minimum((said * BINS).astype(int), BINS - 1)
+    found = np.zeros((len(said), BINS))
+    np.add.at(found, (np.arange(len(said))[:, None], group), (said - came) / said.shape[1])
+    return found
 
 
 def log_loss(truth: np.ndarray, said: np.ndarray) -> float:
-    """Of classes: truth are their numbers; of labels, the mean over all of them: truth are indicators"""
-    said = np.clip(said, LEAST, 1.0 - LEAST)
-    if truth.ndim == 1:
-        return float(-np.log(said[np.arange(truth.size), truth]).mean())
-    return float(-np.where(truth > 0, np.log(said), np.log1p(-said)).mean())
+    return float(losses(truth, said).mean())
 
 
 def calibration_error(truth: np.ndarray, said: np.ndarray) -> float:
-    """The mean distance of what was said from what came, in groups by what was said: of the likeliest class, or of each label"""
-    if truth.ndim == 1:
-        came, said = said.argmax(axis=1) == truth, said.max(axis=1)
-    else:
-        came, said = truth.ravel() > 0, said.ravel()
-    group = np.minimum((said * BINS).astype(int), BINS - 1)
-    return float(np.abs(np.bincount(group, said, BINS) - np.bincount(group, came, BINS)).sum() / said.size)
+    """The mean distance of what was said from what came, in groups by what was said"""
+    return float(np.abs(excesses(truth, said).mean(axis=0)).sum())
+
+
+def standard_errors(truth: np.ndarray, first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
+    """Of the difference of two models in log loss and in calibration error: its deviation over draws of the samples"""
+    count = len(truth)
+    drawn = np.random.default_rng(0).multinomial(count, np.full(count, 1.0 / count), DRAWS) / count
+    loss = drawn @ (losses(truth, first) - losses(truth, second))
+    error = [np.abs(drawn @ excesses(truth, said)).sum(axis=1) for said in (first, second)]
+    return float(loss.std(ddof=1)), float((error[0] - error[1]).std(ddof=1))
 
 
 def measured(make: Callable[[], BaseEstimator], split: Split, repeat: int) -> tuple[Any, float]:
@@ -63,12 +87,18 @@ def measured(make: Callable[[], BaseEstimator], split: Split, repeat: int) -> tu
 
 def compared(split: Split, makers: dict[str, Callable[[], BaseEstimator]], repeat: int) -> list[list[str]]:
     """A line for each; the ratio is of the first, ours, to the others"""
-    rows, ours = [], 0.0
+    rows: list[list[str]] = []
+    ours, first, truth = 0.0, np.empty(0), split.Y_test
     for name, make in makers.items():
         said, seconds = measured(make, split, repeat)
-        ours = ours or seconds
-        quality = figure(log_loss(split.Y_test, said), 4), f"{calibration_error(split.Y_test, said):.4f}"
-        rows.append([name, *quality, figure(seconds), figure(ours / seconds)])
+        quality = log_loss(truth, said), calibration_error(truth, said)
+        beyond = ["", ""]
+        if rows:
+            apart = (judge(truth, first) - own for judge, own in zip((log_loss, calibration_error), quality, strict=True))
+            beyond = [f"{d:+.4f} ({e:.4f})" for d, e in zip(apart, standard_errors(truth, first, said), strict=True)]
+        else:
+            ours, first = seconds, said
+        rows.append([name, figure(quality[0], 4), f"{quality[1]:.4f}", figure(seconds), figure(ours / seconds), *beyond])
     return rows
 
 
@@ -108,8 +138,10 @@ def split_of(name: str, rows: int) -> Split:
     return Split(X[fit], y[fit], X[seen], y[seen])
 
 
-def run(report: Report, quick: bool, repeat: int) -> None:
+def run(report: Report, names: list[str], quick: bool, repeat: int) -> None:
     for name, rows in CLASSES.items():
+        if name not in names:
+            continue
         try:
             split = split_of(name, 1_500 if quick else rows)
         except MissingDataError as missing:
@@ -118,7 +150,7 @@ def run(report: Report, quick: bool, repeat: int) -> None:
         body = f"{split.Y.size} samples to learn from, {split.Y_test.size} to test on; tol=1e-3, LinearSVC's own, processor s."
         report.section(f"probability: {name}", lines_of(split, of_classes, body, repeat))
     for name, rows in LABELS.items():
-        if (labels := found(name)) is not None:
+        if name in names and (labels := found(name)) is not None:
             report.section(f"probability: {name}", lines_of(*taken(labels, 500 if quick else rows), repeat))
 
 
@@ -135,4 +167,5 @@ def lines_of(split: Split, makers: Callable, body: str, repeat: int) -> str:
     for make in list(makers(METHODS[0], split).values())[:2]:
         measured(make, split, 1)  # compiles
     rows = [row for method in METHODS for row in compared(split, makers(method, split), repeat)]
-    return f"{body}\n\n{table(HEAD, rows)}"
+    text = f"In brackets standard errors of the differences, by {DRAWS:,} draws of the samples to test on."
+    return f"{body} {text}\n\n{table(HEAD, rows)}"

@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 import maxmargin as mm
 from maxmargin.estimators import frames
-from maxmargin.estimators.contest import PAST_PASSES, Fold, Gaps, Kept
+from maxmargin.estimators.contest import PAST_PASSES, Contest, Fold, Gaps, Kept
 from maxmargin.solvers.base import WarmStart
 from maxmargin.structures import Chain
 
@@ -263,6 +263,18 @@ def test_refinement_ends_with_its_passes():
         warnings.filterwarnings("ignore", "The relative|Stopped")
         model.set_params(refit=False).fit(X, TWO)
     assert model.C_ in model.Cs_
+
+
+def test_larger_values_are_refined_only_where_passes_suffice():
+    folds = [Fold(np.ones(5), Gaps.of(0.1, 1e-3, 100), lambda *_: None, lambda _: 0.0, lambda _: (0.0, 1.0)) for _ in range(2)]
+    contest = Contest(folds, 1)
+    for fold in folds:
+        fold.spare, fold.longest = 30, 30
+    assert contest.affordable([1, 3, 4], 1) == [1, 3, 4]  # none was refined yet
+    contest.level[2] = 1
+    assert contest.affordable([1, 3, 4], 1) == [1, 3, 4]
+    folds[1].spare = 29  # the next larger one takes more than the last has
+    assert contest.affordable([1, 3, 4], 1) == [1] and contest.affordable([3, 4], 1) == []
 
 
 def test_bounds_of_scores():

@@ -46,6 +46,29 @@ def test_starts_are_as_fine_as_asked_for(kind, intercept, dtype):
         near = start.weights
 
 
+def test_a_start_that_meets_the_target_is_the_result():
+    X, score = samples()
+    fitter = mm.SVMRegressor(tol=TOL)._fitter((X, score, None))
+    path = whole_path(fitter({"C": 1.0, "tol": 0.1}, None).problem)
+    start = path.start(2.0, TOL, np.zeros(X.shape[1] + 1))
+    model = fitter({"C": 2.0}, start).model
+    assert model.n_iter_ == start.steps and len(model.history_) == 1
+    assert model.certificate_.relative_gap == pytest.approx(relative_gap(fitter({"C": 2.0}, start).problem, start), abs=1e-12)
+    finer = fitter({"C": 2.0, "tol": 1e-9}, start).model  # not good enough: a run goes on from there
+    assert len(finer.history_) > 1 and finer.certificate_.relative_gap <= 1e-9
+
+
+def test_what_is_known_to_be_too_coarse_is_not_evaluated_again():
+    X, score = samples(200, 4)
+    fitter = mm.SVMClassifier(solver="dual_coordinate", loss="squared_hinge", random_state=0)._fitter((X, score > 0, None))
+    coarse = fitter({"C": 1.0, "tol": 0.1}, None)
+    assert coarse.left.gap == coarse.model.certificate_.relative_gap > 1e-6
+    finer = fitter({"C": 1.0, "tol": 1e-6}, coarse.left).model
+    assert finer.history_[0].iteration > 0 and finer.certificate_.relative_gap <= 1e-6
+    assert fitter({"C": 1.0, "tol": 0.2}, coarse.left).model.n_iter_ == 0
+    assert fitter({"C": 2.0, "tol": 1e-6}, coarse.left).model.history_[0].iteration == 0  # another C: not known
+
+
 def test_a_separable_set_and_one_of_equal_columns():
     X, score = samples(60, 2)
     X = np.column_stack([X, X, np.zeros(60)])

@@ -114,6 +114,10 @@ class Problem(ABC):
     def primal(self, w: Any, n_jobs: int = 1) -> float:
         """P(w) by a full pass over the data; w must satisfy the signs."""
 
+    def values(self, w: Any, duals: Any) -> tuple[float, float] | None:
+        """P(w) and D(duals) from scratch, both as they are kept between runs; None where duals are not arrays."""
+        return None
+
     def coefficients(self, w: Any) -> np.ndarray:
         """The weights as (classes, features + 1), or (features + 1,) where an example has one score."""
         return np.asarray(w)

@@ -21,13 +21,17 @@ from .pace import never
 class Start:
     """Where a run begins: duals (points of structured problems, planes) of an earlier run, feasible here, or None; and weights
     that may already be good, or None. `rise`: C over that of the earlier run, by which duals at their bounds have to grow;
-    `method`: who was at work when that ended. `state`: all of a run of the same solver on this very problem, which goes on."""
+    `method`: who was at work when that ended. `state`: all of a run of the same solver on this very problem, which goes on.
+    `gap`: the relative one that both have here, where that is known: a finer target need not look whether they meet it.
+    `steps`: of what has made them to meet the target, so that it is worth a look before a run is begun; zero if nothing has."""
 
     duals: Any = None
     weights: Any = None
     rise: float = 1.0
     method: str = ""
     state: RunState | None = None
+    gap: float = 0.0
+    steps: int = 0
 
 
 NOWHERE = Start()
@@ -171,7 +175,8 @@ def admit(solver: Solver, problem: Problem) -> None:
 @dataclass(frozen=True)
 class WarmStart:
     """What a run left for the next: its duals (or planes) and weights, and whose they are; its whole state where that was kept,
-    for the same solver at the same C."""
+    for the same solver at the same C; the relative gap that it was certified to have, zero where there was none; and the steps
+    of what has made it for this C without a run."""
 
     duals: Any
     weights: Any
@@ -182,12 +187,14 @@ class WarmStart:
     solver: Solver | None = None
     method: str = ""
     state: RunState | None = None
+    gap: float = 0.0
+    steps: int = 0
 
     @classmethod
     def of(cls, problem: Problem, solver: Solver, result: Result) -> "WarmStart":
         found = cls(result.duals, result.w, not solver.keeps_duals, problem.origin, problem.remembered, problem.C)
-        methods = result.history.methods
-        return replace(found, solver=solver, method=methods[-1][1] if methods else "", state=result.state)
+        methods, gap = result.history.methods, result.certificate.relative_gap if result.certificate.verified else 0.0
+        return replace(found, solver=solver, method=methods[-1][1] if methods else "", state=result.state, gap=gap)
 
     def fits(self, problem: Problem, solver: Solver) -> Start:
         """As much of it as this solver can start from on this problem, made feasible."""
@@ -200,7 +207,8 @@ class WarmStart:
             same = self.planes and not solver.keeps_duals and self.origin is problem.origin and weights is not None
             return Start(self.duals if same else None, weights)
         duals, weights = problem.resumed(self.duals, self.weights, self.data, solver.kind_of_points())
-        return Start(duals, weights, problem.C / self.C, self.method)
+        same = self.origin is problem.origin and self.C == problem.C
+        return Start(duals, weights, problem.C / self.C, self.method, gap=same * self.gap, steps=same * self.steps)
 
     def for_other_data(self) -> "WarmStart":
         """The same without planes, which are large and of no use to other data."""

@@ -56,9 +56,12 @@ class DualCoordinate(Solver):
         problem.measure(setting.n_jobs)
         dtype = np.float64 if self.double else None
         run = begin(problem, start.duals, setting.tol, setting.seed, dtype, self.momentum, self.average and setting.average)
-        run.hint = problem.fitting(start.weights)
         if run.warm:
             run.rise(start.rise)
+        if start.gap > setting.tol:
+            run.warm = False  # it is known not to be good enough
+        else:
+            run.hint = problem.fitting(start.weights)
         run.n_jobs = setting.n_jobs  # for runs that work on several examples or labels at once
         run.halt = setting.stop  # for runs that finish with Newton steps, which may take longer than a pass
         return run

@@ -304,6 +304,19 @@ def product_threads(problem: Problem, budget: Budget) -> int:
     return budget.n_jobs if problem.n_examples * math.prod(problem.weight_shape) >= budget.tuning.products else 1
 
 
+def at_once(problem: Problem, start: Start, budget: Budget, history: History) -> Result | None:
+    """The result of a start that meets the target as it is: where samples are few, all that a run has about it takes longer."""
+    found = problem.values(start.weights, start.duals)
+    if found is None:
+        return None
+    primal, dual = found[0], found[1] - problem.lost_in_sums(lambda: start.duals)
+    certificate = budget.certificate(primal, dual, start.steps, "")
+    if not certificate.converged:
+        return None
+    history.append(Record(start.steps, budget.seconds(), primal, dual, primal - dual))
+    return Result(start.weights, certificate, history, certificate.message, start.steps, start.duals)
+
+
 def carry_out(
     solver: Solver,
     problem: Problem,
@@ -318,6 +331,8 @@ def carry_out(
     worth it."""
     admit(solver, problem)
     keeper = budget.keeper
+    if start.steps and average and (found := at_once(problem, start, budget, history)) is not None:
+        return found
     with Interrupt() as interrupt, blas_threads(product_threads(problem, budget)):
         earlier = keeper.found()
         if earlier is not None:

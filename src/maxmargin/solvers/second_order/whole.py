@@ -10,6 +10,7 @@ mu/a - mu/(cap - a) + r = 0 is
     cap - a = 2 mu cap / (q + 2 mu + r cap)  for r >= 0,    a = 2 mu cap / (q + 2 mu - r cap)  else,    q^2 = (r cap)^2 + 4 mu^2
 """
 
+from dataclasses import replace
 from functools import singledispatch
 from typing import NamedTuple
 
@@ -291,11 +292,12 @@ class WholePath:
         self.weights.w[:] = near
         losses = SideLosses(self.sign, self.margin, problem.cap)
         aims = PathAims(tuning.part * tol, tuning.border, tuning.floor, tuning.times, tuning.most)
-        follow_path(self.columns, losses, self.pairs, self.last, self.weights, self.room, aims)
+        steps = follow_path(self.columns, losses, self.pairs, self.last, self.weights, self.room, aims)
         duals, weights = (self.sign * self.pairs.a).sum(axis=0), self.weights.w.copy()
         if not (np.all(np.isfinite(duals)) and np.all(np.isfinite(weights))):  # numbers too large for it, if not for other runs
             duals, weights = np.zeros_like(duals), near
-        return WarmStart(problem.clipped(duals), weights, False, problem.origin, problem.remembered, problem.C)
+        found = WarmStart(problem.clipped(duals), weights, False, problem.origin, problem.remembered, problem.C)
+        return replace(found, steps=max(steps, 1))
 
 
 @singledispatch
