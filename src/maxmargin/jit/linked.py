@@ -33,6 +33,9 @@ INSTRUCTIONS = {max: larger, min: smaller}
 class LinkedLibrary(JITCodeLibrary):
     """Intermediate code to link into others. That of the functions it calls is apart: whoever links it in takes those too."""
 
+    _shared_module: Any
+    _linking_libraries: Any
+
     def add_ir_module(self, ir_module: Any) -> None:
         module = binding.parse_assembly(cgutils.normalize_ir_text(str(ir_module)))
         module.name = ir_module.name
@@ -49,7 +52,7 @@ class LinkedLibrary(JITCodeLibrary):
         """With all that it calls: numba asks for it where a function that is compiled elsewhere calls this one."""
         if self._shared_module is None:
             whole = self._final_module.clone()
-            for code in parts_of(self._linking_libraries):
+            for code in codes_to_link(self._linking_libraries):
                 whole.link_in(code._get_module_for_linking(), preserve=True)
             self._shared_module = whole
         return self._shared_module
@@ -78,7 +81,7 @@ class OwnCode:
         return self._module
 
 
-def parts_of(libraries: Iterable[Any]) -> list[Any]:
+def codes_to_link(libraries: Iterable[Any]) -> list[Any]:
     """All that is to be linked in for these, once each. A caller stands before what it calls: the linker takes only functions
     that something in the module calls already."""
     found: dict[Any, Any] = {}
@@ -96,12 +99,14 @@ def parts_of(libraries: Iterable[Any]) -> list[Any]:
 
 
 class KernelLibrary(JITCodeLibrary):
+    _linking_libraries: Any
+
     def finalize(self) -> None:
-        self._linking_libraries = parts_of(self._linking_libraries)
+        self._linking_libraries = codes_to_link(self._linking_libraries)
         super().finalize()
 
 
-def of_two(call: ir.Expr) -> bool:
+def has_two_arguments(call: ir.Expr) -> bool:
     return len(call.args) == 2 and not call.kws and call.vararg is None
 
 
@@ -122,7 +127,7 @@ class TakeInstructions(FunctionPass):
                 value = one.value
                 if isinstance(value, ir.Global) and (value.value is max or value.value is min):
                     names[one.target.name] = value
-                if isinstance(value, ir.Expr) and value.op == "call" and value.func.name in names and of_two(value):
+                if isinstance(value, ir.Expr) and value.op == "call" and value.func.name in names and has_two_arguments(value):
                     named = names[value.func.name]
                     named.value = INSTRUCTIONS.get(named.value, named.value)
         return True
