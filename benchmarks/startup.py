@@ -1,4 +1,5 @@
-"""What the first call costs: in a process with an empty compile cache, in a later process, and from the second call on."""
+"""What the first call costs: in a process with an empty compile cache, in a later process, and from the second call on; and what
+compiling costs each family of models (`first_fits`)."""
 
 import json
 import os
@@ -7,6 +8,7 @@ import sys
 from statistics import median
 from tempfile import TemporaryDirectory
 
+from .first_fits import described
 from .measure import ONE_THREAD
 from .report import Report, figure, table
 from .solvers import maxmargin
@@ -56,4 +58,4 @@ def run(report: Report, quick: bool, repeat: int) -> None:
             rows.append([f"{name}, {workload.losses[0]}", library, state, *cells])
     text = f"{workload.rows} rows, lam = 1e-3, tol = 1e-3 (each library by its own rule), one thread, float64; medians of "
     text += f"{repeat} fresh processes, in each of which a later call is the median of {LATER}."
-    report.section("startup", "\n\n".join([text, table(head, rows)]))
+    report.section("startup", "\n\n".join([text, table(head, rows), described(repeat)]))

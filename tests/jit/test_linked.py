@@ -4,6 +4,7 @@ import gc
 
 import numpy as np
 import pytest
+from numba import njit
 from numba.core.compiler import CompilerBase
 
 from maxmargin.jit import jitable, jitable_call, kernel
@@ -59,3 +60,59 @@ def test_only_the_kernel_gets_machine_code(monkeypatch):
     assert inner and all(type(one) is LinkedLibrary for one in inner)
     assert type(outer) is not LinkedLibrary
     assert gc.isenabled()
+
+
+@njit
+def elsewhere(x):
+    return twice(x)
+
+
+def test_functions_compiled_by_numba_itself_may_call_them():
+    assert elsewhere(np.ones(1)) == 2.0
+
+
+@jitable
+def halved(x):
+    def half(a):
+        return 0.5 * a
+
+    return half(x[0])
+
+
+@kernel
+def quarter(x):
+    return 0.5 * halved(x)
+
+
+def test_a_function_within_a_function():
+    assert quarter(np.ones(1)) == 0.25
+
+
+@jitable_call
+def inner_sum(x):
+    return x[0] + checked(x)
+
+
+@jitable_call
+def outer_sum(x):
+    return inner_sum(x) + checked(x)
+
+
+@kernel
+def sums(x):
+    return checked(x) + outer_sum(x) + inner_sum(x)
+
+
+def test_what_is_called_on_several_ways_is_linked_once():
+    assert sums(np.ones(1)) == 6.0
+
+
+@kernel
+def extremes(a, b):
+    return max(a, b), min(a, b), max(a, b, 3), min((a, b))
+
+
+@pytest.mark.parametrize("a", [1.0, -2.5, np.nan, np.inf, 7, -3, np.float32(0.1), True])
+@pytest.mark.parametrize("b", [0.5, np.nan, 2])
+def test_the_larger_and_the_smaller_of_two_are_as_in_python(a, b):
+    np.testing.assert_array_equal(extremes.fresh(a, b), extremes.plain(a, b))

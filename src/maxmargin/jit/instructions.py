@@ -4,6 +4,7 @@
 """
 
 import math
+import operator
 import platform
 from functools import partial
 
@@ -125,6 +126,16 @@ def exp(vector):
 def log(vector):
     """the natural logarithm of each lane; float64, of normal numbers > 0"""
     return np.log(vector)
+
+
+def larger(a, b):
+    """max(a, b), of two numbers"""
+    return max(a, b)
+
+
+def smaller(a, b):
+    """min(a, b), of two numbers"""
+    return min(a, b)
 
 
 def prefetch(array, k):
@@ -276,6 +287,28 @@ def _chosen(comparison):
 
 instruction(maximum)(_chosen(">"))
 instruction(minimum)(_chosen("<"))
+
+
+def _of_two_numbers(compare):
+    """As numba has `max` and `min`: the first, unless the second goes beyond it."""
+
+    def typer(typing, a, b):
+        if not all(isinstance(kind, (types.Number, types.Boolean)) for kind in map(types.unliteral, (a, b))):
+            return None
+        kind = typing.unify_types(types.unliteral(a), types.unliteral(b))
+
+        def emit(context, builder, signature, args):
+            first, second = [context.cast(builder, x, of, kind) for x, of in zip(args, signature.args, strict=True)]
+            beyond = context.get_function(compare, types.boolean(kind, kind))(builder, (second, first))
+            return builder.select(beyond, second, first)
+
+        return kind(a, b), emit
+
+    return typer
+
+
+instruction(larger)(_of_two_numbers(operator.gt))
+instruction(smaller)(_of_two_numbers(operator.lt))
 
 
 @instruction(clamp)

@@ -1,30 +1,61 @@
 """How numba compiles kernels here, and the functions that are compiled into them.
 
 Numba optimises every function that a kernel calls as if it were run by itself and makes machine code of it. Nobody ever runs
-that: all is optimised again within the kernel. Here such a function ends as intermediate code that kernels link in.
+that: all is optimised again within the kernel. Here such a function ends as intermediate code that kernels link in, once each.
+
+What does nothing for kernels is left out: they count no references, so that the end of a variable means nothing (half of the
+statements that numba would translate say so), and most of them have no function within and nothing that catches errors.
 """
 
+from collections.abc import Iterable
+from inspect import CO_GENERATOR
+from types import CodeType
 from typing import Any
 
+from llvmlite import binding
+from numba.core import cgutils, ir
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
-from numba.core.compiler_machinery import LoweringPass, register_pass
+from numba.core.compiler_machinery import FunctionPass, LoweringPass, register_pass
 from numba.core.environment import lookup_environment
-from numba.core.typed_passes import NativeLowering, NopythonRewrites
+from numba.core.typed_passes import IRLegalization, NativeLowering, NopythonRewrites
+from numba.core.untyped_passes import InlineClosureLikes, IRProcessing, MakeFunctionToJitFunction, WithLifting
+
+from .instructions import larger, smaller
 
 ENVIRONMENT = "_ZN08NumbaEnv"  # how numba begins the name of the environment of a function: constants that it prints or raises
+OF_ARRAYS = {NopythonRewrites}  # they fuse expressions of arrays: kernels have none
+OF_LIFETIMES = {IRLegalization}  # it says where variables end
+OF_CLOSURES = {InlineClosureLikes, MakeFunctionToJitFunction, WithLifting}
+INSTRUCTIONS = {max: larger, min: smaller}
 
 
 class LinkedLibrary(JITCodeLibrary):
-    """Intermediate code to link into others."""
+    """Intermediate code to link into others. That of the functions it calls is apart: whoever links it in takes those too."""
 
-    def _optimize_final_module(self) -> None:
-        """Kernels do that, for all that they have linked in."""
+    _shared_module: Any
+    _linking_libraries: Any
 
-    def _finalize_final_module(self) -> None:
-        self._finalize_dynamic_globals()
-        self._verify_declare_only_symbols()
+    def add_ir_module(self, ir_module: Any) -> None:
+        module = binding.parse_assembly(cgutils.normalize_ir_text(str(ir_module)))
+        module.name = ir_module.name
+        self.add_llvm_module(module)
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.linkage == binding.Linkage.external:
+                function.linkage = "linkonce_odr"  # one of many that are the same
+
+    def finalize(self) -> None:
+        """Kernels optimise it, with all else that they have linked in."""
         self._finalized = True
+
+    def _get_module_for_linking(self) -> Any:
+        """With all that it calls: numba asks for it where a function that is compiled elsewhere calls this one."""
+        if self._shared_module is None:
+            whole = self._final_module.clone()
+            for code in codes_to_link(self._linking_libraries):
+                whole.link_in(code._get_module_for_linking(), preserve=True)
+            self._shared_module = whole
+        return self._shared_module
 
     def get_pointer_to_function(self, name: str) -> int:
         """None has an address."""
@@ -38,6 +69,68 @@ class LinkedLibrary(JITCodeLibrary):
 
     def set_env(self, env_name: str, env: Any) -> None:
         """The kernel does that: see `SetEnvironments`."""
+
+
+class OwnCode:
+    """The code of a linked library without that of the functions it calls, as numba asks for it."""
+
+    def __init__(self, library: LinkedLibrary) -> None:
+        self._reload_init, self._module = library._reload_init, library._final_module
+
+    def _get_module_for_linking(self) -> Any:
+        return self._module
+
+
+def codes_to_link(libraries: Iterable[Any]) -> list[Any]:
+    """All that is to be linked in for these, once each. A caller stands before what it calls: the linker takes only functions
+    that something in the module calls already."""
+    found: dict[Any, Any] = {}
+
+    def walk(library: Any) -> None:
+        if library not in found:
+            own = isinstance(library, LinkedLibrary)
+            for called in library._linking_libraries if own else ():
+                walk(called)
+            found[library] = OwnCode(library) if own else library
+
+    for library in libraries:
+        walk(library)
+    return list(reversed(found.values()))
+
+
+class KernelLibrary(JITCodeLibrary):
+    _linking_libraries: Any
+
+    def finalize(self) -> None:
+        self._linking_libraries = codes_to_link(self._linking_libraries)
+        super().finalize()
+
+
+def has_two_arguments(call: ir.Expr) -> bool:
+    return len(call.args) == 2 and not call.kws and call.vararg is None
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class TakeInstructions(FunctionPass):
+    """`max` and `min` of two numbers: instructions in their place. Numba makes a function of each, with machine code of its own,
+    for every pair of types."""
+
+    _name = "maxmargin_take_instructions"
+
+    def __init__(self) -> None:
+        FunctionPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        names: dict[str, Any] = {}
+        for block in state.func_ir.blocks.values():
+            for one in block.find_insts(ir.Assign):
+                value = one.value
+                if isinstance(value, ir.Global) and (value.value is max or value.value is min):
+                    names[one.target.name] = value
+                if isinstance(value, ir.Expr) and value.op == "call" and value.func.name in names and has_two_arguments(value):
+                    named = names[value.func.name]
+                    named.value = INSTRUCTIONS.get(named.value, named.value)
+        return True
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
@@ -57,24 +150,54 @@ class SetEnvironments(LoweringPass):
         return False
 
 
+def needless(code: CodeType) -> set[Any]:
+    """Numba's passes that do nothing for a function with this code."""
+    if code.co_flags & CO_GENERATOR:
+        return OF_ARRAYS
+    nested = any(isinstance(constant, CodeType) for constant in code.co_consts)
+    return OF_ARRAYS | OF_LIFETIMES if nested or code.co_exceptiontable else OF_ARRAYS | OF_LIFETIMES | OF_CLOSURES
+
+
 def passes_of(state: Any) -> Any:
-    """Numba's own, but those that fuse expressions of arrays: kernels have none."""
+    """Numba's own, but those that do nothing here."""
     passes = DefaultPassBuilder.define_nopython_pipeline(state)
-    passes.passes = [(one, text) for one, text in passes.passes if one is not NopythonRewrites]
+    left_out = needless(state.func_id.func.__code__)
+    passes.passes = [(one, text) for one, text in passes.passes if one not in left_out]
+    passes.add_pass_after(TakeInstructions, IRProcessing)
     return passes
 
 
 class KernelCompiler(CompilerBase):
     def define_pipelines(self) -> list[Any]:
+        self.state.library = KernelLibrary(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+        self.state.library.enable_object_caching()
         passes = passes_of(self.state)
         passes.add_pass_after(SetEnvironments, NativeLowering)
         passes.finalize()
         return [passes]
 
 
+class Refreshed:
+    """A target that knows all implementations there are: a kernel looks for new ones, and what is compiled within it need not."""
+
+    def __init__(self, target: Any) -> None:
+        self._target = target
+
+    def refresh(self) -> None:
+        """As new as it was when the kernel began."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._target, name)
+
+
 class LinkedCompiler(CompilerBase):
     """Ends in a `LinkedLibrary`."""
 
+    def __init__(self, typing: Any, target: Any, *rest: Any) -> None:
+        super().__init__(typing, Refreshed(target), *rest)
+
     def define_pipelines(self) -> list[Any]:
         self.state.library = LinkedLibrary(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
-        return [passes_of(self.state)]
+        passes = passes_of(self.state)
+        passes.finalize()
+        return [passes]
