@@ -153,7 +153,7 @@ def test_pairs_are_those_of_the_targets(size):
 
 @pytest.mark.compiled
 @pytest.mark.parametrize("size", [N, 4])
-def test_rankings_at_a_large_C(size):
+def test_rankings_where_steps_crawl(size):
     """L-BFGS makes no way there, and the interior point on pairs certifies; in fractions, from the duals of the samples."""
     problem = ranking(WIDE, NOISY, np.arange(N) // size, 1e8)
     run = RankingRun(problem, NOWHERE, Setting(1e-6))

@@ -129,7 +129,8 @@ class RankingRun(Run):
     def advance(self, stop: Callable[[], bool]) -> float:
         if self.crawls():
             self.write_out()
-        estimate = self.run.advance(stop)
+        with np.errstate(all="ignore"):
+            estimate = self.run.advance(stop)
         if not self.on_pairs:
             self.trail.append(estimate)
             self.run.stuck = self.run.stuck and not self.affordable
