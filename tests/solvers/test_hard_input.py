@@ -12,7 +12,7 @@ import maxmargin as mm
 from maxmargin.data.table import table_of
 from maxmargin.problems.ranking import RankingProblem, ranked
 from maxmargin.solvers.base import NOWHERE, Setting
-from maxmargin.solvers.second_order.ranking_pairs import PAIRS, RankingRun, affordable, count_of_pairs, places_of_pairs
+from maxmargin.solvers.second_order.ranking_pairs import WRITTEN_OUT, RankingRun, affordable, count_of_pairs, places_of_pairs
 from maxmargin.structures import Multiclass
 
 N, D = 40, 5
@@ -157,7 +157,7 @@ def test_rankings_where_steps_crawl(size):
     """L-BFGS makes no way there, and the interior point on pairs certifies; in fractions, from the duals of the samples."""
     problem = ranking(WIDE, NOISY, np.arange(N) // size, 1e8)
     run = RankingRun(problem, NOWHERE, Setting(1e-6))
-    assert affordable(problem) and not affordable(problem, PAIRS._replace(numbers=10))
+    assert affordable(problem) and not affordable(problem, WRITTEN_OUT._replace(numbers=10))
     while not run.stuck and run.passes < 300:
         run.advance(lambda: False)
         dual = run.synchronise()
@@ -179,12 +179,12 @@ def test_rankings_where_steps_crawl(size):
 @pytest.mark.compiled
 def test_a_resumed_ranking_goes_on():
     problem = ranking(WIDE, NOISY, np.zeros(N, int), 1e8)
-    for steps in (3, PAIRS.first + 4):  # before and after pairs are written out
+    for steps in (3, WRITTEN_OUT.first + 4):  # before and after pairs are written out
         one, two = (RankingRun(problem, NOWHERE, Setting(1e-9)) for _ in range(2))
         for _ in range(steps):
             one.advance(lambda: False)
         two.resume(one.snapshot())
         for _ in range(3):
             assert one.advance(lambda: False) == two.advance(lambda: False)
-        assert one.on_pairs == two.on_pairs == (steps > PAIRS.first)
+        assert one.on_pairs == two.on_pairs == (steps > WRITTEN_OUT.first)
         assert one.synchronise() == two.synchronise() and np.array_equal(one.left(), two.left())

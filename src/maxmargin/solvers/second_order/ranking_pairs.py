@@ -23,7 +23,7 @@ from ..base import Run, Setting, Start
 from .interior_point import ScalarInterior
 from .ranking import PairSums, RankingNewton, by_sample
 from .run import ScalarShape
-from .tuning import PAIRS, PairsTuning
+from .tuning import WRITTEN_OUT, PairsTuning
 
 
 def count_of_pairs(layout: Ranked) -> int:
@@ -46,7 +46,7 @@ def places_of_pairs(layout: Ranked) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     return np.concatenate(wins), np.concatenate(loses), np.concatenate(groups)
 
 
-def affordable(problem: RankingProblem, tuning: PairsTuning = PAIRS) -> bool:
+def affordable(problem: RankingProblem, tuning: PairsTuning = WRITTEN_OUT) -> bool:
     """Whether all pairs may be written out, and a step on them is cheap."""
     pairs, columns = count_of_pairs(problem.layout), problem.table.shape[1]
     return pairs * columns <= tuning.numbers and pairs * columns * min(pairs, columns) <= tuning.work
@@ -73,8 +73,9 @@ class PairsInterior(Run):
         pairs = problem_of_pairs(problem, (self.wins, self.loses, groups))
         self.inner = ScalarInterior(ScalarShape(pairs), Start(), setting)
         self.sums = PairSums(problem, setting.n_jobs)
-        self.dual, self.best_v = 0.0, np.zeros(problem.weight_shape)  # those of no pair
-        self.best_net = np.zeros(problem.layout.rows.size)
+        self.best_v: np.ndarray = np.zeros(problem.weight_shape)  # those of no pair
+        self.dual = 0.0
+        self.best_net: np.ndarray = np.zeros(problem.layout.rows.size)
 
     def advance(self, stop: Callable[[], bool]) -> float:
         estimate = self.inner.advance(stop)
@@ -87,7 +88,7 @@ class PairsInterior(Run):
         """The duals of the pairs added up for each sample, and their value by the samples themselves."""
         self.inner.synchronise()
         duals, count = self.inner.left(), self.best_net.size
-        net = np.bincount(self.wins, duals, count) - np.bincount(self.loses, duals, count)
+        net: np.ndarray = np.bincount(self.wins, duals, count) - np.bincount(self.loses, duals, count)
         v = self.sums.combined(net)
         found = PAIR_MARGIN * float(duals.sum()) - 0.5 * float(v @ v)
         if found > self.dual:
@@ -113,7 +114,7 @@ class RankingRun(Run):
 
     problem: RankingProblem
 
-    def __init__(self, problem: RankingProblem, start: Start, setting: Setting, tuning: PairsTuning = PAIRS):
+    def __init__(self, problem: RankingProblem, start: Start, setting: Setting, tuning: PairsTuning = WRITTEN_OUT):
         self.problem, self.setting, self.tuning = problem, setting, tuning
         self.run: RankingNewton | PairsInterior = RankingNewton(problem, start, setting)
         self.on_pairs, self.next_look, self.trail = False, tuning.first, [math.inf]

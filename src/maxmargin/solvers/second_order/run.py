@@ -33,7 +33,7 @@ ENOUGH_MU = 0.1  # part of the gap asked for that mu may stand for
 EXACTLY, CLOSER_STILL = 1e-3, 0.1  # of that, where the weights have to be those of the duals; and what each step leaves of it
 # Looks in a row at the duals whose gap is no less than half of the least, after which rounding may be what hides the rest. By
 # guess, on fuzz 302:407 and 301:3273, 2026-11-18.
-BLURRED_LOOKS, HALVED = 4, 0.5
+BLURRED_LOOKS, HALF_OF_GAP = 4, 0.5
 LEAST_SIZE = 1e-100  # stands for zero where it is divided by
 
 
@@ -273,7 +273,7 @@ class SecondOrderRun(Run, ABC):
         """Whether rounding of the duals hides what is left of the gap, where weights have to be theirs: the target is met without
         them, and what looks find in a row is no less than half of what was found before. `before` is that of the last look."""
         met = self.estimate <= self.tol * abs(self.lowest)
-        self.blurred = self.blurred + 1 if met and not self.nearest < HALVED * before else 0
+        self.blurred = self.blurred + 1 if met and not self.nearest < HALF_OF_GAP * before else 0
         if self.stuck or self.blurred >= BLURRED_LOOKS:
             self.hidden = self.nearest <= SWAYS * self.problem.swayed(self.left())
             self.stuck = self.stuck or self.hidden

@@ -87,7 +87,7 @@ class BlendTuning(NamedTuple):
 
 
 RANKING = RankingTuning()
-PAIRS = PairsTuning()
+WRITTEN_OUT = PairsTuning()
 BEGINNING = BeginningTuning()
 WHOLE_PATH = WholeTuning()
 SPLIT = SplitTuning()
