@@ -259,8 +259,9 @@ class LinearProblem(Problem):
         sizes = np.abs(duals).reshape(self.n_examples, -1)
         slopes = sizes.sum(axis=1) if self.loss.smooth else self.cap
         with np.errstate(over="ignore"):
-            both = self.table.sizes_of_sums(sizes) * self.table.sizes_of_sums(slopes[:, None])
-            return EPSILON * float(np.sum(self._variances * both))
+            moved, coupling = self.table.sizes_of_sums(sizes), self.regularizer.coupling
+            moved = moved if coupling is None else np.abs(coupling) @ moved
+            return EPSILON * float(np.sum(self._variances * moved * self.table.sizes_of_sums(slopes[:, None])))
 
     @property
     def _variances(self) -> Any:

@@ -35,6 +35,17 @@ def overlarge(table: Table, caps: np.ndarray, squares: np.ndarray, worth: float)
     return f"{found}, up to {size:.0e}; correct or leave out what is so large, or lower C."
 
 
+def overlarge_columns(sizes: np.ndarray | None, cap: float, worth: float) -> str:
+    """The same of samples that are no rows of a table, by the largest numbers of the columns."""
+    if sizes is None or not sizes.size or not worth > 0.0:
+        return ""
+    with np.errstate(over="ignore"):
+        columns = np.flatnonzero(2.0 * EPSILON**2 * cap * np.square(sizes, dtype=np.float64) / worth > 1.0)
+    if not columns.size:
+        return ""
+    return f"{multiplied_by('column', columns)}, up to {sizes.max():.0e}; scale the features, or lower C."
+
+
 def multiplied_by(what: str, numbers: np.ndarray) -> str:
     """rounding is multiplied by the numbers in columns 1, 2, 5 and 4 more of X"""
     names = [str(number) for number in numbers[:TOLD_OF].tolist()]

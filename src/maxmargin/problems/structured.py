@@ -30,6 +30,7 @@ from ..structures.encoded.contract import kind_of, n_samples, new_scratch, nonne
 from ..structures.encoded.sweeps import combine, risk
 from ..utils.threads import in_threads, spans, with_scratch
 from .base import PLAIN_TERM, Evaluated, Problem
+from .sizes import overlarge_columns
 
 # Samples are evaluated in this many spans, so that sums do not depend on the number of threads. Set not recorded, 2026-11-15.
 SPANS = 64
@@ -94,6 +95,10 @@ class StructuredProblem(Problem):
 
     def column_sizes(self):
         return column_sizes(getattr(getattr(self.data, "graphs", self.data), "X", None))  # of structures without rows: None
+
+    def overlarge(self, primal):
+        total = float(self.cap.sum())
+        return overlarge_columns(self.column_sizes(), float(np.median(self.cap)), primal / total if total > 0.0 else 0.0)
 
     def feasible(self, W: np.ndarray) -> np.ndarray:
         """The nearest weights that are not negative where they must not be."""

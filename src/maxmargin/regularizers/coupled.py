@@ -11,7 +11,9 @@ from ..jit import vectors
 from .base import Regularizer
 from .spaces import Free, Paired, set_to
 
-RANK_TOLERANCE = -1.0  # LAPACK's own: the part of a variance that is nothing but rounding
+# Part of a label's variance, for each label, that is nothing but rounding: LAPACK's own, eps, takes rounding for rank at
+# times (fuzz 301:425, 2026-11-18), and V is then any number of times what it need be.
+RANK_TOLERANCE = 10.0 * float(np.finfo(np.float64).eps)
 
 
 def independent(R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -19,7 +21,7 @@ def independent(R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     pivots, F of these labels lower triangular in their order."""
     size = np.sqrt(R.diagonal())
     scale = np.divide(1.0, size, out=np.zeros(len(R)), where=size > 0.0)
-    found, order, rank, _ = dpstrf(scale[:, None] * R * scale, tol=RANK_TOLERANCE, lower=1)
+    found, order, rank, _ = dpstrf(scale[:, None] * R * scale, tol=RANK_TOLERANCE * len(R), lower=1)
     F = np.zeros((len(R), rank))
     F[order - 1] = np.tril(found)[:, :rank]
     return order[:rank] - 1, F * size[:, None]

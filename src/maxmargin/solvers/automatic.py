@@ -177,6 +177,7 @@ class Relay(Run):
         self.stage = stage
         self.trail: list[tuple[float, float]] = []  # what was spent when a pass had ended, and the gap as it estimated it
         self.next_look = (tuning.trial if prices.hard else tuning.early) * prices.newton
+        self.times = 1.0  # the exact gap over the estimate, where weights have to be those of the duals: it may be far larger
         self.risen, self.risen_at = -math.inf, 0  # the exact dual value after Newton's method, and when it last rose by something
         self.mirror()
 
@@ -186,13 +187,13 @@ class Relay(Run):
         self.passes, self.visits, self.dual, self.exact = run.passes, run.visits, run.dual, run.exact
         self.average, self.solver_name, self.continues = run.average, STAGES[self.stage], run.continues
         # Duals of half-spaces are not handed on: without them passes would begin far below where Newton's method has ended.
-        self.stuck = self.stage == 1 and run.stuck and run.problem.half_spaces is not None
+        self.stuck = self.stage == 1 and run.stuck and (run.hidden or run.problem.half_spaces is not None)
 
     def advance(self, stop: Callable[[], bool]) -> float:
         estimate = self.run.advance(stop)
         self.mirror()
         if self.stage == 0:
-            self.trail.append((self.prices.of(self.run), estimate))
+            self.trail.append((self.prices.of(self.run), estimate * self.times))
         return estimate
 
     def accelerate(self) -> None:
@@ -248,7 +249,10 @@ class Relay(Run):
         return self.run.left()
 
     def primal(self, w: Any, n_jobs: int) -> float:
-        return self.run.primal(w, n_jobs)
+        found = self.run.primal(w, n_jobs)
+        if not self.average and self.trail:
+            self.times = float(np.clip((found - self.run.dual) / max(self.trail[-1][1] / self.times, TINY), 1.0, LARGEST_GAP))
+        return found
 
     def rise(self, most: float) -> None:
         self.run.rise(most)
@@ -276,7 +280,7 @@ class Relay(Run):
 
     def snapshot(self):
         trail = np.array(self.trail).reshape(-1, 2)
-        own = {"stage": self.stage, "trail": trail, "next_look": self.next_look}
+        own = {"stage": self.stage, "trail": trail, "next_look": self.next_look, "times": self.times}
         return self.run.snapshot() | own | {"risen": self.risen, "risen_at": self.risen_at}
 
     def resume(self, state: Mapping[str, Any]) -> None:
@@ -287,5 +291,6 @@ class Relay(Run):
             self.relieve(Start())
         self.run.resume(state)
         self.trail, self.next_look = [(float(spent), float(gap)) for spent, gap in state["trail"]], state["next_look"]
+        self.times = float(state["times"])
         self.risen, self.risen_at = state["risen"], state["risen_at"]
         self.mirror()

@@ -66,6 +66,7 @@ class Run(ABC):
     calls: int | None = None  # of the oracle; None where there is none
     exact: bool = False  # whether a pass ends with exact values
     stuck: bool = False  # whether rounding keeps every further step from progress
+    hidden: bool = False  # whether it is known that the rounding of duals hides what is left, whoever goes on
     late: bool = False  # whether there are exact values only when `exact` says so
     solver_name: str = ""  # who is at work, where that may change in a run
     continues: bool = False  # whether its state is a far better start towards a finer gap than its duals are

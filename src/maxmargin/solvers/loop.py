@@ -22,7 +22,7 @@ from ..utils.blas import blas_threads
 from ..utils.state import RunState
 from .base import NOWHERE, Run, Setting, Solver, Start, admit
 from .keeping import NOBODY, Keeper, from_duals, state_of, take_up
-from .tuning import LOOP, LoopTuning
+from .tuning import LOOP, SWAYS, LoopTuning
 
 BY_HAND, BY_CALLBACK = "Stopped by Ctrl-C.", "Stopped by a callback."
 SMALLER = "Scale the features, or lower C."
@@ -31,7 +31,6 @@ ABOVE_PRIMAL = 1e-9  # part of the primal value by which a dual value above it p
 # How many times the rounding of the certificate's sums a gap is at the most that is said to be rounding: steps are sums of many
 # such ones. By guess, 2026-11-17.
 ROUNDINGS = 1e4
-SWAYS = 10.0  # the same, of what the rounding of duals does to weights that have to be theirs. By guess, 2026-11-17.
 OF_DUALS = "Weights that need not be exactly those of the duals (keep_duals=False) may have a smaller one."
 
 

@@ -18,7 +18,7 @@ from .second_order.coupled import CoupledShape
 from .second_order.interior_point import has_sides
 from .second_order.interior_topk import TogetherInterior, TopKInterior
 from .second_order.labels import LabelRuns
-from .second_order.ranking import RankingNewton
+from .second_order.ranking_pairs import RankingRun
 from .second_order.run import ScalarShape
 from .second_order.scalar import scalar_run
 from .second_order.smooth import MultinomialNewton
@@ -42,7 +42,8 @@ class Newton(Solver):
     and signs; dense and CSR data. Differentiable losses are minimised by Newton's method on the primal, the others by a
     primal-dual interior point. Each step forms and factors a matrix of features x features (of samples x samples where these are
     fewer; of classes x features where an example has several scores, labels x features where they are coupled). Rankings are
-    served by quasi-Newton steps on softened hinges, which form no matrix.
+    served by quasi-Newton steps on softened hinges, which form no matrix; where these crawl and pairs are few, by the interior
+    point on all pairs.
 
     Parameters
     ----------
@@ -218,4 +219,4 @@ def _(problem: RankingProblem, solver: Newton) -> str | None:
 
 @newton_run.register
 def _(problem: RankingProblem, start: Start, setting: Setting) -> Run:
-    return RankingNewton(problem, start, setting)
+    return RankingRun(problem, start, setting)

@@ -183,3 +183,6 @@ class PredictionTuning(NamedTuple):
 LOOP, PACE, VISITS = LoopTuning(), PaceTuning(), VisitTuning()
 CONVEX_CONCAVE, RELAY, GROUPS = ConvexConcaveTuning(), RelayTuning(), GroupTuning()
 PREDICTION = PredictionTuning()
+# How many times what the rounding of duals does to weights that have to be theirs a gap is at the most that is said to be
+# rounding. By guess, 2026-11-17.
+SWAYS = 10.0

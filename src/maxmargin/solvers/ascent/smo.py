@@ -128,7 +128,7 @@ def copy_part(loss, label, state, near, part):
         lowest, highest, linear, soft = piece(loss, k, s, b)
         root = np.sqrt(state.curvature[label, i] + soft)
         scale[p] = 1.0 / root
-        slope[p] = (linear - s - soft * b) / root
+        slope[p] = min(max((linear - s - soft * b) / root, -BOUNDLESS), BOUNDLESS)
         low[p] = max((lowest - b) * root, -BOUNDLESS)
         high[p] = min((highest - b) * root, BOUNDLESS)
         weight[p] = min(0.5 / soft * root * root, BOUNDLESS) if soft > 0.0 else BOUNDLESS

@@ -76,8 +76,13 @@ class CoupledShape(RowShape, EntryShape):
         V[self.basis.labels] = self.basis.pulled(W[self.basis.labels])
         return V
 
+    def tied(self, W):
+        return self.basis.C @ W[self.basis.labels]
+
     def square(self, slack):
-        return float(np.vdot(slack, self.problem.coupling.R @ slack))
+        """As a square, of which nothing cancels: where R is not definite, slack may be many times what R leaves of it."""
+        U = self.problem.coupling.factor[0].T @ slack
+        return float(np.vdot(U, U))
 
 
 class CoupledColumns(ScalarColumns):

@@ -39,6 +39,9 @@ SPREAD = 10.0  # factor by which products of pairs may differ
 # Solutions that take out what rounding has left between W and the weights of the duals; how many times the target the gap is
 # where that begins; and the part of its square that each must leave less of.
 MENDINGS, NEARLY, MENDED = 5, 100.0, 0.25
+# Part of the products that a step must leave less of, after one that was none, not to be replaced by one to the centre; and the
+# part of mu that such a step aims at. By guess, on fuzz 303:802, 2026-11-18.
+FALLEN, CENTRE = 0.9, 0.3
 LEAST_MU = 1e-250  # where all targets are met from the start
 LEAST_PART_OF_STEP = 1e-12  # a step to less than this part is none
 # Part of the way to the centre at which duals of another run are taken up, of rows and squared losses. Raw iris, wine, cancer,
@@ -159,9 +162,10 @@ class InteriorPoint(SecondOrderRun):
         back = self.multipliers(ahead, [0.0] * len(inside))
         far = to_border((*inside, *against), (*ahead, *back))
         then = products(moved(inside, ahead, far), moved(against, back, far)) / max(count, 1)
-        goal = max(min(then / mu, 1.0) ** 3 * mu, min(mu, self.enough() * self.tol * abs(self.lowest) / max(count, 1)))
+        floor = min(mu, self.enough() * self.tol * abs(self.lowest) / max(count, 1))
+        goal = max(min(then / mu, 1.0) ** 3 * mu, floor)
 
-        dW, ahead, back, far = self.lengthened((dW, ahead, back, far), mu, goal)
+        dW, ahead, back, far = self.falling(self.lengthened((dW, ahead, back, far), mu, goal), max(CENTRE * mu, floor))
         if not (far > LEAST_PART_OF_STEP and all(np.all(np.isfinite(change)) for change in (dW, *ahead, *back))):
             return False
         self.go(dW, ahead, back, far)
@@ -202,7 +206,8 @@ class InteriorPoint(SecondOrderRun):
         return self.W, self.inside, self.against
 
     def return_to(self, place: tuple[Any, ...]) -> None:
-        self.W, self.inside, self.against = place
+        W, self.inside, self.against = place
+        self.W = self.shape.tied(W)
         if self.walls is not None:
             self.heights, self.wall_duals = self.inside[-1], self.against[-1]
         self.looked = False
@@ -237,6 +242,18 @@ class InteriorPoint(SecondOrderRun):
                 break
             best = found
         return best
+
+    def falling(self, found: Direction, goal: float) -> Direction:
+        """The direction found; after a step that was none, and where this one would not make products smaller, the one to equal
+        products of `goal`: corrections may lead round in circles (Cartis 2009)."""
+        if self.idle == 0 or self.products_after(found) < FALLEN * products(self.inside, self.against):
+            return found
+        centred = self.corrected([goal] * len(self.inside))
+        return centred if self.products_after(centred) < self.products_after(found) else found
+
+    def products_after(self, found: Direction) -> float:
+        _, ahead, back, far = found
+        return products(moved(self.inside, ahead, far), moved(self.against, back, far))
 
     def corrected(self, targets: list[Any]) -> Direction:
         """A direction, and how far it may be followed."""

@@ -83,7 +83,7 @@ class LabelRuns(Run):
             if run.exact or self.gaps[k] <= run.tol * abs(run.dual):
                 self.look(k)
         self.visits = sum(run.visits for run in self.runs) // max(len(self.runs), 1)
-        self.stuck = all(run.stuck for run in self.runs)
+        self.stuck, self.hidden = all(run.stuck for run in self.runs), any(run.hidden for run in self.runs)
         self.exact = bool(self.resting.all())
         self.dual = sum(run.dual for run in self.runs)
         return float(self.gaps.sum())

@@ -239,6 +239,13 @@ def spread_within(problem: RankingProblem, tuning: RankingTuning) -> GroupSpread
     return GroupSpread(axes, sizes)
 
 
+def by_sample(problem: RankingProblem, net: np.ndarray) -> np.ndarray:
+    """The weight of each sample in v, from that of each place."""
+    result = np.zeros(problem.table.shape[0])
+    result[problem.layout.rows] = net
+    return result
+
+
 class RankingNewton(Run):
     """L-BFGS on the softened problem."""
 
@@ -338,10 +345,7 @@ class RankingNewton(Run):
         return [self.best_v, self.w] if self.average else [self.best_v]
 
     def left(self) -> np.ndarray:
-        """The weight of each sample in v."""
-        result = np.zeros(self.problem.table.shape[0])
-        result[self.problem.layout.rows] = self.best_net
-        return result
+        return by_sample(self.problem, self.best_net)
 
     def statistics(self) -> dict[str, float]:
         return {"width": self.width}

@@ -132,7 +132,7 @@ class SmoothRun(SecondOrderRun):
         duals, theta, slack = self.slope_duals, self.bends, self.slack
         B, matrix, off = self.B, None, None
         if self.walls is not None:
-            self.mu = max(self.mu, self.enough() * self.tol * abs(self.lowest) / self.heights.size)
+            self.mu = max(self.mu, self.least_mu())
             off = self.walls.across(self.W.ravel()) - self.walls.low - self.heights
             B, matrix = self.walls.added(self.B, self.wall_duals / self.heights)
             slack = slack + self.walls.combined((self.mu - self.wall_duals * off) / self.heights, self.size).reshape(slack.shape)
@@ -149,10 +149,10 @@ class SmoothRun(SecondOrderRun):
         far = self.how_far(dW, along, rise, most)
         self.far = far
         if far <= 0.0:
-            return False
+            return self.lower_still(rise)
         at_once = self.system.along is None or self.system.factor.sound  # else `along` is a sum of several products
         self.direct = far == 1.0 and at_once and not np.any(self.W)
-        self.W = self.W + far * dW
+        self.W = self.shape.tied(self.W + far * dW)
         if self.direct:
             self.scores = along
         else:
@@ -201,6 +201,18 @@ class SmoothRun(SecondOrderRun):
             if not low < t < high and t != most:
                 t = 0.5 * (low + high) if high < np.inf else 2.0 * low
         return low
+
+    def lower_still(self, rise: np.ndarray) -> bool:
+        """At the centre for this mu there is no way down, and there may be for less; whether less is asked for."""
+        if not rise.size or not self.mu > self.least_mu():
+            return False
+        self.climb(0.0, rise)
+        self.arrive()
+        return True
+
+    def least_mu(self) -> float:
+        """What mu need not fall below."""
+        return self.enough() * self.tol * abs(self.lowest) / self.heights.size
 
     def climb(self, far: float, rise: np.ndarray) -> None:
         """Move the walls' heights and duals along, and lower mu after a long step."""

@@ -21,6 +21,14 @@ class RankingTuning(NamedTuple):
     remembered: int = 10  # steps that tell of the second derivatives. By habit, 2026-11-17.
 
 
+class PairsTuning(NamedTuple):
+    """Rankings whose pairs are written out. By guess, on 40 x 200 at C = 1e8, one group and groups of four, 2026-11-18."""
+
+    first: int = 60  # steps after which it is asked whether they crawl, and again after twice as many
+    numbers: float = 2e7  # of the differences of all pairs, at the most
+    work: float = 2e9  # products of a step of the interior point, at the most
+
+
 class BeginningTuning(NamedTuple):
     """Where Newton's method begins instead of coordinate passes: differentiable losses of one score. Passes to a gap of 1e-3 are
     about `least` + `slope` sqrt(r), r the mean of C s_i ||x_i||^2, with `slope_searched` where a dual step has no closed form
@@ -79,6 +87,7 @@ class BlendTuning(NamedTuple):
 
 
 RANKING = RankingTuning()
+WRITTEN_OUT = PairsTuning()
 BEGINNING = BeginningTuning()
 WHOLE_PATH = WholeTuning()
 SPLIT = SplitTuning()
