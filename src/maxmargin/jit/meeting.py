@@ -126,6 +126,17 @@ def _(typing):
 
 
 @jitable_call
+def wait_for_work(counts, place, wanted):
+    """Wait until another thread has counted counts[place] up to `wanted`: one that is at work on it, and does not give up."""
+    looks = 0
+    while look(counts, place) < wanted:
+        looks += 1
+        breathe()
+        if looks > SPINS:
+            give_way()
+
+
+@jitable_call
 def wait_until_counted(counts, place, wanted, board):
     """Wait until others have counted counts[place] up to `wanted`. Returns False where one of the team has given up."""
     looks = 0

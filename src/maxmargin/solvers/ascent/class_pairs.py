@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...jit import jitable_call, kernel, vectors
-from ...jit.meeting import GIVEN_UP, PIECES, fetch_add, give_way, look, wait_until_counted
+from ...jit.meeting import GIVEN_UP, PIECES, fetch_add, look, wait_for_work, wait_until_counted
 from ...losses.base import BOUNDLESS
 from .smo import HALVES, Part, copy_row, optimise
 from .turns import APART
@@ -213,8 +213,7 @@ def fill_row(copy, k):
             out[q] = (copy.table[place, copy.samples[q]] + copy.constant) * left * copy.scale[q]
         out[k] = 1.0
         fetch_add(copy.ready, k, THERE)
-    while look(copy.ready, k) < THERE:
-        give_way()
+    wait_for_work(copy.ready, k, THERE)
 
 
 @jitable_call

@@ -58,6 +58,7 @@ class PathRoom(NamedTuple):
     dz: np.ndarray
     theta: np.ndarray
     force: np.ndarray
+    gives: np.ndarray  # (sides, examples)
     matrix: np.ndarray
 
 
@@ -170,17 +171,27 @@ def begin_on_path(losses, pairs, z, mu):
 
 
 @jitable_call
-def find_direction(columns, losses, pairs, last, weights, room, mu):
+def invert_pairs(pairs, inverse, room):
+    """One over all pairs, and how much each dual gives way to its score: divisions take longest here, and all others are made of
+    these."""
+    for k in range(pairs.a.shape[0]):
+        for i in range(pairs.a.shape[1]):
+            inverse.a[k, i], inverse.s[k, i] = 1.0 / pairs.a[k, i], 1.0 / pairs.s[k, i]
+            inverse.room[k, i], inverse.t[k, i] = 1.0 / pairs.room[k, i], 1.0 / pairs.t[k, i]
+            room.gives[k, i] = 1.0 / (pairs.s[k, i] * inverse.a[k, i] + pairs.t[k, i] * inverse.room[k, i])
+
+
+@jitable_call
+def find_direction(columns, losses, pairs, inverse, last, weights, room, mu):
     """The step towards mu: `weights.step`, `room.dz`, and `last` becomes that of the pairs; what it was corrects the products.
     The matrix is factored already."""
     for i in range(room.z.size):
         room.force[i] = 0.0
     for k in range(pairs.a.shape[0]):
         for i in range(room.z.size):
-            a, gap = pairs.a[k, i], pairs.room[k, i]
             near, far = mu - last.a[k, i] * last.s[k, i], mu - last.room[k, i] * last.t[k, i]
-            rho = losses.margin[k, i] - losses.sign[k, i] * room.z[i] + near / a - far / gap
-            last.room[k, i] = rho / (pairs.s[k, i] / a + pairs.t[k, i] / gap)
+            rho = losses.margin[k, i] - losses.sign[k, i] * room.z[i] + near * inverse.a[k, i] - far * inverse.room[k, i]
+            last.room[k, i] = rho * room.gives[k, i]
             room.force[i] += losses.sign[k, i] * last.room[k, i]
             last.s[k, i], last.t[k, i] = near, far
     combine_by_columns(columns, room.force, weights.step)
@@ -191,20 +202,20 @@ def find_direction(columns, losses, pairs, last, weights, room, mu):
     for k in range(pairs.a.shape[0]):
         for i in range(room.z.size):
             a, gap, s, t = pairs.a[k, i], pairs.room[k, i], pairs.s[k, i], pairs.t[k, i]
-            da = last.room[k, i] - losses.sign[k, i] * room.dz[i] / (s / a + t / gap)
+            da = last.room[k, i] - losses.sign[k, i] * room.dz[i] * room.gives[k, i]
             last.a[k, i], last.room[k, i] = da, -da
-            last.s[k, i] = (last.s[k, i] - s * a - s * da) / a
-            last.t[k, i] = (last.t[k, i] - t * gap + t * da) / gap
+            last.s[k, i] = (last.s[k, i] - s * a - s * da) * inverse.a[k, i]
+            last.t[k, i] = (last.t[k, i] - t * gap + t * da) * inverse.room[k, i]
 
 
 @jitable_call
-def longest_part(pairs, last):
+def longest_part(inverse, last):
     """How much of a step the pairs allow."""
     least = -1.0
-    for k in range(pairs.a.shape[0]):
-        for i in range(pairs.a.shape[1]):
-            least = min(least, last.a[k, i] / pairs.a[k, i], last.s[k, i] / pairs.s[k, i])
-            least = min(least, last.room[k, i] / pairs.room[k, i], last.t[k, i] / pairs.t[k, i])
+    for k in range(inverse.a.shape[0]):
+        for i in range(inverse.a.shape[1]):
+            least = min(least, min(last.a[k, i] * inverse.a[k, i], last.s[k, i] * inverse.s[k, i]))
+            least = min(least, min(last.room[k, i] * inverse.room[k, i], last.t[k, i] * inverse.t[k, i]))
     return -1.0 / least
 
 
@@ -227,7 +238,7 @@ def clear_pairs(pairs):
 
 
 @kernel
-def follow_path(columns, losses, pairs, last, weights, room, aims):
+def follow_path(columns, losses, pairs, inverse, last, weights, room, aims):
     """From `weights.w` to the optimum; returns how many steps that took. Ends where rounding leaves no step, too."""
     scores_by_columns(columns, weights.w, room.z)
     for j in range(weights.w.size):
@@ -241,20 +252,21 @@ def follow_path(columns, losses, pairs, last, weights, room, aims):
         primal, dual = values_of_pairs(losses, pairs, weights, room.z)
         if primal - dual <= aims.tol * abs(primal):
             return step
+        invert_pairs(pairs, inverse, room)
         for i in range(room.z.size):
             room.theta[i] = 0.0
         for k in range(pairs.a.shape[0]):
             for i in range(room.z.size):
-                room.theta[i] += 1.0 / (pairs.s[k, i] / pairs.a[k, i] + pairs.t[k, i] / pairs.room[k, i])
+                room.theta[i] += room.gives[k, i]
         if not form_and_factor(columns, room.theta, room.dz, room.matrix):
             return step
         clear_pairs(last)
         mu = mean_product(pairs, last, 0.0)
-        find_direction(columns, losses, pairs, last, weights, room, 0.0)
-        ahead = mean_product(pairs, last, longest_part(pairs, last))
+        find_direction(columns, losses, pairs, inverse, last, weights, room, 0.0)
+        ahead = mean_product(pairs, last, longest_part(inverse, last))
         least = aims.floor * aims.tol * abs(primal) / (2 * pairs.a.size)
-        find_direction(columns, losses, pairs, last, weights, room, max(mu * (ahead / mu) ** 3, min(least, mu)))
-        part = min(aims.border * longest_part(pairs, last), 1.0)
+        find_direction(columns, losses, pairs, inverse, last, weights, room, max(mu * (ahead / mu) ** 3, min(least, mu)))
+        part = min(aims.border * longest_part(inverse, last), 1.0)
         if not part > 0.0:
             return step
         for j in range(weights.w.size):
@@ -282,9 +294,9 @@ class WholePath:
         assert found is not None
         self.sign, self.margin = (np.ascontiguousarray(part, np.float64) for part in (found.sign, found.margin))
         shape = self.sign.shape
-        self.pairs, self.last = (BoxPairs(*np.zeros((4, *shape))) for _ in range(2))
+        self.pairs, self.inverse, self.last = (BoxPairs(*np.zeros((4, *shape))) for _ in range(3))
         self.weights = PathWeights(*np.zeros((4, p)))
-        self.room = PathRoom(np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros((p, p)))
+        self.room = PathRoom(np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(shape), np.zeros((p, p)))
 
     def start(self, C: float, tol: float, near: np.ndarray) -> WarmStart:
         """Duals and weights of about this relative gap, begun at the weights of a nearby C."""
@@ -292,7 +304,7 @@ class WholePath:
         self.weights.w[:] = near
         losses = SideLosses(self.sign, self.margin, problem.cap)
         aims = PathAims(tuning.part * tol, tuning.border, tuning.floor, tuning.times, tuning.most)
-        steps = follow_path(self.columns, losses, self.pairs, self.last, self.weights, self.room, aims)
+        steps = follow_path(self.columns, losses, self.pairs, self.inverse, self.last, self.weights, self.room, aims)
         duals, weights = (self.sign * self.pairs.a).sum(axis=0), self.weights.w.copy()
         if not (np.all(np.isfinite(duals)) and np.all(np.isfinite(weights))):  # numbers too large for it, if not for other runs
             duals, weights = np.zeros_like(duals), near
