@@ -17,6 +17,7 @@ from maxmargin.solvers.polytope.set_rounds import crew_of_sets, samples_of_part
 from maxmargin.solvers.polytope.sets import BEFORE, CAPACITY, CODES, CROWDED, PRODUCTS, SIZE, SLOT, empty, grown, move_sets
 from maxmargin.solvers.polytope.signed import weights_of
 from maxmargin.solvers.polytope.tuning import SIDE_BY_SIDE, RoundTuning
+from maxmargin.solvers.tuning import LOOP
 from maxmargin.structures import Chain, Parts
 from maxmargin.structures.encoded import contract
 from maxmargin.utils.blas import BLAS_USERS
@@ -215,6 +216,7 @@ def test_planes_do_not_depend_on_the_number_of_threads(monkeypatch):
     seen, used = [], BLAS_USERS.enter
     monkeypatch.setattr(BLAS_USERS, "enter", lambda threads: (seen.append(threads), used(threads)))
     problem = PROBLEMS["chains"]
-    found = [carry_out(mm.Bundle(), problem, Budget(1e-2, 500, None, n_jobs), History()) for n_jobs in (1, 3)]
+    tuning = LOOP._replace(products=0)  # all have the threads they ask for
+    found = [carry_out(mm.Bundle(), problem, Budget(1e-2, 500, None, n_jobs, tuning=tuning), History()) for n_jobs in (1, 3)]
     assert 3 in seen and seen.count(1) > found[1].n_iter
     assert np.array_equal(found[0].w, found[1].w) and found[0].n_iter == found[1].n_iter
