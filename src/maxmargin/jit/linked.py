@@ -75,7 +75,8 @@ class OwnCode:
     """The code of a linked library without that of the functions it calls, as numba asks for it."""
 
     def __init__(self, library: LinkedLibrary) -> None:
-        self._reload_init, self._module = library._reload_init, library._final_module
+        self._module = library._final_module
+        self._reload_init: set[Any] = getattr(library, "_reload_init", set())  # numba 0.61 has none, and does not ask for it
 
     def _get_module_for_linking(self) -> Any:
         return self._module
