@@ -51,7 +51,7 @@ def test_only_the_kernel_gets_machine_code(monkeypatch):
 
     def seen(compiler):
         result = compile_core(compiler)
-        libraries.append(result.library)
+        libraries.append(compiler.state["library"])
         return result
 
     monkeypatch.setattr(CompilerBase, "_compile_core", seen)

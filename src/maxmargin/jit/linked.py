@@ -144,10 +144,10 @@ class SetEnvironments(LoweringPass):
         LoweringPass.__init__(self)
 
     def run_pass(self, state: Any) -> bool:
-        for variable in state.library._final_module.global_variables:
+        for variable in state["library"]._final_module.global_variables:
             environment = lookup_environment(variable.name) if variable.name.startswith(ENVIRONMENT) else None
             if environment is not None:
-                state.library.codegen.set_env(variable.name, environment)
+                state["library"].codegen.set_env(variable.name, environment)
         return False
 
 
@@ -170,8 +170,8 @@ def passes_of(state: Any) -> Any:
 
 class KernelCompiler(CompilerBase):
     def define_pipelines(self) -> list[Any]:
-        self.state.library = KernelLibrary(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
-        self.state.library.enable_object_caching()
+        self.state["library"] = KernelLibrary(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+        self.state["library"].enable_object_caching()
         passes = passes_of(self.state)
         passes.add_pass_after(SetEnvironments, NativeLowering)
         passes.finalize()
@@ -198,7 +198,7 @@ class LinkedCompiler(CompilerBase):
         super().__init__(typing, Refreshed(target), *rest)
 
     def define_pipelines(self) -> list[Any]:
-        self.state.library = LinkedLibrary(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+        self.state["library"] = LinkedLibrary(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
         passes = passes_of(self.state)
         passes.finalize()
         return [passes]

@@ -126,14 +126,20 @@ def _(typing):
 
 
 @jitable_call
+def rest(looks):
+    """What a thread that waits does after so many looks."""
+    breathe()
+    if looks > SPINS:
+        give_way()
+
+
+@jitable_call
 def wait_for_work(counts, place, wanted):
     """Wait until another thread has counted counts[place] up to `wanted`: one that is at work on it, and does not give up."""
     looks = 0
     while look(counts, place) < wanted:
         looks += 1
-        breathe()
-        if looks > SPINS:
-            give_way()
+        rest(looks)
 
 
 @jitable_call
@@ -144,9 +150,7 @@ def wait_until_counted(counts, place, wanted, board):
         if look(board, GIVEN_UP) != 0:
             return False
         looks += 1
-        breathe()
-        if looks > SPINS:
-            give_way()
+        rest(looks)
     return True
 
 

@@ -15,7 +15,7 @@ from numba import types
 
 from . import jitable_call, kernel
 from .instructions import instruction
-from .meeting import GIVEN_UP, SPINS, breathe, fetch_add, give_way, look
+from .meeting import GIVEN_UP, breathe, fetch_add, look, rest
 
 ORDERS, CARRIED_OUT, SAYS = 0, 16, 32  # places on a desk, cache lines apart
 DESK = 48
@@ -81,9 +81,7 @@ def all_done(desk, board, others):
     looks = 0
     while look(desk, CARRIED_OUT) < others and look(board, GIVEN_UP) == 0:
         looks += 1
-        breathe()
-        if looks > SPINS:
-            give_way()
+        rest(looks)
     desk[CARRIED_OUT] = 0
 
 
