@@ -164,3 +164,14 @@ def test_no_certificate_by_sums_that_rounding_makes_zero(monkeypatch):
         exact = sum(abs(b) for b in duals) - sum(v * v for v in sums) / 2
         assert found.dual <= max(float(exact), 0.0) * (1 + 1e-9) + 1e-9, (seed, found.dual, float(exact))
         assert not found.converged and "column 2 of X" in found.message
+
+
+@pytest.mark.parametrize("value", [1e10, 1e20, 1e30])
+def test_bundle_methods_begin_no_higher_than_at_zero(value):
+    """Stochastic gradients of huge rows lead to weights whose objective is far above that of none."""
+    X = enlarged("column", value)
+    structured = mm.StructuredSVM(mm.structures.Multiclass(), solver="bundle", max_iter=20)
+    for model in (mm.SVMClassifier(solver="bundle", max_iter=20), structured):
+        found = outcome(model, X, THREE)
+        assert 0.0 <= found.dual <= found.primal <= N
+        assert found.converged or value < 1e20 or "column 2 of X" in found.message

@@ -34,6 +34,7 @@ from .tuning import BUNDLE, BundleTuning
 
 SMALL = 1e-6  # the factor of the weights is multiplied out below this
 SAMPLED_ROWS = 4_096  # rows whose lengths stand for those of all
+FAR = 100.0  # times what examples weigh together, in half the square of weights, that few optima have. By guess, 2026-11-18.
 NUMBERS_OF_PARTS = 1 << 23  # weights of all parts together at the most: 64 MB
 
 
@@ -162,14 +163,15 @@ def _(problem: RankingProblem, W, order, when):
 
 
 @singledispatch
-def diverges(problem) -> bool:
-    """Whether steps of 1/t may lead away: the slopes of squared losses grow with the scores."""
-    return False
+def may_have_led_away(problem, W: np.ndarray) -> bool:
+    """Whether W may be worse than zero, as steps of 1/t are too long where rows or the slopes of squared losses are large."""
+    return True
 
 
-@diverges.register
-def _(problem: LinearProblem) -> bool:
-    return problem.steep
+@may_have_led_away.register
+def _(problem: StructuredProblem, W: np.ndarray) -> bool:
+    """Oracles may be dear: only weights say something."""
+    return bool(problem.regularizer.penalty(W) > FAR * problem.cap.sum())
 
 
 @singledispatch
@@ -265,5 +267,5 @@ def descended(
         if done < orders[0].size:
             break
     with np.errstate(over="ignore", invalid="ignore"):
-        worse = diverges(problem) and not problem.primal(W) <= problem.primal(np.zeros_like(W))
+        worse = may_have_led_away(problem, W) and not problem.primal(W, n_jobs) <= problem.primal(np.zeros_like(W), n_jobs)
     return None if worse or not np.all(np.isfinite(W)) else W
