@@ -12,7 +12,7 @@ import maxmargin as mm
 from maxmargin.data.table import table_of
 from maxmargin.data.thresholds import ThresholdTable
 from maxmargin.problems.linear import ScalarProblem
-from maxmargin.problems.sizes import overlarge
+from maxmargin.problems.sizes import overlarge, overlarge_kernel
 from maxmargin.solvers.loop import Budget
 
 N, D, ROW, COLUMN = 30, 5, 4, 2
@@ -175,3 +175,25 @@ def test_bundle_methods_begin_no_higher_than_at_zero(value):
         found = outcome(model, X, THREE)
         assert 0.0 <= found.dual <= found.primal <= N
         assert found.converged or value < 1e20 or "column 2 of X" in found.message
+
+
+@pytest.mark.parametrize("value", [1e8, 1e12, 1e20, 1e30])
+def test_kernels_of_large_numbers(value):
+    """A sentence, and no dual value above what zero weights cost that is not doubted."""
+    X = enlarged("column", value)
+    classes = [(mm.SVMClassifier(), THREE)] if value == 1e30 else []  # their passes take long
+    for model, y in (MODELS["hinge"], MODELS["squared error"], MODELS["log"], *classes):
+        found = outcome(clone(model).set_params(solver="auto", kernel="precomputed"), X @ X.T + 1.0, y)
+        assert found.converged or "the kernel matrix" in found.message or "no lower bound" in found.message, found.message
+        assert "max_iter" not in found.message
+        assert not found.verified or found.dual <= found.primal * (1 + 1e-9)
+        at_zero = float(REAL @ REAL) if y is REAL else N
+        assert not found.verified or found.dual <= at_zero * (1 + 1e-9), (found.dual, at_zero)
+
+
+def test_kernel_values_of_every_day_are_not_too_large():
+    for C in (1e-4, 1.0, 1e4):
+        assert overlarge_kernel(np.ones(N), C * np.ones(N), 1.0) == ""
+    assert overlarge_kernel(np.full(N, 1e10), np.ones(N), 1.0) == ""
+    assert "up to 1e+20" in overlarge_kernel(np.full(N, 1e20), np.ones(N), 1.0)
+    assert overlarge_kernel(np.empty(0), np.empty(0), 1.0) == "" == overlarge_kernel(np.ones(N), np.ones(N), 0.0)

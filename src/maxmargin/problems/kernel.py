@@ -21,10 +21,11 @@ import numpy as np
 
 from ..data.gram import BLOCK, Gram
 from ..jit import kernel, vectors
-from ..losses.base import BinaryLoss, MulticlassLoss, RegressionLoss, value
+from ..losses.base import BinaryLoss, Loss, MulticlassLoss, RegressionLoss, value
 from ..losses.blocks import row_block_value
 from .base import Problem
 from .linear import row_repairs, scalar_clip, scalar_rewards
+from .sizes import overlarge_kernel
 
 
 @kernel
@@ -47,6 +48,7 @@ class KernelProblem(Problem):
     """What problems with a kernel have in common. `memory`: bytes for rows of the kernel matrix."""
 
     gram: Gram
+    loss: Loss
     bias: float
     memory: int
 
@@ -112,6 +114,18 @@ class KernelProblem(Problem):
     def dual(self, point: Point) -> float:
         """D at the point."""
         return self.rewards(point.duals) - 0.5 * float(np.vdot(point.duals, point.scores))
+
+    def primal_at_zero(self) -> float:
+        """P where all weights are zero: no lower bound is above it."""
+        return self.losses(np.zeros((self.n_labels, self.n_examples)))
+
+    def overlarge(self, primal):
+        return overlarge_kernel(self.gram.diagonal(), self.cap.reshape(-1, self.n_examples).max(axis=0), self.worth(primal))
+
+    def worth(self, primal: float) -> float:
+        """What a dual is worth, as in `sizes`."""
+        total = float(self.cap.sum())
+        return 1.0 if self.loss.smooth or not total > 0.0 else min(primal, self.primal_at_zero()) / total
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,18 @@ def overlarge_columns(sizes: np.ndarray | None, cap: float, worth: float) -> str
     return f"{multiplied_by('column', columns)}, up to {sizes.max():.0e}; scale the features, or lower C."
 
 
+def overlarge_kernel(diagonal: np.ndarray, caps: np.ndarray, worth: float) -> str:
+    """The same of a kernel, by its values between samples and themselves. There are no weights between duals and scores whose
+    sums could be exact: b' K b itself is rounded to eps of its terms, and duals lose eps t^2 M / 2, not eps^2 of it."""
+    if not diagonal.size or not worth > 0.0:
+        return ""
+    with np.errstate(over="ignore"):
+        large = float(np.median(2.0 * EPSILON * caps * diagonal / worth)) > 1.0
+    if not large:
+        return ""
+    return f"{MULTIPLIED} the kernel matrix, up to {diagonal.max():.0e}; scale the features (or divide the matrix), or lower C."
+
+
 def multiplied_by(what: str, numbers: np.ndarray) -> str:
     """rounding is multiplied by the numbers in columns 1, 2, 5 and 4 more of X"""
     names = [str(number) for number in numbers[:TOLD_OF].tolist()]

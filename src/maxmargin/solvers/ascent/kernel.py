@@ -26,6 +26,7 @@ from ..polish.tables import KernelFinishing
 from .smo import AWAY, NEAR, SOON, RowsSource, ScaledSource, State, View, Workspace, climb, look_at, put_at_bounds
 from .tuning import KERNEL, KernelTuning
 
+LAST_DIGITS = 1e-9  # part of a value that rounding may be
 MARGIN = 16  # entries by which a row of a copy may be longer than asked for
 
 
@@ -78,10 +79,13 @@ class KernelRun(Run):
         self.rows.restore(owner)
 
     def doubt(self) -> str | None:
-        """Why the dual value may be no lower bound: the kernel is not positive semidefinite."""
-        if self.problem.gram.definite or not indefinite(self.rows):
-            return None
-        return "The kernel matrix is not positive semidefinite, so the dual value is no lower bound and the gap proves nothing."
+        """Why the dual value may be no lower bound: the kernel is not positive semidefinite, or its values are too large."""
+        proves = "so the dual value is no lower bound and the gap proves nothing."
+        if not self.problem.gram.definite and indefinite(self.rows):
+            return f"The kernel matrix is not positive semidefinite, {proves}"
+        if self.dual > (1.0 + LAST_DIGITS) * self.problem.primal_at_zero():
+            return f"The dual value is above what zero weights cost: the kernel matrix is too large for float64, {proves}"
+        return None
 
     def primal(self, point: Point, n_jobs: int) -> float:
         return self.problem.primal(point, n_jobs)
