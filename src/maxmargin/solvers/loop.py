@@ -77,7 +77,8 @@ class Budget:
         part = relative(primal, dual)
         converged = bool(part <= self.tol)
         if converged:
-            message = f"Reached relative gap {part:.3g} <= tol={self.tol:g} in {passes} passes."
+            took = "1 pass" if passes == 1 else f"{passes} passes"
+            message = f"Reached relative gap {part:.3g} <= tol={self.tol:g} in {took}."
         found = Certificate(primal, dual, primal - dual, part, converged, verified, message)
         if part < -max(self.tol, ABOVE_PRIMAL):
             wrong = f"The dual value lies above the primal one by {-part:.3g} of it: numbers are too small or large for float64."
