@@ -87,5 +87,6 @@ def _(problem: BlockProblem, solver, start, options):
     """Every sample a single node."""
     points = None if start.duals is None else rows_as_structures.points(problem, start.duals, solver.kind_of_points())
     run = solver.run_on(rows_as_structures.structured(problem), points, options)
+    run.hint = run.problem.fitting(start.weights)
     run.translate = partial(rows_as_structures.with_rows, problem=problem)
     return run
