@@ -35,7 +35,7 @@ PARTS_DENSE = 4
 
 def group_starts(count: int, size: int, width: int) -> list[int]:
     """Where groups of up to `size` labels begin, of so many in all. The last one fills the vectors that it has, of `width`
-    labels, with some of the one before it, up to half of both: no vector more, and two threads are done at about the same time."""
+    labels, with some of the one before it, up to half of both. That takes no vector more, and two threads end about together."""
     starts = list(range(0, count, size))
     if len(starts) > 1:
         both, filled = count - starts[-2], -(-(count - starts[-1]) // width) * width
