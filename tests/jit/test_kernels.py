@@ -22,7 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
 from maxmargin.data import rows
-from maxmargin.jit import FEW, generic_call, kernel, kernel_of_many, vectors
+from maxmargin.jit import UNCOMPILED, generic_call, kernel, kernel_of_many, vectors
 from maxmargin.solvers.ascent.schedule import gather, schedule
 from maxmargin.solvers.tuning import VISITS
 
@@ -438,7 +438,7 @@ def count_positive(skipped, array):
     return total
 
 
-@pytest.mark.parametrize("size", [0, 7, FEW, FEW + 1, 3 * FEW])
+@pytest.mark.parametrize("size", [0, 7, UNCOMPILED, UNCOMPILED + 1, 3 * UNCOMPILED])
 def test_few_numbers_are_not_worth_compiling(size):
     array = np.random.default_rng(0).normal(size=size)
     with warnings.catch_warnings():

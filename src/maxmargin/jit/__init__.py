@@ -285,16 +285,16 @@ def kernel(function: Callable) -> Callable:
 
 # Numbers up to which Python itself does what a fit asks for a few times: half a millisecond, where compiling takes a tenth of a
 # second. First fits of 200 rows, a Neoverse N1, 2026-11-18.
-FEW = 512
+UNCOMPILED = 512
 
 
 def kernel_of_many(function: Callable) -> Callable:
-    """As `kernel` where the last argument, an array, has more numbers than FEW; else not compiled. For what is not asked for in
-    every pass."""
+    """As `kernel` where the last argument, an array, has more numbers than UNCOMPILED; else not compiled. For what is not asked
+    for in every pass."""
     compiled_call = kernel(function)
 
     def call(*args):
-        if args[-1].size > FEW:
+        if args[-1].size > UNCOMPILED:
             return compiled_call(*args)
         with np.errstate(all="ignore"):  # compiled code is silent as well, and its numbers are Python's
             found = function(*args)

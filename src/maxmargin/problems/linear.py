@@ -112,12 +112,12 @@ def scalar_combine(X, duals, space, start, stop):
 
 
 @singledispatch
-def add_rows(X: Any, duals: np.ndarray, w: np.ndarray, span: tuple[int, int]) -> None:
+def sum_of_rows(X: Any, duals: np.ndarray, w: np.ndarray, span: tuple[int, int]) -> None:
     """w += sum_i duals_i x_i over a range of examples, in float64."""
     scalar_combine(X, duals, Free(w), *span)
 
 
-@add_rows.register
+@sum_of_rows.register
 def _(X: rows.Dense, duals, w, span):
     """Not compiled where X is float64 itself: BLAS is as fast, and a first fit has less to wait for."""
     values, some = X.values[slice(*span)], duals[slice(*span)]
@@ -349,7 +349,7 @@ class ScalarProblem(LinearProblem):
         space = Free(vectors.aligned(self.weight_shape, np.float64))
         runs = self.runs_of_rows(space.w.size)
         with blas_threads(1):  # runs have threads
-            sum_of_runs(lambda span, w: add_rows(self.X, duals, w, span), runs, space.w, n_jobs)
+            sum_of_runs(lambda span, w: sum_of_rows(self.X, duals, w, span), runs, space.w, n_jobs)
         if self.half_spaces is not None and side_duals is not None:
             scalar_combine(self.half_spaces.rows, side_duals, space, 0, side_duals.size)
         v = self.regularizer.unclipped(space.w)
