@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -25,15 +24,13 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
-from sklearn.multiclass import OneVsRestClassifier
-from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
 import maxmargin as mm
 from maxmargin.solvers import loop
 from maxmargin.utils.threads import in_threads
 
+from . import core_peers
 from .report import Report, cores, figure, table
 from .workloads import synthetic_dense, synthetic_regression, synthetic_sparse
 
@@ -308,53 +305,6 @@ def roofline(points: Sequence[Point], counts: Sequence[int], path: Path) -> None
     picture.savefig(path, dpi=120)
 
 
-def liblinear(C: float, threads: int) -> Any:
-    """LIBLINEAR's multicore package as a model; None where it is not installed."""
-    try:
-        version("liblinear-multicore")
-    except PackageNotFoundError:
-        return None
-    from liblinear import liblinearutil
-
-    class Multicore:
-        def fit(self, X: Any, y: Any) -> None:
-            self.model = liblinearutil.train(y, sp.csr_matrix(X), f"-s 3 -c {C} -B 1 -e 0.1 -m {threads} -q")
-
-        def score(self, X: Any, y: Any) -> float:
-            return float(liblinearutil.predict(y, sp.csr_matrix(X), self.model, "-q")[1][0]) / 100.0
-
-    return Multicore()
-
-
-def peers(family: Family, threads: int, quick: bool, repeat: int) -> list[list[str]]:
-    """Others with threads: another objective (lbfgs) or other classes (one against the rest), each to its own stop."""
-    X, y = family.load(QUICK if quick else 1.0)
-    half, lines = len(y) // 2, []
-    C = 1e4 / half
-    models = {
-        f"maxmargin, {threads} threads": family.model(half).set_params(n_jobs=threads, tol=TOL),
-        "LogisticRegression (lbfgs)": LogisticRegression(C=C, max_iter=1000),
-        f"OneVsRestClassifier(LinearSVC), {threads} jobs": OneVsRestClassifier(LinearSVC(C=C, loss="hinge"), n_jobs=threads),
-        f"liblinear-multicore, {threads} threads": liblinear(C, threads) if family.classes == 1 else None,
-    }
-    for name, model in models.items():
-        if model is None:
-            continue
-        with warnings.catch_warnings(), threadpool_limits(threads, "blas"):
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            model.fit(X[:half:10], y[:half:10])  # compiles, starts processes
-            found, _ = timed(lambda model=model: model.fit(X[:half], y[:half]), repeat)
-        lines.append([family.name, name, figure(found.seconds), f"{100 * model.score(X[half:], y[half:]):.1f} %"])
-    return lines
-
-
-def without() -> str:
-    try:
-        return f"LIBLINEAR's multicore package is {version('liblinear-multicore')}; of two classes, in its own sparse format."
-    except PackageNotFoundError:
-        return "LIBLINEAR's multicore package (liblinear-multicore) is not installed, and not compared."
-
-
 @dataclass(frozen=True)
 class Options:
     quick: bool
@@ -381,7 +331,12 @@ def run(report: Report, names: Sequence[str], options: Options) -> None:
     if options.plot is not None:
         roofline(points, counts, options.plot)
     compared = [family for family in FAMILIES if family.peers and family.name in names and options.peers]
-    lines = [line for family in compared for line in peers(family, counts[-1], quick, repeat)]
-    if lines:
-        text = "Half of the rows, accuracy on the other half; peers to their own default stop."
-        report.section("cores: peers", f"{text} {without()}\n\n{table(['problem', 'who', 'seconds', 'accuracy'], lines)}")
+    part, beside = QUICK if quick else 1.0, list[list[str]]()
+    for family in compared:
+        for line in core_peers.lines_of(family.name, family.classes, counts[-1], part, repeat, options.limit):
+            print(" | ".join(line), flush=True)
+            beside.append(line)
+    if beside:
+        text = "Half of the rows, accuracy on the other half; peers to their own default stop, each in a process of its own "
+        text += f"that is killed after {options.limit:g} s of one fit. {core_peers.without()}"
+        report.section("cores: peers", f"{text}\n\n{table(core_peers.HEAD, beside)}")

@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
+import maxmargin as mm
 from maxmargin.data.sources import svmlight
 from maxmargin.data.sources.blocks import NO_GROUP, WIDEST
 from maxmargin.data.sources.lines import cut
@@ -312,3 +313,28 @@ def test_several_times_as_fast_as_scikit_learn(tmp_path, digits):
     assert theirs > 3 * ours
     found, _ = parsed(text, False, WIDEST, FLOAT64)
     np.testing.assert_array_equal(found.values, load_svmlight_file(str(tmp_path / "x.svm"))[0].data)
+
+
+@pytest.mark.parametrize("size", [0, 1, 127, 128, 129, 255, 256, 5_000])
+def test_what_is_counted(size):
+    """Also where every byte is the same, more than a byte can count."""
+    drawn = np.random.default_rng(size).integers(0, 256, size, np.uint8)
+    for text in (
+        drawn,
+        np.random.default_rng(0).choice(np.frombuffer(b"\n:,1", np.uint8), size),
+        np.full(size, ord(":"), np.uint8),
+    ):
+        assert tuple(svmlight.counts(text)) == tuple(text.tobytes().count(c) for c in (b"\n", b":", b","))
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_pass_may_end_early(tmp_path, n_jobs):
+    path = tmp_path / "rows.svm"
+    path.write_text("".join(f"{k % 2} 1:{k} 3:{k + 1}\n" for k in range(60_000)))
+    source = mm.open_source(path, n_features=3, block_size=0.1, n_jobs=n_jobs)
+    blocks = source.blocks()
+    first = next(blocks)
+    blocks.close()
+    again = list(source.blocks())
+    assert len(again) > 3 and (first.X != again[0].X).nnz == 0
+    assert sum(block.X.shape[0] for block in again) == 60_000

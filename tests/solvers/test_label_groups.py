@@ -10,7 +10,7 @@ import maxmargin as mm
 from maxmargin.data.indicators import checked_labels
 from maxmargin.data.table import table_of
 from maxmargin.losses.multilabel_hinge import MultilabelHinge
-from maxmargin.problems.multilabel import MultilabelProblem
+from maxmargin.problems.multilabel import MultilabelProblem, group_starts
 from maxmargin.regularizers.spaces import Free, Paired, extrapolate, quadratic, quadratic_adding, room_for, unclipped
 from maxmargin.solvers.label_groups import joined_lanes, longest_load, vector_sizes, without_zeros
 
@@ -139,3 +139,19 @@ def test_one_walk_over_the_weights(dtype):
         extrapolate(space, past, 0.3, other)
         np.testing.assert_array_equal(past, v)
         np.testing.assert_allclose(unclipped(other), v + 0.3 * (v - before), rtol=1e-5 if dtype == np.float32 else 1e-13)
+
+
+@pytest.mark.parametrize("width", [4, 8, 16])
+@pytest.mark.parametrize("count", [*range(70), 600, 601, 1_000])
+def test_groups_take_no_more_vectors_than_full_ones_and_a_rest(count, width):
+    for size in (16, 48):
+        sizes = np.diff([*group_starts(count, size, width), count])
+        plain = np.diff([*range(0, count, size), count])
+        assert sizes.sum() == count and len(sizes) == len(plain) and np.all(sizes[:-2] == size)
+        assert np.all(sizes <= size) and np.all(sizes > 0)
+        assert np.sum(-(-sizes // width)) <= np.sum(-(-plain // width))
+        assert sizes.max(initial=0) <= plain.max(initial=0) and sizes[-1:].sum() >= plain[-1:].sum()
+
+
+def test_two_groups_are_about_as_large():
+    assert [np.diff([*group_starts(20, 16, width), 20]).tolist() for width in (8, 16)] == [[12, 8], [10, 10]]

@@ -359,3 +359,31 @@ def test_sparse_rows(name):
     problem = problem_of(name, 4, form=sp.csr_matrix)
     check_passes(problem, 3)
     check_optimum(problem, 3)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix], ids=["dense", "csr"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_what_rows_lack_is_taken_back_by_runs_of_classes_as_by_one_thread(form, dtype):
+    """One thread walks; the classes of what an extrapolation lacks are shared out, bit by bit the same."""
+    rng, classes = np.random.default_rng(4), 40
+    X, label = drawn.features(rng, 90, D), rng.integers(0, classes, 90)
+    table = table_of(form(X), 0.7)
+    problem = BlockProblem(table, label, np.ones(90), 1.0 - np.eye(classes), losses.CrammerSingerLoss()).at(5.0)
+    parts = EAGER._replace(fewest=10**9, vectors=1)
+    one, *others = (after(run_of(problem, jobs, dtype=dtype, parts=parts), 14) for jobs in (1, 2, 3, 16))
+    assert one.memory > 0
+    for other in others:
+        assert other.size == 1
+        np.testing.assert_array_equal(other.space.w, one.space.w)
+        np.testing.assert_array_equal(duals_of(other), duals_of(one))
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix, lambda X: X.astype(np.float32)], ids=["dense", "csr", "single"])
+def test_sums_of_rows_are_those_of_a_product(form):
+    problem = problem_of("hinge", 7, form=form)
+    X = sp.csr_matrix(form(drawn.features(np.random.default_rng(7), 40, D))).toarray().astype(float)
+    b = np.random.default_rng(1).normal(size=40) * (np.arange(40) % 3 > 0)
+    for jobs in (1, 2, 16):
+        v = problem.evaluate(b, n_jobs=jobs).v
+        np.testing.assert_allclose(v, np.append(b @ X, 0.7 * b.sum()), rtol=1e-12, atol=1e-12)
+        np.testing.assert_array_equal(v, problem.reevaluated(b).v)

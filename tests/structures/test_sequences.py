@@ -412,3 +412,30 @@ def test_rows_are_stacked_a_few_samples_at_a_time(monkeypatch):
         found = reading.stacked_nodes(parts, taken, start)
         assert found.indices.dtype == found.indptr.dtype == np.int32
         np.testing.assert_array_equal(found.toarray(), wanted)
+
+
+@pytest.mark.parametrize("structure", [mm.structures.Chain, mm.structures.Tree])
+def test_samples_are_read_once_in_fit_and_not_kept(monkeypatch, structure):
+    rng = np.random.default_rng(0)
+    X, y = [rng.normal(size=(4, 3)) for _ in range(12)], [rng.integers(0, 2, 4) for _ in range(12)]
+    if structure is mm.structures.Tree:
+        X = [(x, [(0, 1), (0, 2), (1, 3)]) for x in X]
+    read, parts = [], structure._parts
+    monkeypatch.setattr(structure, "_parts", lambda self, x, which: read.append(which) or parts(self, x, which))
+    model = mm.StructuredSVM(structure(), random_state=0).fit(X, y)
+    assert len(read) == len(X)
+    assert model.structure_._read is None
+    twice, again = structure(), structure()
+    assert twice.size(X, y) == again.size(X, y) == model.w_.size
+    with again._reading_once():
+        assert again.size(X, y) == model.w_.size
+        assert np.array_equal(again.loss(y[0], y[1]), twice.loss(y[0], y[1]))
+
+
+def test_what_was_read_is_that_of_the_sample():
+    """Samples that are made anew, as rows of one array are, are read anew."""
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(10, 4, 3)), rng.integers(0, 2, (10, 4))
+    model = mm.StructuredSVM(mm.structures.Chain(), random_state=0).fit(X, y)
+    lists = mm.StructuredSVM(mm.structures.Chain(), random_state=0).fit(list(X), list(y))
+    assert np.array_equal(model.w_, lists.w_)

@@ -397,10 +397,11 @@ class StructuredSVM(StructuredPartialFit):
         structure.dtype_ = dtype
         if classes is not None:
             structure.declare_labels(classes)
-        size = structure.size(X, y)
-        if self.class_weight is not None:
-            structure.weigh_labels(self.class_weight, y, weight)
-        data = structure.encode(X, y)
+        with structure._reading_once():
+            size = structure.size(X, y)
+            if self.class_weight is not None:
+                structure.weigh_labels(self.class_weight, y, weight)
+            data = structure.encode(X, y)
         if size != (found := data.dim if isinstance(data, Custom) else structure._feature_count(X, y)):
             raise ValueError(f"{type(structure).__name__}.size says {size} weights, joint_feature has {found} numbers.")
         self.structure_ = structure

@@ -182,7 +182,8 @@ ANSWERS = {  # numba counts the arguments of what says the type
 
 
 def _address(context, builder, array_type, index_types, array, i, j):
-    """A pointer to array[i, j, 0], read as a vector; indices are taken as non-negative."""
+    """A pointer to array[i, j, 0], read as a vector; indices are taken as non-negative. The array is C-ordered, or has some of
+    the vectors of such a one in each row."""
     structure = context.make_array(array_type)(context, builder, array)
     vector = Vector(array_type.dtype)
     word = ir.IntType(64)
@@ -192,8 +193,14 @@ def _address(context, builder, array_type, index_types, array, i, j):
             return value
         return builder.sext(value, word) if kind.signed else builder.zext(value, word)
 
-    row = builder.mul(widened(i, index_types[0]), builder.extract_value(structure.shape, 1))
-    offset = builder.mul(builder.add(row, widened(j, index_types[1])), ir.Constant(word, vector.count))
+    count = ir.Constant(word, vector.count)
+    if array_type.layout == "C":
+        row = builder.mul(widened(i, index_types[0]), builder.extract_value(structure.shape, 1))
+        offset = builder.mul(builder.add(row, widened(j, index_types[1])), count)
+    else:
+        step = builder.sdiv(builder.extract_value(structure.strides, 0), ir.Constant(word, array_type.dtype.bitwidth // 8))
+        row = builder.mul(widened(i, index_types[0]), step)
+        offset = builder.add(row, builder.mul(widened(j, index_types[1]), count))
     return builder.bitcast(builder.gep(structure.data, [offset]), context.get_value_type(vector).as_pointer())
 
 

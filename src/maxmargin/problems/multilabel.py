@@ -33,6 +33,16 @@ TOGETHER_DENSE = 256
 PARTS_DENSE = 4
 
 
+def group_starts(count: int, size: int, width: int) -> list[int]:
+    """Where groups of up to `size` labels begin, of so many in all. The last one fills the vectors that it has, of `width`
+    labels, with some of the one before it, up to half of both. That takes no vector more, and two threads end about together."""
+    starts = list(range(0, count, size))
+    if len(starts) > 1:
+        both, filled = count - starts[-2], -(-(count - starts[-1]) // width) * width
+        starts[-1] = count - max(min(filled, both // 2), count - starts[-1])
+    return starts
+
+
 @dataclass(frozen=True)
 class LabelGroup(RowProblem):
     """Some labels of a problem, all those that R connects them with among them."""
@@ -113,7 +123,7 @@ class MultilabelProblem(Problem):
             size = TOGETHER
             if isinstance(self.table.rows, rows.Dense):  # the two tables of duals not larger than X
                 size = max(size, min(TOGETHER_DENSE, len(order) // PARTS_DENSE, self.table.shape[1] // 2))
-            return [order[k : k + size] for k in range(0, len(order), size)]
+            return np.split(order, group_starts(len(order), size, vectors.width(np.float32))[1:])
         _, component = connected_components(sp.csr_array(self.R), directed=False)
         found: list[np.ndarray] = []
         first = {c: k for k, c in reversed(list(enumerate(component[order])))}

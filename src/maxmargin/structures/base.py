@@ -4,6 +4,8 @@ Two faces of one thing. `Structure` is what a user writes, in plain Python, one 
 instead (`encoded/contract.py`).
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any, TypeVar
 
@@ -153,6 +155,11 @@ class Structure(Parameters):
     def encode(self, X, y):
         """The samples as solvers see them."""
         return Custom(self, list(X), list(y))
+
+    @contextmanager
+    def _reading_once(self) -> Iterator[None]:
+        """Within it `size` and `encode` are given the same samples: what the first has read the second need not read again."""
+        yield
 
     def check(self, X, y) -> None:
         """Refuse samples that this structure cannot read, in a sentence that names the sample."""

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import chain, product
 from typing import Any
@@ -54,6 +55,7 @@ class Labelling(Compiled):
     may_be_empty = False  # whether a sample may have no nodes
     rules_: np.ndarray | None = None  # as of `transitions.py`
     _lists = False  # whether outputs are lists, as those that were learned from, and not arrays
+    _read: dict[int, tuple[Any, Any]] | None = None  # samples and what was read of them, as long as these stay the same
     dtype_: np.dtype | None = None  # of the features as they are stored; None keeps float32 and float64
 
     # ---- what a subclass says -----------------------------------------------------------------------------
@@ -146,7 +148,25 @@ class Labelling(Compiled):
     def check(self, X, y) -> None:
         check_lists(X, y)
 
+    @contextmanager
+    def _reading_once(self):
+        self._read = {}
+        try:
+            yield
+        finally:
+            del self._read
+
     def _checked_parts(self, x, i: int):
+        """Features, edges and their kinds of sample i."""
+        if self._read is None:
+            return self._read_parts(x, i)
+        known, parts = self._read.get(i, (None, None))
+        if known is not x:
+            parts = self._read_parts(x, i)
+            self._read[i] = x, parts
+        return parts
+
+    def _read_parts(self, x, i: int):
         features, edges, kinds = self._parts(x, f"Sample {i} of X")
         features = numeric(features, f"Sample {i} of X")
         if features.ndim != 2:

@@ -17,8 +17,8 @@ BinaryFile = RawIOBase | BufferedIOBase  # plain and packed ones: what both read
 
 
 def cut(file: BinaryFile, size: int) -> Generator[tuple[np.ndarray, int]]:
-    """The text in runs of whole lines of about `size` bytes, each with its offset; longer only where a line is. A run may be read
-    until the next is asked for. The last one ends with a line end even if the file does not."""
+    """The text in runs of whole lines of about `size` bytes, each with its offset; longer only where a line is. Each has a buffer
+    of its own, so that the next may be read beside. The last one ends with a line end even if the file does not."""
     buffer, filled, offset = bytearray(size + 1), 0, 0
     while True:
         more = fill(file, buffer, filled)

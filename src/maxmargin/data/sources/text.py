@@ -5,15 +5,16 @@ import lzma
 import warnings
 import zlib
 from collections.abc import Generator, Iterable
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 
+from ...utils.threads import read_ahead
 from .blocks import NO_GROUP, WIDEST, LabelLists, RawBlock, Scan, SourceChangedError
-from .lines import PACKED, cut, opened_text, reread
+from .lines import PACKED, BinaryFile, cut, opened_text, reread
 from .one_file import FileSource
 from .options import SourceOptions
 from .scan import Scanner
@@ -112,9 +113,8 @@ class TextSource(FileSource):
         """Runs of text with the lines before them and their rows; those without rows are left out."""
         known = None if stop is None else self._ranges[first:stop]
         limit = self.options.n_features or WIDEST
-        with opened_text(self.path) as file:
+        with opened_text(self.path) as file, closing(self._texts(file, known)) as runs:
             before = 0
-            runs = cut(file, self.options.block_bytes) if known is None else reread(file, known, self.path)
             try:
                 for k, (text, offset) in enumerate(runs):
                     if known is not None:
@@ -134,6 +134,11 @@ class TextSource(FileSource):
                 raise ValueError(f"{self.path}, line {before + 1}, column 1: {error.reason}.") from None
             except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
                 raise ValueError(f"{self.path} is truncated or damaged behind line {before}: {error}.") from None
+
+    def _texts(self, file: BinaryFile, known: list[tuple[int, int, int]] | None) -> Generator[tuple[np.ndarray, int]]:
+        """Runs of text, each with its offset; where several threads parse one, the next is read meanwhile."""
+        runs = cut(file, self.options.block_bytes) if known is None else reread(file, known, self.path)
+        return read_ahead(runs) if self.options.n_jobs > 1 else runs
 
     def _place(self, block: int, row: int) -> str:
         if self._stored is not None or block >= len(self._ranges):

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...data.rows import update
 from ...jit import jitable, jitable_call, kernel, vectors
 from ...losses.base import row_extrapolate
 from ...regularizers.spaces import move_row
@@ -79,3 +80,13 @@ def move_some(space, X, lacking, count, change):
         for b in range(change.vectors.shape[1]):
             vectors.store(change.vectors, 0, b, vectors.load(lacking.rows.vectors, k, b))
         move_row(space, X, lacking.which[k], change.vectors)
+
+
+@kernel
+def move_run(W, X, lacking, count, run):
+    """As `move_listed`, of weights without a prior, and of some vectors of classes: threads share these out, and nothing else
+    changes."""
+    first, last = run
+    mine, rows = W[:, first:last], lacking.rows.vectors[:, first:last]
+    for k in range(count):
+        update(X, lacking.which[k], rows, k, mine)

@@ -22,7 +22,8 @@ from ...jit import jitable_call, kernel, vectors
 from ...jit.standby import LEAVE, ORDER_KIND
 from ...losses.base import clip, reward, row_extrapolate
 from ...problems.linear import RowProblem
-from ...regularizers.spaces import unclipped
+from ...regularizers.spaces import Free, unclipped
+from ...utils.threads import in_threads, spans
 from .copies import Copies, begin_together, go_all_the_way, go_together
 from .crew import (
     FOUND_GAIN,
@@ -48,7 +49,7 @@ from .crew import (
     reports,
 )
 from .linear import ALONE, Accelerated, BlockAscent, ScalarAscent
-from .momentum import move_some, reach_some, room_to_lack
+from .momentum import move_run, move_some, reach_some, room_to_lack
 from .schedule import draw
 from .tuning import PartTuning
 from .visits import reach_scalars, visit_rows, visit_scalars
@@ -363,6 +364,15 @@ class PartedRows(Parted, BlockAscent):
         tuning, single = self.options.tuning.parts, self.dtype.itemsize / 4.0
         near = self.space.w.nbytes * self.problem.regularizer.moves <= tuning.cached
         return tuning.visit + 0.5 * (tuning.near if near else tuning.far) * single * self.visit_work()
+
+    def give_back(self, space, count):
+        tuning, most = self.options.tuning.parts, self.n_jobs if isinstance(space, Free) else 1
+        threads = min(most, space.w.shape[1] // tuning.vectors)
+        if not worth_an_order(0.5 * count * self.visit_seconds, threads, tuning):
+            super().give_back(space, count)
+            return
+        X, lacking = self.problem.X, self.lacking
+        in_threads(lambda run: move_run(space.w, X, lacking, count, run), spans(space.w.shape[1], threads), threads)
 
     def seats(self, posts, spaces):
         n, classes, moves = self.problem.n_examples, self.problem.n_classes, self.problem.regularizer.moves
