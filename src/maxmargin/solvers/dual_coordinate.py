@@ -20,7 +20,8 @@ WAY_OUT = "Coordinate steps crawl here: solver='auto' turns to Newton's method w
 class DualCoordinate(Solver):
     """Exact block-coordinate ascent on the dual, with settled examples left alone and extrapolation between passes.
 
-    Where `tol` is tight, Newton steps on the duals that are free finish it.
+    Where `tol` is tight, Newton steps on the duals that are free finish it. Where passes over structured samples crawl, all
+    outputs met so far are one problem, which an interior point solves in turns with them.
 
     Serves binary, regression, multiclass, top-k, multi-label, explicit and structured problems; of the last, each sample keeps
     the outputs met so far that matter.

@@ -124,9 +124,8 @@ class Best:
     def evaluate(self, run: Run, budget: Budget, stop: Callable[[], bool], last: bool = False) -> None:
         """Exact dual value, then the candidates' primal values, the likelier one first, until one meets the target.
 
-        If that one is far from it, the others are tried only where this is the last evaluation (or the run says so, knowing its
-        point to be near) and there is time; or where the dual value is zero, which makes every gap the whole of the primal, unless
-        that is zero as well.
+        If that one is far from it, the others are tried only where this is the `last` evaluation, or as good as it, and there is
+        time; or where the dual value is zero, which makes every gap the whole of the primal, unless that is zero as well.
         """
         self.dual = run.synchronise()
         if np.isnan(self.dual):

@@ -30,7 +30,7 @@ ROUNDED_DUAL = 1e-13  # part of a dual value by which rounding may hide that it 
 class Finishing(Run):
     """A run that may take such steps. It calls `note` after each pass and `polished` between passes."""
 
-    looked = ("marks", "since", "next_polish", "were_free", "polishes")  # of the fields that make up the state
+    looked: tuple[str, ...] = ("marks", "since", "next_polish", "were_free", "polishes")  # of the fields that make up the state
     held = (*Run.held, *looked)
     marks = np.zeros((0, 2))  # what was spent, and the mean logarithm of the gap as passes estimated it since the mark before
     since: tuple[float, ...] = (0.0, 0.0)  # the sum of logarithms since the last mark, and their number

@@ -58,9 +58,7 @@ def collected(problem: StructuredProblem, rows: np.ndarray, loss: np.ndarray, ow
     return Collected(posed, basis, mean)
 
 
-def solved_together(
-    found: Collected, setting: Setting, tuning: TogetherTuning, stop: Callable[[], bool]
-) -> Together:
+def solved_together(found: Collected, setting: Setting, tuning: TogetherTuning, stop: Callable[[], bool]) -> Together:
     """The optimum. What is small beside its multiplier is zero there but for the interior point, and is left out where the dual
     value allows it."""
     posed, tol = found.posed, setting.tol

@@ -164,8 +164,9 @@ class SetFinishing(Finishing):
         small = min(outputs, self.width)
         if outputs * self.width > tuning.entries or small > tuning.most:
             return math.inf
-        formed = self.together_tuning.steps * (outputs * small**2 + small**3 / 3.0) + (small < self.width) * outputs**2 * self.width
-        return tuning.product * formed + self.together_tuning.steps * self.together_tuning.step
+        steps, turned = self.together_tuning.steps, outputs**2 * self.width if small < self.width else 0.0
+        formed = steps * (outputs * small**2 + small**3 / 3.0) + turned
+        return tuning.product * formed + steps * self.together_tuning.step
 
     def went_together(self) -> bool:
         """Solve the problem of all outputs met so far where passes crawl, and then in turns with them; whether masses have
