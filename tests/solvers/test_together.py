@@ -15,7 +15,7 @@ from maxmargin.solvers.base import NOWHERE, Setting
 from maxmargin.solvers.dual_coordinate import DualCoordinate
 from maxmargin.solvers.loop import Budget, drive
 from maxmargin.solvers.polytope.collected import collected, solved_together
-from maxmargin.solvers.polytope.tuning import TOGETHER
+from maxmargin.solvers.polytope.tuning import IN_TURNS
 from maxmargin.solvers.second_order.interior_groups import GroupInterior
 from maxmargin.structures import Chain, Multiclass
 
@@ -62,7 +62,7 @@ def test_masses_of_collected_outputs(columns):
     loss, owner = np.tile([0.0, 1.0, 2.0], 10), np.repeat(np.arange(10), 3)
     rows[::3] = 0.0
     found = collected(problem, rows, loss, owner)
-    mass, weights = solved_together(found, Setting(1e-11), TOGETHER, lambda: False)
+    mass, weights = solved_together(found, Setting(1e-11), IN_TURNS, lambda: False)
     assert np.bincount(owner, mass) == pytest.approx(np.ones(10)) and np.all(mass >= 0.0)
     cap = problem.cap[:10]
     excess = (loss - rows @ weights).reshape(10, 3).max(axis=1)

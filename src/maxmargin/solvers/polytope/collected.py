@@ -16,7 +16,7 @@ from ..second_order.interior_groups import GroupInterior
 from .tuning import TogetherTuning
 
 
-class Collected(NamedTuple):
+class CollectedOutputs(NamedTuple):
     """The problem, and the weights (coordinates, all weights) that its coordinates stand for; None: all of them, in their order.
     They are counted from `mean` on."""
 
@@ -30,14 +30,14 @@ class Collected(NamedTuple):
         return found
 
 
-class Together(NamedTuple):
+class SolvedOutputs(NamedTuple):
     """The masses of all outputs, which sum to one for each sample, and weights as good."""
 
     mass: np.ndarray
     weights: np.ndarray
 
 
-def collected(problem: StructuredProblem, rows: np.ndarray, loss: np.ndarray, owner: np.ndarray) -> Collected:
+def collected(problem: StructuredProblem, rows: np.ndarray, loss: np.ndarray, owner: np.ndarray) -> CollectedOutputs:
     """The problem of these outputs, sorted by sample: with their differences of joint features, losses and samples. Weights are
     counted from those of frozen samples on; in as many coordinates as there are outputs, where these are fewer and weights have
     no signs."""
@@ -55,10 +55,10 @@ def collected(problem: StructuredProblem, rows: np.ndarray, loss: np.ndarray, ow
     elif not np.all(used := np.any(rows, axis=0)):  # labels that nobody has, and places that fill up vectors
         rows, basis = np.ascontiguousarray(rows[:, used]), np.eye(mean.size)[used]
     posed = CollectedProblem(table_of(rows), margin, first, problem.cap[owner[first]], Gaussian(lower=lower))
-    return Collected(posed, basis, mean)
+    return CollectedOutputs(posed, basis, mean)
 
 
-def solved_together(found: Collected, setting: Setting, tuning: TogetherTuning, stop: Callable[[], bool]) -> Together:
+def solved_together(found: CollectedOutputs, setting: Setting, tuning: TogetherTuning, stop: Callable[[], bool]) -> SolvedOutputs:
     """The optimum. What is small beside its multiplier is zero there but for the interior point, and is left out where the dual
     value allows it."""
     posed, tol = found.posed, setting.tol
@@ -78,4 +78,4 @@ def solved_together(found: Collected, setting: Setting, tuning: TogetherTuning, 
         if posed.evaluate(fewer).dual >= least:
             mass = fewer
             break
-    return Together(mass / budget, found.weights(posed.feasible(run.W[0])[:-1]))
+    return SolvedOutputs(mass / budget, found.weights(posed.feasible(run.W[0])[:-1]))

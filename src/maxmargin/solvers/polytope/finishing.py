@@ -26,11 +26,13 @@ from ..base import Setting
 from ..polish.curvature import DenseBetween
 from ..polish.face import Face
 from ..polish.finish import EMPTY, ROUNDED_DUAL, Finishing
-from .collected import Together, collected, solved_together
+from .collected import SolvedOutputs, collected, solved_together
 from .resting import ZEROS, Resting
 from .sets import LOSS, MASS, SIZE, SLOT, USED, Sets, code_at, insert
 from .signed import weights_of
-from .tuning import TOGETHER, TogetherTuning
+from .tuning import IN_TURNS, TogetherTuning
+
+UNSOUND = 1e-9  # part of the dual value by which a primal value below it is nothing but rounding
 
 
 @kernel
@@ -72,7 +74,7 @@ class SetFinishing(Finishing):
     looked = (*Finishing.looked, "next_turn", "in_turns", "least_gap", "idle_turns", "turns", "lowest", "best")
     next_turn, in_turns, least_gap, idle_turns, turns = 0.0, False, math.inf, 0, 0
     lowest, best = math.inf, np.zeros(0)  # the least primal value of all turns, and its weights
-    together_tuning: TogetherTuning = TOGETHER
+    together_tuning: TogetherTuning = IN_TURNS
 
     @abstractmethod
     def begin_again(self) -> None:
@@ -218,17 +220,18 @@ class SetFinishing(Finishing):
         if self.lowest < math.inf:
             way += [(1.0 - t) * self.best + t * way[-1] for t in self.together_tuning.way]
         values = [self.problem.primal(w, self.n_jobs) for w in way]
+        values = [value if value >= (1.0 - UNSOUND) * self.dual else math.inf for value in values]
         if min(values) < self.lowest:
             self.lowest, self.best = min(values), way[int(np.argmin(values))]
-        if self.average:
+        if self.average and self.lowest < math.inf:
             self.hint, self.exact = self.best, self.lowest - self.dual <= self.polish_tol * abs(self.lowest)
-        for w in (way[0], self.best):
+        for w in (way[0], self.best if self.lowest < math.inf else way[-1]):
             self.make_place()
             gather_outputs(self.points, self.problem.data, self.problem.cap, w, self.scratch, self.passes)
         self.wake()
         return moved
 
-    def solved_together(self, dual: float) -> tuple[np.ndarray, Together]:
+    def solved_together(self, dual: float) -> tuple[np.ndarray, SolvedOutputs]:
         """The slots of outputs that count, and their masses."""
         problem, sets, tuning = self.problem, self.points, self.together_tuning
         size = np.where(problem.cap > 0.0, sets.sample[:, SIZE], 0)

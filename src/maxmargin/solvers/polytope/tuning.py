@@ -93,4 +93,4 @@ class TogetherTuning(NamedTuple):
     dust: tuple[float, ...] = (1e-5, 1e-7, 1e-9, 1e-11)
 
 
-POLYTOPE, TOGETHER = PolytopeTuning(), TogetherTuning()
+POLYTOPE, IN_TURNS = PolytopeTuning(), TogetherTuning()
