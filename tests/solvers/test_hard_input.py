@@ -125,6 +125,30 @@ def test_large_numbers_of_structures(kind):
         assert found.dual <= found.primal and model.n_iter_ < MANY
 
 
+@pytest.mark.compiled
+def test_structured_classes_at_a_large_c():
+    """Passes crawl, and masses are tiny beside that of the true output."""
+    for name in ("separable", "separable by a margin", "not separable", "wide, large C"):
+        X, target, C, _ = SETS[name]
+        model = mm.StructuredSVM(Multiclass(), C=C, random_state=0, max_iter=MANY)
+        assert fitted(model, X, three(target)).converged, name
+
+
+@pytest.mark.compiled
+def test_coordinates_that_crawl_say_what_helps():
+    X, target = SETS["duplicated rows"][:2]
+    model = mm.SVMClassifier(loss="log_loss", solver="dual_coordinate", C=1e8, random_state=0, max_iter=MANY)
+    found = fitted(model, X, two(target))
+    assert not found.converged and found.message.startswith(f"Stopped after max_iter={MANY} passes. Coordinate steps crawl here")
+    assert fitted(model.set_params(solver="auto"), X, two(target)).converged
+
+
+def test_a_latent_model_says_what_came_first():
+    """Not the one pass that is made after it."""
+    X = (1e150 * X0).reshape(N // 2, 2, D)
+    assert fitted(mm.LatentSVMClassifier(random_state=0), X, two(NOISY)[::2]).message.startswith("Reached the limit of float64")
+
+
 def test_targets_that_float32_cannot_hold():
     """Kernel models iterate in copies of single precision; at these targets every dual is at its bound."""
     for size in (1e30, 1e50, 1e150):

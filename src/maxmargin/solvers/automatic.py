@@ -58,7 +58,7 @@ class Automatic(Solver):
         if prices is not None and (again or begins_with_newton(problem, prices, expected_passes(problem, setting.tol))):
             return Relay(newton.begin(problem, start, setting), setting, prices, stage=1)
         run = DualCoordinate().begin(problem, start, setting)
-        run.solver_name = STAGES[0]
+        run.solver_name, run.way_out = STAGES[0], ""
         return run if prices is None else Relay(run, setting, prices)
 
 
@@ -198,13 +198,20 @@ class Relay(Run):
 
     def accelerate(self) -> None:
         if self.stage == 0 and self.crawls():
-            self.run.synchronise()
-            self.relieve(Start(self.run.left(), self.run.candidates()[0]))
+            self.give_way()
         elif self.stage == 1 and self.run.stuck:
             self.relieve(Start(self.run.left()))  # the best duals it has met, those of its start counted in
         else:
             self.run.accelerate()
         self.mirror()
+
+    def give_way(self):
+        if self.stage > 0:
+            return False
+        self.run.synchronise()
+        self.relieve(Start(self.run.left(), self.run.candidates()[0]))
+        self.mirror()
+        return True
 
     def crawls(self) -> bool:
         """Whether the passes so far say that those to come cost more than Newton's method, many times as much if few and the

@@ -70,6 +70,7 @@ class Run(ABC):
     late: bool = False  # whether there are exact values only when `exact` says so
     solver_name: str = ""  # who is at work, where that may change in a run
     continues: bool = False  # whether its state is a far better start towards a finer gap than its duals are
+    way_out: str = ""  # what helps where passes have come to next to nothing, in a sentence
     hint: Any = None  # weights of an earlier run: a candidate for the first certificate
     held: tuple[str, ...] = ("passes", "visits", "dual", "hint")  # the fields that make up the state
 
@@ -108,6 +109,10 @@ class Run(ABC):
 
     def refine(self) -> None:  # noqa: B027
         """Iterate in higher precision: there is no progress any more."""
+
+    def give_way(self) -> bool:
+        """Let another method go on, where there is one: passes make no progress any more. Returns whether there is."""
+        return False
 
     def conclude(self, stop: Callable[[], bool]) -> None:  # noqa: B027
         """No pass will follow; a late run may still make its values exact."""

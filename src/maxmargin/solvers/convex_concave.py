@@ -93,7 +93,7 @@ class Inner:
         elif self.passes >= self.budget.max_iter:
             self.stopped = self.budget.after_passes()
         elif not result.certificate.converged:
-            self.stopped = result.message
+            self.stopped = self.stopped or result.message  # what came first is the reason
         return result
 
     def roughly(self, problem: StructuredProblem) -> np.ndarray:

@@ -14,12 +14,14 @@ from .base import Solver
 
 SAFE = 1e-10, 1e10  # curvatures and caps for which float32 iterations are tried
 COARSE = 1e-4  # and the smallest tol
+WAY_OUT = "Coordinate steps crawl here: solver='auto' turns to Newton's method where it serves the problem."
 
 
 class DualCoordinate(Solver):
     """Exact block-coordinate ascent on the dual, with settled examples left alone and extrapolation between passes.
 
-    Where `tol` is tight, Newton steps on the duals that are free finish it.
+    Where `tol` is tight, Newton steps on the duals that are free finish it. Where passes over structured samples crawl, all
+    outputs met so far are one problem, which an interior point solves in turns with them.
 
     Serves binary, regression, multiclass, top-k, multi-label, explicit and structured problems; of the last, each sample keeps
     the outputs met so far that matter.
@@ -62,6 +64,7 @@ class DualCoordinate(Solver):
             run.warm = False  # it is known not to be good enough
         else:
             run.hint = problem.fitting(start.weights)
+        run.way_out = WAY_OUT
         run.n_jobs = setting.n_jobs  # for runs that work on several examples or labels at once
         run.halt = setting.stop  # for runs that finish with Newton steps, which may take longer than a pass
         return run

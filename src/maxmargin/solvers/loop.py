@@ -125,8 +125,8 @@ class Best:
     def evaluate(self, run: Run, budget: Budget, stop: Callable[[], bool], last: bool = False) -> None:
         """Exact dual value, then the candidates' primal values, the likelier one first, until one meets the target.
 
-        If that one is far from it, the others are tried only where this is the last evaluation and there is time; or where the
-        dual value is zero, which makes every gap the whole of the primal, unless that is zero as well.
+        If that one is far from it, the others are tried only where this is the `last` evaluation, or as good as it, and there is
+        time; or where the dual value is zero, which makes every gap the whole of the primal, unless that is zero as well.
         """
         self.dual = run.synchronise()
         if np.isnan(self.dual):
@@ -180,12 +180,15 @@ class Still:
         self.looks += 1
         if not gap >= tuning.settled * self.gap:
             self.gap, self.passes, self.looks = gap, run.passes, 0
-        since = run.passes - self.passes
+        took_up = best.history.methods[-1][0] if best.history.methods else 0
+        since = run.passes - max(self.passes, took_up)  # whoever has just begun, has a while of its own
         if part > tuning.lost and run.passes >= tuning.lost_passes and (large := run.problem.overlarge(best.primal)):
             return f"Reached the limit of float64 at a relative gap of {part:.3g}: {large}"
         if part > tuning.fine or min(self.looks, since) < tuning.still:
             return ""
         if since >= max(tuning.long, 0.5 * run.passes):
+            if run.give_way():
+                return ""
             return f"No pass has made the gap smaller for long: {part:.3g} of the primal is what is left."
         rounding, swayed = roundings_of(run, best.w)
         small = rounding is not None and gap <= rounding + swayed
@@ -265,7 +268,7 @@ def judged(
         run.conclude(out_of_time)
     wanted = course.message or promising or since >= max(rule[0], rule[1] * total)
     if run.exact or (wanted and not run.late):
-        best.evaluate(run, budget, out_of_time, last=bool(course.message))
+        best.evaluate(run, budget, out_of_time, last=bool(course.message) or (run.exact and promising))
         course.message = course.message or why()  # no second evaluation after one that took up the time
         if relative(best.primal, best.dual) > budget.tol:
             course.message = course.message or still.message(run, best, tuning)
@@ -291,6 +294,8 @@ def ended(run: Run, best: Best, budget: Budget, message: str) -> Result:
         message += f" The primal value {tried[len(best.history) == 0]}"
     elif relative(best.primal, best.dual) > budget.tuning.lost and (large := run.problem.overlarge(best.primal)):
         message = message if large in message else f"{message.removesuffix('.')}: {large}"
+    if message == budget.after_passes() and relative(best.primal, best.dual) > budget.tuning.lost and run.way_out:
+        message += f" {run.way_out}"
     certificate = budget.certificate(best.primal, best.dual, run.passes, message, verified)
     if (doubt := run.doubt()) is not None:
         certificate = replace(certificate, message=f"{certificate.message} {doubt}", converged=False, verified=False)

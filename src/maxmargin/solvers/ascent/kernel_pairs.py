@@ -144,7 +144,8 @@ class KernelPairs(KernelRun, KernelFinishing):
             return self.go_round(stop)
 
     def go_round(self, stop: Callable[[], bool]) -> float:
-        before = self.masses.copy()
+        before, scores, was = self.masses.copy(), self.scores, (self.dual, float(self.shares.sum()))
+        self.scores = scores.copy()
         self.settle_flat()
         chosen = self.choose()
         chosen = chosen[self.rows.need(chosen, stop) >= 0]
@@ -155,6 +156,9 @@ class KernelPairs(KernelRun, KernelFinishing):
         self.passes += 1
         self.visits += self.problem.n_examples
         self.look()
+        if self.dual < was[0] and float(self.shares.sum()) > was[1]:  # float32 knows no better
+            self.masses, self.scores = before, scores
+            self.look()
         self.note(float(self.shares.sum()))
         return float(self.shares.sum())
 

@@ -30,7 +30,7 @@ ROUNDED_DUAL = 1e-13  # part of a dual value by which rounding may hide that it 
 class Finishing(Run):
     """A run that may take such steps. It calls `note` after each pass and `polished` between passes."""
 
-    looked = ("marks", "since", "next_polish", "were_free", "polishes")  # of the fields that make up the state
+    looked: tuple[str, ...] = ("marks", "since", "next_polish", "were_free", "polishes")  # of the fields that make up the state
     held = (*Run.held, *looked)
     marks = np.zeros((0, 2))  # what was spent, and the mean logarithm of the gap as passes estimated it since the mark before
     since: tuple[float, ...] = (0.0, 0.0)  # the sum of logarithms since the last mark, and their number
@@ -120,11 +120,15 @@ class Finishing(Run):
         tuning = self.polish_tuning
         return face.size * self.width <= tuning.entries if self.thin(face) else face.size <= tuning.most
 
+    @property
+    def soon(self) -> int:
+        """Passes before steps are thought of."""
+        return self.polish_tuning.first if self.polish_tol < self.polish_tuning.tight else self.polish_tuning.later
+
     def polished(self) -> bool:
         """Look for a way from time to time, and take it where it pays; whether duals have moved."""
         tuning, spent = self.polish_tuning, self.spent
-        soon = tuning.first if self.polish_tol < tuning.tight else tuning.later
-        if self.passes < soon or spent < self.next_polish or len(self.marks) < tuning.marks:
+        if self.passes < self.soon or spent < self.next_polish or len(self.marks) < tuning.marks:
             return False
         ahead = min(self.to_come(), tuning.horizon * spent)  # the first passes say little about those to come
         if ahead < tuning.look:

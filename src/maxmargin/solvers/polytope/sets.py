@@ -53,6 +53,18 @@ def _(points, data, i, scratch):
             contract.tally(data, i, -mass, points.codes[code_at(data, points, i, j) : code_at(data, points, i, j + 1)], scratch)
 
 
+@contract.depart.register(Sets)
+def _(points, data, i, scratch):
+    """Where C is large, masses of wrong outputs may be tiny beside the one that is left for the true one: nothing is subtracted
+    from it."""
+    contract.clear(data, i, scratch)
+    for j in range(points.sample[i, SIZE]):
+        mass, code = points.slots[points.sample[i, SLOT] + j, MASS], code_at(data, points, i, j)
+        if mass > 0.0 and not same_code(points.codes[code : code_at(data, points, i, j + 1)], scratch.code):
+            contract.tally(data, i, mass, scratch.code, scratch)
+            contract.tally(data, i, -mass, points.codes[code : code_at(data, points, i, j + 1)], scratch)
+
+
 @contract.expected_loss.register(Sets)
 def _(points, data, i):
     total = 0.0

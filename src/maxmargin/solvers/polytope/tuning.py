@@ -68,4 +68,29 @@ class PolytopeTuning(NamedTuple):
     farthest: float = 0.9
 
 
-POLYTOPE = PolytopeTuning()
+class TogetherTuning(NamedTuple):
+    """When all collected outputs are one problem, which an interior point solves. By guess, 2026-11-18."""
+
+    # Steps of it, about and at the most, and what one costs besides its matrix, in seconds.
+    steps: float = 15.0
+    most: int = 60
+    step: float = 3e-4
+    # Turns that must cost less than the passes to come, and passes between two turns at the least.
+    turns: float = 3.0
+    passes: float = 2.0
+    # Part of the least gap that is progress, and turns without it after which passes go on alone.
+    progress: float = 0.7
+    idle: int = 8
+    # Where on the way from the best weights to the new ones a primal value is computed; passes that an output without mass
+    # counts; and places that sets are given though they are not full of mass.
+    way: tuple[float, ...] = (0.5, 0.25, 0.1, 0.03)
+    remembered: int = 60
+    places: int = 64
+    # Part of the target, and of the gap there is, that the solution may leave.
+    part: float = 0.1
+    coarse: float = 1e-3
+    # Masses below which what is smaller than its multiplier is tried as nothing, one after another.
+    dust: tuple[float, ...] = (1e-5, 1e-7, 1e-9, 1e-11)
+
+
+POLYTOPE, IN_TURNS = PolytopeTuning(), TogetherTuning()

@@ -16,7 +16,7 @@ from .resting import ZEROS, at_rest, go_beyond, roused
 from .run import StructuredOptions, StructuredRun
 from .set_rounds import SetCrew, crew_of_sets, samples_of_part
 from .set_visits import commit, reach, set_pass
-from .sets import BEFORE, CAPACITY, CROWDED, MASS, at_truth, grown, normalise, refresh
+from .sets import BEFORE, CAPACITY, CROWDED, MASS, SIZE, at_truth, grown, normalise, refresh
 from .signed import given_up, space_of, unclipped_at_rest
 from .steps import Corrective
 
@@ -132,11 +132,19 @@ class WorkingSets(StructuredRun, SetFinishing):
         self.points.slots[:, BEFORE] = self.points.slots[:, MASS]
         self.before_pass, self.memory = unclipped_at_rest(self.space), 0
 
+    def make_place(self) -> None:
+        sample = self.points.sample
+        full = (sample[:, SIZE] == sample[:, CAPACITY]) & (sample[:, CAPACITY] < self.together_tuning.places)
+        if full.any():
+            sample[full, CROWDED] = 1
+            self.points = grown(self.points, self.sizes, self.options.tuning.spare)
+            self.make_scratch()
+
     def accelerate(self) -> None:
         """Let all masses go on as they went in the last pass (Nesterov's momentum, restarted when the dual would fall), or go to
         the optimum of those that are free."""
         tuning = self.options.tuning
-        if self.finish and self.polished():
+        if self.finish and (self.polished() or self.went_together()):
             return
         if not self.momentum or self.passes < tuning.visits.start:
             return

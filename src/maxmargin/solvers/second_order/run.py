@@ -18,6 +18,7 @@ from ...data.rows import column_sizes
 from ...jit import vectors
 from ...losses.base import Loss
 from ...problems.base import Evaluated
+from ...problems.collected import CollectedProblem
 from ...problems.linear import RowProblem, ScalarProblem
 from ...utils.state import RunState, beneath, taken_apart
 from ..base import Run, Setting, Start
@@ -40,7 +41,7 @@ LEAST_SIZE = 1e-100  # stands for zero where it is divided by
 class Shape(ABC):
     """Weights and duals of a problem in the layout used here, and back; and the matrix of its quadratic term."""
 
-    problem: ScalarProblem | RowProblem
+    problem: ScalarProblem | RowProblem | CollectedProblem
     classes: int
 
     @cached_property

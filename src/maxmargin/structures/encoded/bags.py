@@ -257,9 +257,7 @@ def coefficients(points, data, cap, scratch, result):
     """What the points stand for on each candidate: weights = sum over rows of result[row] x_row."""
     for i in range(cap.size):
         contract.truth(data, i, scratch.code)
-        contract.clear(data, i, scratch)
-        contract.tally(data, i, 1.0, scratch.code, scratch)
-        contract.withdraw(points, data, i, scratch)
+        contract.depart(points, data, i, scratch)
         written(data, i, cap[i], scratch, result)
 
 

@@ -171,6 +171,11 @@ def withdraw(points, data, i, scratch):
 
 
 @generic_call
+def depart(points, data, i, scratch):
+    """difference = true output - point; the code of the true output is in scratch.code"""
+
+
+@generic_call
 def expected_loss(points, data, i):
     """The loss of the point."""
 

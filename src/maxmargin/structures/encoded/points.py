@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...jit import jitable_call, kernel, vectors
+from ...jit import Interpreted, jitable_call, kernel, vectors
 from . import contract
 from .statistics import WIDTH, starts, within
 
@@ -113,6 +113,16 @@ def numbers_held(points) -> list[np.ndarray]:
     """The masses and marginals that points hold; not where they begin."""
     found = [field.vectors if isinstance(field, vectors.VectorTable) else field for field in points]
     return [array for array in found if array.dtype.kind == "f"]
+
+
+def depart_from_truth(points, data, i, scratch):
+    contract.clear(data, i, scratch)
+    contract.tally(data, i, 1.0, scratch.code, scratch)
+    contract.withdraw(points, data, i, scratch)
+
+
+contract.depart.register(tuple)(depart_from_truth)
+contract.depart.register(Interpreted)(depart_from_truth)
 
 
 @contract.copied.register(tuple)

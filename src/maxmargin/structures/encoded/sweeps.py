@@ -36,9 +36,7 @@ def combine(points, data, weight, scratch, W, start, stop):
     for i in range(start, stop):
         if weight[i] > 0.0:
             contract.truth(data, i, scratch.code)
-            contract.clear(data, i, scratch)
-            contract.tally(data, i, 1.0, scratch.code, scratch)
-            contract.withdraw(points, data, i, scratch)
+            contract.depart(points, data, i, scratch)
             contract.push(data, i, weight[i], scratch, W)
             total += weight[i] * contract.expected_loss(points, data, i)
     return total
