@@ -205,6 +205,24 @@ def test_rows_are_kept_twice_where_they_fit():
     assert np.allclose(rows.scaled_rows.table[rows.slot], wanted, rtol=1e-6)
 
 
+@pytest.mark.parametrize("labels, part", [(1, 1.0), (1, 0.02), (9, 0.05), (9, 0.0), (9, 0.9)])
+def test_products_of_few_and_of_many_factors(labels, part, monkeypatch):
+    """Rows in any order, more of them than one block has, some of them not here; the same on any number of threads."""
+    monkeypatch.setattr("maxmargin.data.gram.WORTH", 1)
+    X, rng = data(700)[0], np.random.default_rng(0)
+    K, here = rbf_kernel(X, gamma=GAMMA), rng.permutation(700)[:650]
+    for samples in (np.sort(here), np.arange(700)):
+        factors, found = np.zeros((labels, 700)), []
+        factors[:, samples] = rng.normal(size=(labels, samples.size)) * (rng.random((labels, samples.size)) < part)
+        for n_jobs in (1, 3):
+            rows = KernelRows(rbf(X), 1 << 24)
+            rows.n_jobs = n_jobs
+            rows.need(here)
+            found.append(rows.product(factors, samples))
+        assert np.allclose(found[0], factors @ K, rtol=1e-12, atol=1e-12)
+        assert np.array_equal(*found)
+
+
 def test_settled_samples_never_have_a_row():
     """Far clusters of equal labels: most rows are never computed."""
     rng = np.random.default_rng(0)
