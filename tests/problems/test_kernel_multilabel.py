@@ -14,8 +14,9 @@ from sklearn.svm import LinearSVC
 
 import maxmargin as mm
 from maxmargin import DualCoordinate, solvers
-from maxmargin.data.gram import FunctionGram, KernelRows, checked_square, gram_of, indefinite
+from maxmargin.data.gram import FunctionGram, checked_square, gram_of
 from maxmargin.data.kernel_functions import cross, function_of, gamma_of, squared_lengths
+from maxmargin.data.kernel_rows import KernelRows, indefinite
 from maxmargin.losses import HingeLoss, SquaredHingeLoss
 from maxmargin.problems.kernel import KernelScalarProblem, Point
 from maxmargin.result import History
@@ -208,7 +209,7 @@ def test_rows_are_kept_twice_where_they_fit():
 @pytest.mark.parametrize("labels, part", [(1, 1.0), (1, 0.02), (9, 0.05), (9, 0.0), (9, 0.9)])
 def test_products_of_few_and_of_many_factors(labels, part, monkeypatch):
     """Rows in any order, more of them than one block has, some of them not here; the same on any number of threads."""
-    monkeypatch.setattr("maxmargin.data.gram.WORTH", 1)
+    monkeypatch.setattr("maxmargin.data.kernel_rows.WORTH", 1)
     X, rng = data(700)[0], np.random.default_rng(0)
     K, here = rbf_kernel(X, gamma=GAMMA), rng.permutation(700)[:650]
     for samples in (np.sort(here), np.arange(700)):
@@ -250,7 +251,7 @@ def test_warm_start_after_another_c():
 
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_matrix], ids=["array", "CSR"])
 def test_rows_are_the_same_on_any_number_of_threads(make, monkeypatch):
-    monkeypatch.setattr("maxmargin.data.gram.WORTH", 1)
+    monkeypatch.setattr("maxmargin.data.kernel_rows.WORTH", 1)
     X = make(np.random.default_rng(0).normal(size=(60, 4)) * (np.arange(4) > 1))
     tables = []
     for n_jobs in (1, 2, 3, 100):
@@ -262,6 +263,25 @@ def test_rows_are_the_same_on_any_number_of_threads(make, monkeypatch):
         tables.append((rows.table[rows.slot], rows.scaled_rows.table[rows.slot]))
     for found in tables[1:]:
         assert all(np.array_equal(mine, theirs) for mine, theirs in zip(found, tables[0], strict=True))
+
+
+@pytest.mark.parametrize("memory", [1 << 24, 8 * 700 * 300], ids=["all at once", "in blocks"])
+def test_rows_of_several_strips_are_those_of_the_kernel(memory, monkeypatch):
+    """What two strips have in common is computed once and written twice; asked for in any order, at a few columns or at all."""
+    monkeypatch.setattr("maxmargin.data.kernel_rows.WORTH", 1)
+    X, order = data(700)[0], np.random.default_rng(0).permutation(700)
+    for name in ("rbf", "poly"):
+        gram, tables = gram_of(function_of(name, 0.3, 2, 1.0), X), []
+        K = gram.rows(np.arange(700))
+        for n_jobs in (1, 3):
+            rows = KernelRows(gram, memory)
+            rows.n_jobs = n_jobs
+            wanted = order[: rows.capacity]
+            for part in (wanted[:90], wanted):
+                rows.need(part)
+            assert np.allclose(rows.table[rows.slot[wanted]], K[wanted], rtol=1e-13, atol=0.0)
+            tables.append(rows.table[rows.slot[wanted]])
+        assert np.array_equal(*tables)
 
 
 def test_threads_change_nothing():

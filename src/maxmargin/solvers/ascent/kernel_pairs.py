@@ -14,7 +14,8 @@ from functools import cached_property
 
 import numpy as np
 
-from ...data.gram import BLOCK, KernelRows
+from ...data.gram import BLOCK
+from ...data.kernel_rows import KernelRows
 from ...jit import vectors
 from ...jit.meeting import at_one_board
 from ...problems.kernel import KernelProblem, KernelRowProblem, Point
