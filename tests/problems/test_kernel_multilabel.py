@@ -21,6 +21,7 @@ from maxmargin.losses import HingeLoss, SquaredHingeLoss
 from maxmargin.problems.kernel import KernelScalarProblem, Point
 from maxmargin.result import History
 from maxmargin.solvers.ascent.kernel import KernelAscent, KernelOptions, batches
+from maxmargin.solvers.ascent.smo import Workspace, go_along
 from maxmargin.solvers.base import Start
 from maxmargin.solvers.loop import Budget
 
@@ -282,6 +283,33 @@ def test_rows_of_several_strips_are_those_of_the_kernel(memory, monkeypatch):
             assert np.allclose(rows.table[rows.slot[wanted]], K[wanted], rtol=1e-13, atol=0.0)
             tables.append(rows.table[rows.slot[wanted]])
         assert np.array_equal(*tables)
+
+
+@pytest.mark.parametrize("box", [1e6, 1.5, 0.2])
+def test_duals_go_along_within_their_boxes(box):
+    """Moves and slopes belong together, the dual value never falls, and without bounds it is the best one on the line."""
+    n, rng = 23, np.random.default_rng(int(box))
+    K = rbf_kernel(rng.normal(size=(n, 2)), gamma=1.0)
+    workspace = Workspace(n)
+    part = workspace.part(n)
+    slope, low, high = (lanes.reshape(-1)[:n] for lanes in (part.slope, part.low, part.high))
+    part.matrix.reshape(n, -1)[:, :n] = K
+    first = rng.normal(size=n)
+    moved = np.clip(0.3 * np.linalg.solve(K + np.eye(n), first), -box, box) * (rng.random(n) < 0.7)
+    part.moved[:], slope[:], low[:], high[:] = moved, first - K @ moved, -box - moved, box - moved
+    part.marks[0, :n], part.marks[1, :n] = 0.0, first
+
+    def value(m):
+        return first @ m - 0.5 * m @ K @ m
+
+    gone = go_along(part, n)
+    assert gone == (value(part.moved) > value(moved)) and (gone or np.array_equal(part.moved, moved))
+    assert np.allclose(slope, first - K @ part.moved, atol=1e-4)
+    assert np.allclose(low, -box - part.moved, rtol=1e-6, atol=1e-5) and low.max() <= 0.0 <= high.min()
+    if box == 1e6:
+        assert gone and np.allclose(part.moved, moved * (first @ moved) / (moved @ K @ moved), rtol=1e-4)
+    if box == 0.2:
+        assert np.any((low == 0.0) | (high == 0.0))
 
 
 def test_threads_change_nothing():
