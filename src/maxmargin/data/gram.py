@@ -221,7 +221,8 @@ class FunctionGram(Gram):
         if sp.issparse(self.X):
             _ = self.columns  # once, before any thread asks for it
             return step
-        many = max(BLOCKS_AT_ONCE, VALUES_AT_ONCE // (self.n * step))
+        # Where memory is short, blocks are small, and so is what is computed between two looks at the clock.
+        many = max(BLOCKS_AT_ONCE, VALUES_AT_ONCE // (self.n * step)) if step >= BLOCK else BLOCKS_AT_ONCE
         most = WORK_AT_ONCE // (max(self.X.size, 1) * step)
         return step * max(1, min(many, most))
 

@@ -21,7 +21,7 @@ from ...losses.base import BOUNDLESS, piece, reward, value
 AWAY, SOON, NEAR = 0, 1, 2  # what View.near says of a sample
 LEAST_CURVATURE = 1e-3  # the smallest curvature of a pair
 NO_GAIN = 1e-12  # part of the first gain in a copy that float32 cannot tell from nothing
-MOVED_THEN, SLOPE_THEN, FALLEN = 0, 1, 2  # rows of Part.marks
+MOVED_THEN, SLOPE_THEN, FALLEN_SINCE = 0, 1, 2  # rows of Part.marks
 FARTHEST_ALONG = 20.0  # times as far as the duals have come
 HALVES = 2  # of the samples of a copy, vectors in turn: of each the best sample moves
 
@@ -301,13 +301,13 @@ def go_along(part, count):
     slope, low, high, marks = part.slope[0].reshape(-1), part.low[0].reshape(-1), part.high[0].reshape(-1), part.marks
     rise, bend, gain = 0.0, 0.0, 0.0
     for p in range(count):
-        marks[MOVED_THEN, p], marks[FALLEN, p] = part.moved[p] - marks[MOVED_THEN, p], marks[SLOPE_THEN, p] - slope[p]
+        marks[MOVED_THEN, p], marks[FALLEN_SINCE, p] = part.moved[p] - marks[MOVED_THEN, p], marks[SLOPE_THEN, p] - slope[p]
         rise += marks[MOVED_THEN, p] * slope[p]
-        bend += marks[MOVED_THEN, p] * marks[FALLEN, p]
+        bend += marks[MOVED_THEN, p] * marks[FALLEN_SINCE, p]
     far = min(rise / bend, FARTHEST_ALONG) if rise > 0.0 and bend > 0.0 else 0.0
     for p in range(count):
         marks[SLOPE_THEN, p] = slope[p]
-        slope[p] -= far * marks[FALLEN, p]
+        slope[p] -= far * marks[FALLEN_SINCE, p]
     for p in range(count):
         wanted = far * marks[MOVED_THEN, p]
         marks[MOVED_THEN, p] = min(max(wanted, low[p]), high[p])
