@@ -14,12 +14,14 @@ from sklearn.svm import LinearSVC
 
 import maxmargin as mm
 from maxmargin import DualCoordinate, solvers
-from maxmargin.data.gram import FunctionGram, KernelRows, checked_square, gram_of, indefinite
+from maxmargin.data.gram import FunctionGram, checked_square, gram_of
 from maxmargin.data.kernel_functions import cross, function_of, gamma_of, squared_lengths
+from maxmargin.data.kernel_rows import KernelRows, indefinite
 from maxmargin.losses import HingeLoss, SquaredHingeLoss
 from maxmargin.problems.kernel import KernelScalarProblem, Point
 from maxmargin.result import History
 from maxmargin.solvers.ascent.kernel import KernelAscent, KernelOptions, batches
+from maxmargin.solvers.ascent.smo import Workspace, go_along
 from maxmargin.solvers.base import Start
 from maxmargin.solvers.loop import Budget
 
@@ -205,6 +207,24 @@ def test_rows_are_kept_twice_where_they_fit():
     assert np.allclose(rows.scaled_rows.table[rows.slot], wanted, rtol=1e-6)
 
 
+@pytest.mark.parametrize("labels, part", [(1, 1.0), (1, 0.02), (9, 0.05), (9, 0.0), (9, 0.9)])
+def test_products_of_few_and_of_many_factors(labels, part, monkeypatch):
+    """Rows in any order, more of them than one block has, some of them not here; the same on any number of threads."""
+    monkeypatch.setattr("maxmargin.data.kernel_rows.WORTH", 1)
+    X, rng = data(700)[0], np.random.default_rng(0)
+    K, here = rbf_kernel(X, gamma=GAMMA), rng.permutation(700)[:650]
+    for samples in (np.sort(here), np.arange(700)):
+        factors, found = np.zeros((labels, 700)), []
+        factors[:, samples] = rng.normal(size=(labels, samples.size)) * (rng.random((labels, samples.size)) < part)
+        for n_jobs in (1, 3):
+            rows = KernelRows(rbf(X), 1 << 24)
+            rows.n_jobs = n_jobs
+            rows.need(here)
+            found.append(rows.product(factors, samples))
+        assert np.allclose(found[0], factors @ K, rtol=1e-12, atol=1e-12)
+        assert np.array_equal(*found)
+
+
 def test_settled_samples_never_have_a_row():
     """Far clusters of equal labels: most rows are never computed."""
     rng = np.random.default_rng(0)
@@ -232,7 +252,7 @@ def test_warm_start_after_another_c():
 
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_matrix], ids=["array", "CSR"])
 def test_rows_are_the_same_on_any_number_of_threads(make, monkeypatch):
-    monkeypatch.setattr("maxmargin.data.gram.WORTH", 1)
+    monkeypatch.setattr("maxmargin.data.kernel_rows.WORTH", 1)
     X = make(np.random.default_rng(0).normal(size=(60, 4)) * (np.arange(4) > 1))
     tables = []
     for n_jobs in (1, 2, 3, 100):
@@ -244,6 +264,52 @@ def test_rows_are_the_same_on_any_number_of_threads(make, monkeypatch):
         tables.append((rows.table[rows.slot], rows.scaled_rows.table[rows.slot]))
     for found in tables[1:]:
         assert all(np.array_equal(mine, theirs) for mine, theirs in zip(found, tables[0], strict=True))
+
+
+@pytest.mark.parametrize("memory", [1 << 24, 8 * 700 * 300], ids=["all at once", "in blocks"])
+def test_rows_of_several_strips_are_those_of_the_kernel(memory, monkeypatch):
+    """What two strips have in common is computed once and written twice; asked for in any order, at a few columns or at all."""
+    monkeypatch.setattr("maxmargin.data.kernel_rows.WORTH", 1)
+    X, order = data(700)[0], np.random.default_rng(0).permutation(700)
+    for name in ("rbf", "poly"):
+        gram, tables = gram_of(function_of(name, 0.3, 2, 1.0), X), []
+        K = gram.rows(np.arange(700))
+        for n_jobs in (1, 3):
+            rows = KernelRows(gram, memory)
+            rows.n_jobs = n_jobs
+            wanted = order[: rows.capacity]
+            for part in (wanted[:90], wanted):
+                rows.need(part)
+            assert np.allclose(rows.table[rows.slot[wanted]], K[wanted], rtol=1e-13, atol=0.0)
+            tables.append(rows.table[rows.slot[wanted]])
+        assert np.array_equal(*tables)
+
+
+@pytest.mark.parametrize("box", [1e6, 1.5, 0.2])
+def test_duals_go_along_within_their_boxes(box):
+    """Moves and slopes belong together, the dual value never falls, and without bounds it is the best one on the line."""
+    n, rng = 23, np.random.default_rng(int(box))
+    K = rbf_kernel(rng.normal(size=(n, 2)), gamma=1.0)
+    workspace = Workspace(n)
+    part = workspace.part(n)
+    slope, low, high = (lanes.reshape(-1)[:n] for lanes in (part.slope, part.low, part.high))
+    part.matrix.reshape(n, -1)[:, :n] = K
+    first = rng.normal(size=n)
+    moved = np.clip(0.3 * np.linalg.solve(K + np.eye(n), first), -box, box) * (rng.random(n) < 0.7)
+    part.moved[:], slope[:], low[:], high[:] = moved, first - K @ moved, -box - moved, box - moved
+    part.marks[0, :n], part.marks[1, :n] = 0.0, first
+
+    def value(m):
+        return first @ m - 0.5 * m @ K @ m
+
+    gone = go_along(part, n)
+    assert gone == (value(part.moved) > value(moved)) and (gone or np.array_equal(part.moved, moved))
+    assert np.allclose(slope, first - K @ part.moved, atol=1e-4)
+    assert np.allclose(low, -box - part.moved, rtol=1e-6, atol=1e-5) and low.max() <= 0.0 <= high.min()
+    if box == 1e6:
+        assert gone and np.allclose(part.moved, moved * (first @ moved) / (moved @ K @ moved), rtol=1e-4)
+    if box == 0.2:
+        assert np.any((low == 0.0) | (high == 0.0))
 
 
 def test_threads_change_nothing():

@@ -8,8 +8,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
 from maxmargin import jit
-from maxmargin.data.gram import KernelRows, gram_of
+from maxmargin.data.gram import gram_of
 from maxmargin.data.kernel_functions import function_of
+from maxmargin.data.kernel_rows import KernelRows
 from maxmargin.data.sources.memory import Arrays
 from maxmargin.data.table import table_of
 from maxmargin.losses import HingeLoss

@@ -1,4 +1,4 @@
-"""The rows of a kernel matrix: computed in blocks, kept as long as memory allows, always in float64.
+"""Kernel matrices: their rows are computed in blocks, always in float64; `kernel_rows` keeps them as long as memory allows.
 
 Inner products of dense rows are matrix products of small tiles, which are converted to float64 one by one: a float32 X is neither
 copied as a whole nor trusted with sums. From there to its place in the table a tile stays in the cache of a core. Inner products
@@ -7,44 +7,35 @@ of sparse rows go through the columns, so that only pairs of non-zeros cost anyt
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from ..jit import kernel, vectors
-from ..jit.products import add_products, outer_products
-from ..utils.blas import blas_threads
-from ..utils.threads import in_threads, spans, with_scratch
+from ..jit import jitable_call, kernel, vectors
+from ..jit.products import outer_products
+from ..utils.threads import spans
 from .gathered import take_rows
 from .kernel_functions import RBF, apply, called, finish, squared_lengths
 from .matrices import SYMMETRIC, check_norms
-from .sources.options import MEGABYTE
 
 # Chosen for speed, sets not recorded, 2026-11-15:
 TILE = 512  # columns of a tile: it stays in the cache of a core from the product to the last operation on it
-STRIP = 32  # rows that are written at a time where columns are copied into them: each lies in a page of memory of its own
 BLOCK = 128  # rows computed at a time, where they are put somewhere else first
-# Entries of a block that are worth a thread: with more of them each waits for memory that the system has yet to hand out. 6,000
-# made rows of 50 columns, 16 cores of x86 (2 threads took 0.16 s, 16 took 0.37), 2026-11-17.
-WORTH = 1 << 18
 LISTED_BELOW = 0.15  # dense data with fewer non-zeros than this are cheaper through their columns
-# Of rows that are computed where they belong: a strip of them is a thread's; of so many blocks, but no more multiplications than
-# that, strips are handed out at once, and what they have in common is computed twice; entries of the rows of X of a tile at the
-# most: by reasoning, only tried together. Columns of a product's tile: 12,000 made rows, 10 classes, one thread took 0.083 s with
-# 256 and 0.075 s with 512, which leaves 16 threads too few of them. 2 cores of x86 with other work beside, 2026-11-18.
+# Of rows that are computed where they belong: a strip of them is a thread's; so many blocks or values, but no more
+# multiplications than that, are computed at once, each pair of samples once, which saves a sixth of the time (5,000 rows, 16 and
+# 100 columns, Neoverse N1, 2026-11-18); entries of the rows of X of a tile at the most: by reasoning, only tried together.
 STRIP_OF_THREAD = 64
 BLOCKS_AT_ONCE = 8
+VALUES_AT_ONCE = 1 << 25
 WORK_AT_ONCE = 1 << 32
 ENTRIES_OF_TILE = 1 << 20
-COLUMNS_OF_PRODUCT = 256
 # And not:
+NUMBERS_OF_LINE = 8  # in a line of the cache
 AT_ONCE = 16  # samples that a user's function is asked for where only the diagonal is wanted
-LANCZOS = 20  # steps: vectors that are orthogonal to each other
-DEFINITE = 1e-10  # part of the largest eigenvalue by which rounding may push one below zero
 
 
 @kernel
@@ -81,16 +72,17 @@ class TileRoom(NamedTuple):
 
 
 @kernel
-def write_rows(function, samples, others, table, block, places, room):
-    """table[places, others] = K[block, others], tile by tile; `samples`: the rows of X and their norms."""
+def write_rows(function, samples, columns, table, block, places, later, room):
+    """table[places, columns] = K[block, columns], tile by tile; `samples`: the rows of X and their norms. The last columns are
+    those of samples whose rows are at the places `later`, and get there what they have of the block: K is symmetric."""
     (X, norms), rows, wide = samples, block.size, room.right.shape[0]
     left, values = room.left[:rows], room.values.flat[:rows]
     take_rows(X, block, left)
     for k in range(rows):
         room.left_norms[k] = norms[block[k]]
-    for start in range(0, others.size, wide):
-        count = min(wide, others.size - start)
-        tile = others[start : start + count]
+    for start in range(0, columns.size, wide):
+        count = min(wide, columns.size - start)
+        tile = columns[start : start + count]
         take_rows(X, tile, room.right)
         for c in range(count):
             room.right_norms.flat[0, c] = norms[tile[c]]
@@ -103,6 +95,21 @@ def write_rows(function, samples, others, table, block, places, room):
             place = places[k]
             for c in range(count):
                 table[place, tile[c]] = values[k, c]
+        first = start + later.size - columns.size  # which of the later rows is that of the first column
+        skipped = max(0, -first)
+        if skipped < count:
+            write_columns(values[:, skipped:count], table, block, later[first + skipped :])
+
+
+@jitable_call
+def write_columns(values, table, block, places):
+    """table[places, block] = values', a line of the cache at a time."""
+    for first in range(0, values.shape[1], NUMBERS_OF_LINE):
+        last = min(first + NUMBERS_OF_LINE, values.shape[1])
+        for k in range(block.size):
+            column = block[k]
+            for c in range(first, last):
+                table[places[c], column] = values[k, c]
 
 
 def unsigned(matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -151,10 +158,23 @@ class Gram(ABC):
         """Scratch of one thread, for `write`."""
         return None
 
-    def write(self, table: np.ndarray, others: np.ndarray, wanted: np.ndarray, places: np.ndarray, room: Any) -> None:
-        """table[places, others] = K[wanted, others]. The same on any number of threads."""
+    def write(self, table: np.ndarray, outside: np.ndarray, rows: "NewRows", part: tuple[int, int], room: Any) -> None:
+        """Part of the new rows, at the columns `outside` and at those of all new rows: when all parts are written, all of the new
+        rows are. The same on any number of threads."""
+        wanted, places = rows.part(part)
+        others = np.sort(np.concatenate([outside, rows.samples]))
         found = self.block(wanted, others)
         spread_columns(found, table, *(index.view(np.uint64) for index in (others, places)))
+
+
+class NewRows(NamedTuple):
+    """Rows that are computed: of these samples, at these places of a table."""
+
+    samples: np.ndarray
+    places: np.ndarray
+
+    def part(self, part: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+        return self.samples[part[0] : part[1]], self.places[part[0] : part[1]]
 
 
 class FunctionGram(Gram):
@@ -201,8 +221,10 @@ class FunctionGram(Gram):
         if sp.issparse(self.X):
             _ = self.columns  # once, before any thread asks for it
             return step
+        # Where memory is short, blocks are small, and so is what is computed between two looks at the clock.
+        many = max(BLOCKS_AT_ONCE, VALUES_AT_ONCE // (self.n * step)) if step >= BLOCK else BLOCKS_AT_ONCE
         most = WORK_AT_ONCE // (max(self.X.size, 1) * step)
-        return step * max(1, min(BLOCKS_AT_ONCE, most))
+        return step * max(1, min(many, most))
 
     def parts(self, count, n_jobs):
         return spans(count, n_jobs) if sp.issparse(self.X) else list(pairwise([*range(0, count, STRIP_OF_THREAD), count]))
@@ -216,13 +238,14 @@ class FunctionGram(Gram):
         tables = (vectors.zeros_table(rows, wide, np.float64) for rows in (1, STRIP_OF_THREAD))
         return TileRoom(left, right, np.zeros(STRIP_OF_THREAD), *tables)
 
-    def write(self, table, others, wanted, places, room):
+    def write(self, table, outside, rows, part, room):
         if sp.issparse(self.X):
-            super().write(table, others, wanted, places, room)
+            super().write(table, outside, rows, part, room)
             return
-        indices = (index.view(np.uint64) for index in (others, wanted, places))
-        columns, block, at = indices
-        write_rows(self.function, (self.X, self.norms), columns, table, block, at, room)
+        wanted, places = rows.part(part)
+        columns, later = np.concatenate([outside, rows.samples[part[0] :]]), rows.places[part[1] :]
+        where, block, at, mirrored = (index.view(np.uint64) for index in (columns, wanted, places, later))
+        write_rows(self.function, (self.X, self.norms), where, table, block, at, mirrored, room)
         if isinstance(self.function, RBF):  # as above: no row is asked for that is there
             table[places, wanted] = 1.0
 
@@ -299,186 +322,3 @@ def checked_square(K) -> np.ndarray:
                 f"A precomputed kernel matrix must be symmetric; entry ({i}, {j}) is {K[i, j]:g}, ({j}, {i}) is {K[j, i]:g}."
             )
     return K
-
-
-def indefinite(rows: "KernelRows") -> bool:
-    """Whether the kernel matrix between the rows in memory is shown to have a negative eigenvalue.
-
-    A few steps of Lanczos' method: its values lie between the extreme eigenvalues, so a negative one proves that there is a
-    negative eigenvalue, and how exact it is does not matter.
-    """
-    here, factors = np.flatnonzero(rows.held()), np.zeros((1, rows.gram.n))
-
-    def multiply(v: np.ndarray) -> np.ndarray:
-        factors[0, here] = v.ravel()
-        return rows.product(factors, here)[0, here]
-
-    if here.size <= LANCZOS:
-        whole = np.array([multiply(unit) for unit in np.eye(here.size)]).reshape(here.size, here.size)
-        values = np.linalg.eigvalsh(0.5 * (whole + whole.T))
-    else:
-        start = multiply(np.random.default_rng(0).standard_normal(here.size))
-        if not start.any():  # a matrix of zeros, which ARPACK refuses
-            return False
-        matrix = LinearOperator((here.size, here.size), multiply, dtype=np.float64)
-        try:
-            values = eigsh(matrix, 2, which="BE", v0=start, ncv=LANCZOS, maxiter=1, tol=0.5, return_eigenvectors=False)
-        except ArpackNoConvergence as short:  # as where the smallest is zero
-            values = short.eigenvalues
-    size = max(np.max(values, initial=0.0), np.max(rows.gram.diagonal()[here], initial=0.0))
-    return bool(np.min(values, initial=0.0) < -DEFINITE * size)
-
-
-class ScaledRows(NamedTuple):
-    """The rows again in float32, scaled to a unit diagonal: (K_ij + shift) scale_i scale_j"""
-
-    table: np.ndarray
-    scale: np.ndarray
-    shift: float
-
-
-class KernelRows:
-    """Rows of a kernel matrix within a number of bytes; to make room, those that were asked for longest ago go first."""
-
-    def __init__(self, gram: Gram, memory: int, shift: float | None = 0.0):
-        """At most `memory` bytes. A precomputed matrix takes none: its rows are read where they lie.
-
-        Where all rows fit once and a half, `scaled_rows` holds them a second time, unless `shift` is None."""
-        self.gram, self.n_jobs = gram, 1
-        self.computed = 0  # entries of the matrix, for those who want to know
-        self.whole = isinstance(gram, PrecomputedGram)
-        fitting = memory // (8 * gram.n)
-        self.step = max(1, min(BLOCK, fitting // 16))  # rows at a time: while they are computed they may take up room twice more
-        self.capacity = gram.n if self.whole else min(gram.n, fitting - 2 * self.step)
-        if self.capacity < 1:
-            raise ValueError(
-                f"cache_size is too small: a row of the kernel matrix for {gram.n} samples takes {8 * gram.n / MEGABYTE:.3g} MB, "
-                "and at least four must fit."
-            )
-        self.slot = np.arange(gram.n) if self.whole else np.full(gram.n, -1)
-        self.owner = self.slot.copy() if self.whole else np.full(self.capacity, -1)
-        # An empty table takes up memory only as it is written.
-        self.table = gram.matrix if isinstance(gram, PrecomputedGram) else np.empty((self.capacity, gram.n))
-        self.used, self.now = np.zeros(self.capacity, np.int64), 0
-        self.at_once = 1 if self.whole else gram.at_once(self.step)
-        self.rooms: list[Any] = []
-        self.tiles: list[np.ndarray] = []
-        self.scaled_rows: ScaledRows | None = None
-        fits = not self.whole and self.capacity == gram.n and 12 * gram.n * (gram.n + 2 * self.step) <= memory
-        if fits and shift is not None:
-            size = gram.diagonal() + shift
-            scale = np.divide(1.0, np.sqrt(size), out=np.zeros(gram.n), where=size > 0.0)
-            self.scaled_rows = ScaledRows(np.empty((gram.n, gram.n), np.float32), scale, shift)
-
-    def need(self, wanted: np.ndarray, stop: Callable[[], bool] = lambda: False) -> np.ndarray:
-        """The places in `table` of these rows, at most `capacity` of them; missing ones are computed. -1 for those that there was
-        no time for."""
-        self.now += 1
-        here = self.slot[wanted]
-        self.used[here[here >= 0]] = self.now
-        missing = wanted[here < 0]
-        if missing.size == 0:
-            return here
-        places = np.sort(np.argsort(self.used, kind="stable")[: missing.size])
-        gone = self.owner[places]
-        self.slot[gone[gone >= 0]] = -1
-        self.owner[places], self.used[places] = -1, self.now
-        for start in range(0, missing.size, self.at_once):
-            if stop():
-                self.used[places[start:]] = 0
-                break
-            self._compute(missing[start : start + self.at_once], places[start : start + self.at_once])
-        return self.slot[wanted]
-
-    def _compute(self, block: np.ndarray, places: np.ndarray) -> None:
-        """Columns of samples whose rows are here are copied: the matrix is symmetric."""
-        others, held = np.flatnonzero(self.slot < 0), np.flatnonzero(self.owner >= 0)
-        here = tuple(index.view(np.uint64) for index in (held, self.owner[held]))
-
-        def work(part: tuple[int, int], room: Any) -> None:
-            mine, at = (array[part[0] : part[1]] for array in (block, places))
-            self.gram.write(self.table, others, mine, at, room)
-            copy_columns(self.table, *here, mine.view(np.uint64), at.view(np.uint64), STRIP)
-            if self.scaled_rows is not None:
-                shorten(self.table, self.scaled_rows, mine, at)
-
-        jobs = self._jobs(block.size)
-        with blas_threads(1):
-            in_threads(with_scratch(self.gram.room, work, self.rooms), self.gram.parts(block.size, jobs), jobs)
-        self.owner[places], self.slot[block] = block, places
-        self.computed += block.size * others.size
-
-    def _jobs(self, count: int) -> int:
-        """Threads that so many rows are worth."""
-        return max(1, min(self.n_jobs, count * self.gram.n // WORTH))
-
-    def product(self, factors: np.ndarray, samples: np.ndarray) -> np.ndarray:
-        """factors[:, samples] @ K[samples], in float64"""
-        result, held = np.zeros((factors.shape[0], self.gram.n)), self.owner >= 0
-        here = bool(np.all(self.slot[samples] >= 0))
-        if here and self.table.dtype == np.float64 and 2 * samples.size > np.count_nonzero(held):
-            last = int(np.flatnonzero(held)[-1]) + 1
-            spread = np.zeros((factors.shape[0], last))
-            spread[:, self.slot[samples]] = factors[:, samples]
-            self._in_tiles(lambda tile, _: np.matmul(spread, self.table[:last, tile], out=result[:, tile]), last)
-            return result
-        size = max(1, samples.size if here else min(self.at_once, self.capacity))
-        for start in range(0, samples.size, size):
-            block = samples[start : start + size]
-            left, places = np.ascontiguousarray(factors[:, block].T, np.float64), self.need(block).view(np.uint64)
-            self._in_tiles(partial(add_rows_of_table, left, self.table, places, result), block.size)
-        return result
-
-    def _in_tiles(self, work: Callable[[slice, np.ndarray], Any], count: int) -> None:
-        """work(columns, scratch) for all columns, of so many rows: by slices that are the same whatever the number of threads."""
-
-        def one(start: int, tile: np.ndarray) -> None:
-            work(slice(start, min(start + COLUMNS_OF_PRODUCT, self.gram.n)), tile)
-
-        with_tiles = with_scratch(lambda: vectors.aligned((BLOCK, COLUMNS_OF_PRODUCT), np.float64), one, self.tiles)
-        with blas_threads(1):
-            in_threads(with_tiles, range(0, self.gram.n, COLUMNS_OF_PRODUCT), self._jobs(count))
-
-    def held(self) -> np.ndarray:
-        """Whether each row is here."""
-        return self.slot >= 0
-
-    def restore(self, owner: np.ndarray) -> None:
-        """Hold these rows, each at its place: products add them up in that order, and are the same to the last digit then."""
-        if not self.whole:
-            self.slot[:], self.owner[:] = -1, -1
-            places = np.flatnonzero(owner >= 0)
-            for start in range(0, places.size, self.at_once):
-                part = places[start : start + self.at_once]
-                self._compute(owner[part], part)
-
-
-@kernel
-def copy_columns(table, held, owners, block, places, strip):
-    """The columns `owners` of the rows of `block`, from the rows `held`, so many (`strip`) at a time."""
-    for first in range(0, block.size, strip):
-        for h in range(held.size):
-            for k in range(first, min(first + strip, block.size)):
-                table[places[k], owners[h]] = table[held[h], block[k]]
-
-
-@kernel
-def add_rows_of_table(left, table, places, out, columns, room):
-    """out += left.T @ table[places] at these columns; `room`: for some rows of the table there."""
-    first, last = columns.start, columns.stop
-    for start in range(0, places.size, room.shape[0]):
-        rows = min(room.shape[0], places.size - start)
-        for k in range(rows):
-            place = places[start + k]
-            for c in range(last - first):
-                room[k, c] = table[place, first + c]
-        add_products(left[start : start + rows], room[:rows, : last - first], out[:, first:last])
-
-
-@kernel
-def shorten(table, scaled_rows, block, places):
-    """Rows of `block`, just written to table[places], once more as `ScaledRows` says."""
-    for k in range(block.size):
-        left, row, out = scaled_rows.scale[block[k]], table[places[k]], scaled_rows.table[places[k]]
-        for c in range(row.size):
-            out[c] = (row[c] + scaled_rows.shift) * left * scaled_rows.scale[c]

@@ -12,7 +12,7 @@ Here is what all solvers share; the rooms beside (`ascent/`, `polish/`, ...) hav
 Rooms below this one cannot import it, so that these stand where they are used, with set and date beside them:
 
     data/rows.py                  SPARSE_BELOW, SPARE: which dense rows are read by an index of their non-zeros
-    data/gram.py                  TILE, STRIP, BLOCK, LISTED_BELOW: how rows of a kernel matrix are computed
+    data/gram.py, kernel_rows.py  TILE, STRIP, BLOCK, LISTED_BELOW, FEW_FACTORS: how rows of a kernel matrix are made and added up
     data/table.py                 BLOCK_SIZE: rows of a block of a table
     data/gathered.py              ENTRY, WEIGHT_MOVED, TILE_SIDE: when a product is a sum over entries, and how weights are turned
     data/sources/memory.py        BLOCK_ROWS: rows of a block of arrays in memory

@@ -62,6 +62,7 @@ class Exchange(NamedTuple):
     members: np.ndarray
     matrix: np.ndarray
     vectors: np.ndarray  # (6, padded)
+    marks: np.ndarray
     moved: np.ndarray
     ready: np.ndarray
     total: np.ndarray  # a row of lanes: by how much the scores of the pair move
@@ -240,6 +241,7 @@ def climb_pair(copy, u, d, count, exchange, how):
         rows[3, :padded].reshape(1, blocks, width),
         rows[4, :padded].reshape(1, blocks, width),
         rows[5, :padded].reshape(1, blocks, width),
+        exchange.marks,
         exchange.moved[:count],
         exchange.ready[:count],
     )

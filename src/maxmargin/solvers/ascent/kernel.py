@@ -17,7 +17,8 @@ from queue import SimpleQueue
 
 import numpy as np
 
-from ...data.gram import BLOCK, KernelRows, indefinite
+from ...data.gram import BLOCK
+from ...data.kernel_rows import KernelRows, indefinite
 from ...problems.kernel import KernelProblem, KernelScalarProblem, Point
 from ...result import TINY
 from ...utils.threads import in_threads

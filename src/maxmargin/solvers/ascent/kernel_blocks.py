@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...data.gram import KernelRows
+from ...data.kernel_rows import KernelRows
 from ...jit import kernel, vectors
 from ...losses.base import reward, row_step, value
 from ...losses.blocks import block_step, row_block_step, row_moves, take_row

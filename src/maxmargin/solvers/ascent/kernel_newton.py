@@ -26,7 +26,7 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
-from ...data.gram import KernelRows
+from ...data.kernel_rows import KernelRows
 from ...jit import jitable, kernel, vectors
 from ...losses.base import BOUNDLESS, clip, row_bend, row_slope, row_within
 from ...problems.kernel import KernelProblem, KernelRowProblem, KernelScalarProblem, Point

@@ -14,7 +14,8 @@ from functools import cached_property
 
 import numpy as np
 
-from ...data.gram import BLOCK, KernelRows
+from ...data.gram import BLOCK
+from ...data.kernel_rows import KernelRows
 from ...jit import vectors
 from ...jit.meeting import at_one_board
 from ...problems.kernel import KernelProblem, KernelRowProblem, Point
@@ -126,7 +127,7 @@ class KernelPairs(KernelRun, KernelFinishing):
         """Room for one pair of so many samples, but for its matrix."""
         padded = self.padded(size)
         total = vectors.zeros_vectors(1, padded // vectors.width(np.float32), np.float32)
-        room = vectors.aligned((0,), np.float32), vectors.aligned((6, padded), np.float32)
+        room = vectors.aligned((0,), np.float32), vectors.aligned((6, padded), np.float32), np.zeros((3, size))
         return Exchange(np.zeros(size, np.uint64), *room, np.zeros(size), np.zeros(size, bool), total)
 
     def padded(self, size: int) -> int:

@@ -6,6 +6,8 @@ go on to the next in another round: duals of regression change their signs there
     i, j = the samples whose own steps gain most, by second order and within their boxes, one from each half of the samples
     both go to the best point of their plane within their boxes
 
+and every so many steps all go on in the direction in which they have come, as far as it is worth while and their boxes allow.
+
 The copy is scaled to a unit diagonal, and filled row by row as samples first move. It and the gradient in it are float32.
 """
 
@@ -19,6 +21,8 @@ from ...losses.base import BOUNDLESS, piece, reward, value
 AWAY, SOON, NEAR = 0, 1, 2  # what View.near says of a sample
 LEAST_CURVATURE = 1e-3  # the smallest curvature of a pair
 NO_GAIN = 1e-12  # part of the first gain in a copy that float32 cannot tell from nothing
+MOVED_THEN, SLOPE_THEN, FALLEN_SINCE = 0, 1, 2  # rows of Part.marks
+FARTHEST_ALONG = 20.0  # times as far as the duals have come
 HALVES = 2  # of the samples of a copy, vectors in turn: of each the best sample moves
 
 
@@ -89,11 +93,12 @@ def put_at_bounds(loss, label, state):
 
 
 class Part(NamedTuple):
-    """A label's problem on some samples in float32, scaled so that every curvature is one. Lane arrays but for the last two.
+    """A label's problem on some samples in float32, scaled so that every curvature is one. Lane arrays but for the last three.
 
     slope: of the dual value; low, high: how far each dual may go yet; weight: of slope^2 in the gap of a squared loss;
-    scale: of each dual; gathered: a row on its way into the matrix; moved: by how much each dual has moved; ready: whether
-    its row of the matrix is there
+    scale: of each dual; gathered: a row on its way into the matrix; marks: by how much each dual had moved when all last went on,
+    its slope then, and by how much that has fallen; moved: by how much each dual has moved; ready: whether its row of the matrix
+    is there
     """
 
     matrix: np.ndarray
@@ -103,6 +108,7 @@ class Part(NamedTuple):
     weight: np.ndarray
     scale: np.ndarray
     gathered: np.ndarray
+    marks: np.ndarray
     moved: np.ndarray
     ready: np.ndarray
 
@@ -257,10 +263,16 @@ def optimise(part, source, rest, tuning):
     width = part.slope.shape[2]
     i, j, s, t = 0, 0, 0.0, 0.0
     most, target = -1.0, rest * part_gap(slope, low, high, weight)
+    pause = max(1, int(tuning.along * count))
+    for p in range(count):
+        part.marks[MOVED_THEN, p], part.marks[SLOPE_THEN, p] = 0.0, slope[p]
     for step in range(steps):
         first, even, second, odd = update_slopes(part, i, s, j, t)
         if step % tuning.look == tuning.look - 1 and part_gap(slope, low, high, weight) <= target:
             return step
+        if step % pause == pause - 1 and go_along(part, count):
+            s = t = 0.0
+            continue
         if most < 0.0:
             most = max(first, second)
         if max(first, second) <= NO_GAIN * most:
@@ -280,6 +292,45 @@ def optimise(part, source, rest, tuning):
         low[i], high[i] = low[i] - s, high[i] - s
         low[j], high[j] = low[j] - t, high[j] - t
     return steps
+
+
+@jitable_call
+def go_along(part, count):
+    """Go on in the direction in which the duals have come since the last time, as far as the dual value rises. Those that would
+    leave their boxes stay at the bound; should that lead to a lower value, all goes back. Returns whether it did not."""
+    slope, low, high, marks = part.slope[0].reshape(-1), part.low[0].reshape(-1), part.high[0].reshape(-1), part.marks
+    rise, bend, gain = 0.0, 0.0, 0.0
+    for p in range(count):
+        marks[MOVED_THEN, p], marks[FALLEN_SINCE, p] = part.moved[p] - marks[MOVED_THEN, p], marks[SLOPE_THEN, p] - slope[p]
+        rise += marks[MOVED_THEN, p] * slope[p]
+        bend += marks[MOVED_THEN, p] * marks[FALLEN_SINCE, p]
+    far = min(rise / bend, FARTHEST_ALONG) if rise > 0.0 and bend > 0.0 else 0.0
+    for p in range(count):
+        marks[SLOPE_THEN, p] = slope[p]
+        slope[p] -= far * marks[FALLEN_SINCE, p]
+    for p in range(count):
+        wanted = far * marks[MOVED_THEN, p]
+        marks[MOVED_THEN, p] = min(max(wanted, low[p]), high[p])
+        if marks[MOVED_THEN, p] != wanted:
+            add_row(part, p, wanted - marks[MOVED_THEN, p])
+    for p in range(count):
+        gain += marks[MOVED_THEN, p] * (slope[p] + marks[SLOPE_THEN, p])
+    for p in range(count):
+        change, marks[MOVED_THEN, p] = marks[MOVED_THEN, p], part.moved[p]
+        if not gain > 0.0:
+            slope[p] = marks[SLOPE_THEN, p]
+        elif change != 0.0:
+            part.moved[p] += change
+            low[p], high[p] = low[p] - change, high[p] - change
+    return gain > 0.0
+
+
+@jitable
+def add_row(part, p, x):
+    """slope += x K_p"""
+    p, x = np.uint64(p), part.slope.dtype.type(x)
+    for b in range(np.uint64(part.slope.shape[1])):
+        vectors.store(part.slope, 0, b, vectors.fma(vectors.load(part.slope, 0, b), x, vectors.load(part.matrix, p, b)))
 
 
 @jitable
@@ -323,6 +374,7 @@ class Workspace:
         padded = -(-most // self.width) * self.width
         self.matrix = vectors.aligned((most * padded,), np.float32)
         self.vectors = vectors.aligned((6, padded), np.float32)
+        self.marks = np.zeros((3, most))
         self.moved, self.ready = np.zeros(most), np.zeros(most, bool)
 
     def part(self, size: int) -> Part:
@@ -332,4 +384,4 @@ class Workspace:
         views = [row[:padded].reshape(shape) for row in self.vectors]
         matrix = self.matrix[: size * padded].reshape(shape)
         slope, low, high, weight, scale, gathered = views
-        return Part(matrix, slope, low, high, weight, scale, gathered, self.moved[:size], self.ready[:size])
+        return Part(matrix, slope, low, high, weight, scale, gathered, self.marks, self.moved[:size], self.ready[:size])

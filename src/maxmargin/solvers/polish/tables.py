@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...data.gram import KernelRows
+from ...data.kernel_rows import KernelRows
 from ...data.rows import mean_length
 from ...data.table import RowBlock, Table
 from ...jit import vectors
