@@ -10,7 +10,7 @@ from maxmargin.problems.linear import BlockProblem
 from maxmargin.solvers.automatic import Automatic
 from maxmargin.solvers.base import NOWHERE, Setting
 from maxmargin.solvers.second_order import softened, wide_rows
-from maxmargin.solvers.second_order.alternating import SplitPoint, QuadraticTerm, Splits, alternated, next_splits
+from maxmargin.solvers.second_order.alternating import QuadraticTerm, SplitPoint, Splits, alternated, next_splits
 from maxmargin.solvers.second_order.tuning import SPLIT
 from maxmargin.solvers.tuning import RELAY
 

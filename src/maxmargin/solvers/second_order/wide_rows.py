@@ -22,7 +22,7 @@ import scipy.sparse as sp
 
 from ...data.table import RowBlock, Table
 from ...problems.linear import BlockProblem
-from .alternating import SplitPoint, QuadraticTerm, alternated
+from .alternating import QuadraticTerm, SplitPoint, alternated
 from .blends import BlendedInterior
 from .interior_point import products
 from .interior_rows import RowInterior
