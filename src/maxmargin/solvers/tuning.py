@@ -149,9 +149,9 @@ class RelayTuning(NamedTuple):
     early: float = 0.1
     patience: float = 0.5
     # The first of these where coordinates are likely to crawl, and what part of its price Newton's method takes there. Digits in
-    # 14 x 14 pixels of 0..255, others than those reported: 3,000 rows take passes 1.5 s, 7,291 take steps 6, 2026-11-18.
+    # 14 x 14 pixels of 0..255, others than those reported: 3,000 rows take passes 1.5 s, 7,291 take steps 13 and 16, 2026-11-18.
     trial: float = 0.25
-    wide: float = 0.25
+    wide: float = 0.5
     # How much more is spent at the next look, and the part of it around a moment whose gaps count: single estimates are noisy.
     seldom: float = 1.2
     around: float = 0.15

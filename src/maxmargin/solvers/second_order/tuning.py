@@ -61,8 +61,9 @@ class SplitTuning(NamedTuple):
     """Alternating directions, and how the interior point takes up what they have found. Digits in 14 x 14 pixels of 0..255,
     others than those that are reported, C = 1, 2026-11-18: after 800 rounds on all examples with `weight` 0.003, 0.01 and 0.03
     the primal value is 731, 718 and 718 (689 at the solution), and half the square of what the duals leave of the gradient 5.6,
-    36 and 240 times that. Interior steps then, with 0.003: 14 with `pulled` 0.3, 10 with 0.03 and 9 with 0.01, 11 with 0.003. Few
-    rounds on all examples and the others on those that are near: 8 steps, and 10 with 200 rounds fewer."""
+    36 and 240 times that. Interior steps then, with 0.003: 14, 11, 12, 9 and 11 with `pulled` 0.3, 0.1, 0.03, 0.01 and 0.003. Few
+    rounds on all examples and the others on those that are near, pairs taken up ahead: 8 steps, and 8 with `weight` 0.001; with
+    that and 200 rounds fewer 10. One C and one set: steps vary by two or three with little cause."""
 
     rounds: int = 650
     weight: float = 0.003  # of the squares that tie scores to weights, times the caps, for costs of one
@@ -73,7 +74,8 @@ class SplitTuning(NamedTuple):
 
 class WorkingTuning(NamedTuple):
     """Pairs of examples and classes that the interior point for many columns works on: of the size of costs below the highest of
-    the example. The same digits: 2 is as good as 3 for `near` (8,500 and 13,000 pairs of 72,910). `part` and `taken` by guess."""
+    the example. The same digits: 9 and 10 steps with 2 and 3 for `near` (8,500 and 13,000 pairs of 72,910). `part` and
+    `taken` by guess. 2026-11-18."""
 
     near: float = 3.0  # at first
     grown: float = 1.0  # those that come as near are taken up

@@ -14,7 +14,7 @@ have a class near their highest. Their duals lie on the border, those of the cen
 gradient: the beginning is near the border, between both.
 
 From there on most pairs of examples and classes, and most examples, have no duals and will have none: they are left out until
-their class comes near the highest. A tenth of the pairs makes a third of the steps, and each costs half.
+their class comes near the highest. With a sixth of the pairs a step costs about half.
 """
 
 import numpy as np
