@@ -10,7 +10,7 @@ from maxmargin.problems.linear import BlockProblem
 from maxmargin.solvers.automatic import Automatic
 from maxmargin.solvers.base import NOWHERE, Setting
 from maxmargin.solvers.second_order import softened, wide_rows
-from maxmargin.solvers.second_order.alternating import QuadraticTerm, alternated, next_on_simplex
+from maxmargin.solvers.second_order.alternating import QuadraticTerm, SplitPoint, Splits, alternated, next_splits
 from maxmargin.solvers.second_order.tuning import SPLIT
 from maxmargin.solvers.tuning import RELAY
 
@@ -21,10 +21,20 @@ COST = np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0)))
 WEIGHT = RNG.uniform(0.1, 3.0, 120)
 
 
-def test_next_on_simplex():
-    a = RNG.normal(size=(40, 6)) * 10.0 ** RNG.uniform(-3, 3, (40, 1))
-    np.testing.assert_allclose(next_on_simplex(a), [mm.projections.simplex(row) for row in a], rtol=1e-9, atol=1e-9)
-    assert next_on_simplex(np.empty((0, 6))).shape == (0, 6)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("rows", [0, 40])
+def test_a_round(rows, dtype):
+    """The points of the simplex are those of the public projection."""
+    u, c, scores = RNG.normal(size=(3, rows, 6)) * 10.0 ** RNG.uniform(-3, 3, (rows, 1))
+    cost, label, cap, r, relax = RNG.random((rows, 6)), RNG.integers(0, 6, rows), RNG.random(rows), 0.3, 1.7
+    splits, scores = Splits(u.copy(), c.copy(), np.empty((rows, 6), dtype)), scores.astype(dtype)
+    next_splits(scores, cost, label, cap, splits, np.empty(6), r, relax)
+    a, own = relax * scores.astype(np.float64) + (1.0 - relax) * u - c / r, np.eye(6)[label]
+    q = np.array([mm.projections.simplex(row) for row in r * (cost + a) + own]).reshape(rows, 6)
+    close = {"rtol": 1e-5, "atol": 1e-5} if dtype is np.float32 else {"rtol": 1e-9, "atol": 1e-9}
+    np.testing.assert_allclose(own - splits.c, q, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(splits.u, a + (own - q) / r, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(splits.pull, cap[:, None] * (r * splits.u + splits.c), **close)
 
 
 @pytest.mark.parametrize("data", [X, sp.csr_array(X)])
@@ -59,6 +69,14 @@ def test_rounds_end_when_time_is_up():
     few = alternated(table_of(X, 1.0), COST[Y], Y, WEIGHT, term, stop=stop)
     for found, wanted in zip(few, alternated(table_of(X, 1.0), COST[Y], Y, WEIGHT, term, SPLIT._replace(rounds=3)), strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+def test_rounds_go_on_where_others_have_ended():
+    term, table = QuadraticTerm(np.zeros((4, 6)), np.ones((4, 6))), table_of(X, 1.0)
+    best = alternated(table, COST[Y], Y, WEIGHT, term, SPLIT._replace(rounds=20_000, weight=0.1))
+    few = alternated(table, COST[Y], Y, WEIGHT, term, SPLIT._replace(rounds=20, weight=0.1))
+    near = alternated(table, COST[Y], Y, WEIGHT, term, SPLIT._replace(rounds=20, weight=0.1), start=SplitPoint(*best))
+    assert np.linalg.norm(near.W - best.W) < 0.1 * np.linalg.norm(few.W - best.W)
 
 
 @pytest.mark.parametrize(("large", "hard"), [(0.0, True), (np.inf, False)])

@@ -11,9 +11,11 @@ from maxmargin.solvers.base import NOWHERE, Setting
 from maxmargin.solvers.newton import Newton, work
 from maxmargin.solvers.second_order import softened, wide_rows
 from maxmargin.solvers.second_order.interior_rows import RowInterior
+from maxmargin.solvers.second_order.single_rows import SingleRows
 from maxmargin.solvers.second_order.softened import WideFirst
 from maxmargin.solvers.second_order.systems import RowColumns
-from maxmargin.solvers.second_order.wide_rows import PairColumns, SingleRows, WideInterior, heaviest, on_path
+from maxmargin.solvers.second_order.tuning import SPLIT, WORKING
+from maxmargin.solvers.second_order.wide_rows import PairColumns, WideInterior, heaviest, on_path
 
 RNG = np.random.default_rng(4)
 X = np.maximum(RNG.normal(size=(150, 6)) + RNG.normal(size=(150, 1)), 0.0) * 200.0
@@ -129,3 +131,36 @@ def test_products_in_float32_bear_columns_and_weights_of_any_size():
     scale = np.sqrt(np.maximum(exact.diagonal(), 1e-300))
     np.testing.assert_allclose(found / scale / scale[:, None], exact / scale / scale[:, None], atol=1e-5)
     assert found.dtype == np.float64 and not found[2].any()
+
+
+def test_pairs_that_are_left_out_are_taken_up(monkeypatch):
+    """From almost no pairs, whose optimum is another one, to that of all; what is left of the gap counts those left out."""
+    monkeypatch.setattr(wide_rows, "WORKING", WORKING._replace(near=0.01, grown=0.05))
+    monkeypatch.setattr(wide_rows, "SPLIT_FIRST", SPLIT._replace(rounds=1, weight=1.0))
+    monkeypatch.setattr(wide_rows, "SPLIT", SPLIT._replace(rounds=30, weight=1.0))
+    best = mm.SVMClassifier(C=0.01, solver="newton", tol=1e-9).fit(X, Y).certificate_
+    run = WideInterior(problem(0.01), NOWHERE, Setting(tol=1e-6))
+    counts = [np.count_nonzero(run.chosen)]
+    for _ in range(60):
+        run.advance(lambda: False)
+        counts.append(np.count_nonzero(run.chosen))
+        run.see()
+        exact = problem(0.01).primal(run.shape.packed(run.W)) - run.shape.evaluated(run.shape.repaired(run.stored()), None).dual
+        left = run.left_by_losses() + 0.5 * run.shape.square(run.slack)
+        assert exact == pytest.approx(left, rel=1e-6, abs=1e-8 * best.primal)
+    run.synchronise()
+    primal = min(problem(0.01).primal(w) for w in run.candidates())
+    assert counts == sorted(counts) and counts[0] < counts[-1] < run.chosen.size
+    assert best.dual * (1 - 1e-9) <= primal <= best.primal * (1 + 1e-5)
+    assert best.dual * (1 - 1e-5) <= run.dual <= best.primal * (1 + 1e-9)
+
+
+def test_no_step_goes_beyond_pairs_that_are_left_out(monkeypatch):
+    monkeypatch.setattr(wide_rows, "WORKING", WORKING._replace(near=0.3))
+    run = WideInterior(problem(0.01), NOWHERE, Setting(tol=1e-6))
+    for _ in range(10):
+        run.advance(lambda: False)
+        run.see()
+        at_work = run.chosen.any(axis=1)
+        chosen, others = (np.where(some, run.worths, -np.inf).max(axis=1)[at_work] for some in (run.chosen, ~run.chosen))
+        assert np.all(others <= chosen + 1e-9) and at_work.any()

@@ -8,28 +8,48 @@ The scores u are variables of their own, tied to W x by multipliers cap c and by
     q = the point of the simplex next to r (cost_y + a) + e_y,      c = e_y - q,      u = a + c / r
 
 with more than all of W x in the place of W x (`relax`). Its matrix has the columns of X only and is the same in all rounds: one
-costs two passes over X, a small part of a step of the interior point. Duals cap (e_y - q) are feasible all along, and W comes
-close to the solution soon, however columns are scaled. Only X' b stays far from W: that is left to the interior point.
+costs two passes over X, in float32 where rows are dense, a small part of a step of the interior point. Duals cap (e_y - q) are
+feasible all along, and W comes close to the solution soon, however columns are scaled. Only X' b stays far from W: that is left
+to the interior point.
 """
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from ...data.table import Table
+from ...jit import kernel
+from ...projections.newton import UNKNOWN, Knapsack, level, projected
 from ..pace import never
+from .single_rows import SingleRows
 from .systems import Factor, combination, scores_of
 from .tuning import SPLIT, SplitTuning
 
 
-def next_on_simplex(a: np.ndarray) -> np.ndarray:
-    """The point of the simplex nearest to each row."""
-    falling = -np.sort(-a, axis=1)
-    above = (np.cumsum(falling, axis=1) - 1.0) / np.arange(1.0, a.shape[1] + 1.0)
-    count = np.count_nonzero(falling > above, axis=1)
-    found: np.ndarray = np.maximum(a - above[np.arange(len(a)), np.maximum(count, 1) - 1][:, None], 0.0)
-    return found
+class Splits(NamedTuple):
+    """What a round changes, of all examples: (examples, classes)."""
+
+    u: np.ndarray
+    c: np.ndarray
+    pull: np.ndarray  # cap (r u + c)
+
+
+@kernel
+def next_splits(scores, cost, label, cap, splits, room, r, relax):
+    """u, c and their pull for these scores W x; `room` holds one row."""
+    u, c, pull = splits.u, splits.c, splits.pull
+    classes = u.shape[1]
+    for i in range(u.shape[0]):
+        for k in range(classes):
+            u[i, k] = relax * scores[i, k] + (1.0 - relax) * u[i, k] - c[i, k] / r
+            room[k] = r * (cost[i, k] + u[i, k]) + (k == label[i])
+        found = level(Knapsack(1.0, 1.0), room, classes, UNKNOWN)
+        for k in range(classes):
+            c[i, k] = (k == label[i]) - projected(room[k], found)
+            u[i, k] += c[i, k] / r
+            pull[i, k] = cap[i] * (r * u[i, k] + c[i, k])
 
 
 def products_with(table: Table, weight: np.ndarray) -> np.ndarray:
@@ -47,6 +67,49 @@ class QuadraticTerm(NamedTuple):
     B: np.ndarray
 
 
+class SplitPoint(NamedTuple):
+    """Weights, and q (examples, classes)."""
+
+    W: np.ndarray
+    q: np.ndarray
+
+
+class InFloat64(NamedTuple):
+    """The products of a table as they are."""
+
+    table: Table
+
+    def scores(self, W: np.ndarray) -> np.ndarray:
+        return scores_of(self.table, W)
+
+    def combined(self, duals: np.ndarray) -> np.ndarray:
+        return combination(self.table, duals)
+
+
+def products_of(table: Table) -> tuple[InFloat64 | SingleRows, type]:
+    """What a round multiplies with, and the kind of numbers it takes: those of dense rows take half of the time in float32."""
+    if sp.issparse(table.matrix):
+        return InFloat64(table), np.float64
+    return SingleRows(table.matrix, next(table.blocks(1)).bias), np.float32
+
+
+def solutions(B: np.ndarray, G: np.ndarray) -> Callable[[np.ndarray], np.ndarray] | None:
+    """(G + diag B_k)^-1 g_k of each class; None where that cannot be had, as products overflow."""
+    kinds, of_class = np.unique(B, axis=0, return_inverse=True)
+    factors = [Factor(G + np.diag(of_kind)) for of_kind in kinds]
+    if any(factor.factor is None for factor in factors):
+        return None
+
+    def solve(wanted: np.ndarray) -> np.ndarray:
+        W = np.empty_like(wanted)
+        for k, factor in enumerate(factors):
+            some = of_class.ravel() == k
+            W[some] = factor.solve(wanted[some].T).T
+        return W
+
+    return solve
+
+
 def alternated(
     table: Table,
     cost: np.ndarray,
@@ -55,25 +118,25 @@ def alternated(
     term: QuadraticTerm,
     tuning: SplitTuning = SPLIT,
     stop: Callable[[], bool] = never,
-) -> tuple[np.ndarray, np.ndarray]:
-    """W after some rounds, as many as there is time for, and q (examples, classes). `cost` is (examples, classes)."""
+    start: SplitPoint | None = None,
+) -> SplitPoint:
+    """W after some rounds, as many as there is time for, and q. `cost` is (examples, classes)."""
     mean, B = term
     if not len(label):
-        return mean.copy(), cost.copy()
+        return SplitPoint(mean.copy(), cost.copy())
     r = tuning.weight / (float(np.mean(cost.max(axis=1))) or 1.0)
-    G = r * products_with(table, cap)
-    factors = [Factor(G + np.diag(of_class)) for of_class in B]
+    solve = solutions(B, r * products_with(table, cap))
     own = np.zeros_like(cost)
     own[np.arange(len(label)), label] = 1.0
-    q, c, u = own.copy(), np.zeros_like(cost), scores_of(table, mean)
-    W, solvable = mean.copy(), all(factor.factor is not None for factor in factors)  # not where products overflow
-    for _ in range(tuning.rounds if solvable else 0):
+    W, q = start or (mean.copy(), own.copy())
+    if solve is None:
+        return SplitPoint(W, q)
+    products, dtype = products_of(table)
+    u, c, room = scores_of(table, W), own - q, np.empty(cost.shape[1])
+    splits = Splits(u, c, (cap[:, None] * (r * u + c)).astype(dtype))
+    for _ in range(tuning.rounds):
         if stop():
             break
-        wanted = B * mean + combination(table, cap[:, None] * (r * u + c))
-        W = np.stack([factor.solve(g) for factor, g in zip(factors, wanted, strict=True)])
-        a = tuning.relax * scores_of(table, W) + (1.0 - tuning.relax) * u - c / r
-        q = next_on_simplex(r * (cost + a) + own)
-        c = own - q
-        u = a + c / r
-    return W, q
+        W = solve(B * mean + products.combined(splits.pull))
+        next_splits(products.scores(W), cost, label, cap, splits, room, r, tuning.relax)
+    return SplitPoint(W, own - splits.c)

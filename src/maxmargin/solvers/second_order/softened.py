@@ -22,7 +22,7 @@ from .run import RowShape, SecondOrderRun
 from .smooth import SmoothRun
 from .smooth_first import SmoothFirst
 from .systems import RowColumns
-from .wide_rows import WideInterior, has_many_columns
+from .wide_rows import PairColumns, WideInterior, has_many_columns
 
 # T at first, of the size of costs, and what is left of it where it falls; the least part of a step after which it does; the part
 # of the target that the losses may leave at the last T; and the finest target. Letter, raw, C = 0.01 to 1e4, 2026-11-16.
@@ -127,12 +127,15 @@ class SoftFirst(SmoothFirst, RowInterior):
 class WideFirst(SoftFirst, WideInterior):
     """The same with many columns: the interior point is tried as soon as steps are short, as they stay so then."""
 
-    held = (*SoftFirst.held, "short", "gone")
-    short = 0  # steps in a row after which T could not fall
+    held = (*SoftFirst.held, "stalled", "gone", "chosen", "coming")
+    stalled = 0  # steps in a row after which T could not fall
+
+    def system_for(self, problem):
+        return PairColumns(problem.table, problem.exact_loss.label, problem.n_classes)
 
     def gives_up(self, went):
-        self.short = 0 if self.newton.far >= WELL else self.short + 1
-        return super().gives_up(went) or self.short >= SHORT_IN_A_ROW
+        self.stalled = 0 if self.newton.far >= WELL else self.stalled + 1
+        return super().gives_up(went) or self.stalled >= SHORT_IN_A_ROW
 
 
 def row_run(problem: BlockProblem, start: Start, setting: Setting) -> SecondOrderRun:

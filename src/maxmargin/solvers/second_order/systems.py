@@ -96,9 +96,11 @@ class Factor:
                 return
 
     def solve(self, g: np.ndarray) -> np.ndarray:
+        """The solution for a right side, or for each of its columns."""
         if not g.size:  # no row counts, and LAPACK takes no empty matrix
             return g.copy()
-        found: np.ndarray = self.scale * dpotrs(self.factor, self.scale * g, lower=1)[0]
+        scale = self.scale if g.ndim == 1 else self.scale[:, None]
+        found: np.ndarray = scale * dpotrs(self.factor, scale * g, lower=1)[0]
         return found
 
     def length(self, g: np.ndarray) -> float:

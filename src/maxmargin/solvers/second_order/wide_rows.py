@@ -9,8 +9,12 @@ label. That is what is factored; conjugate gradients with products of X itself d
 products: half of their time for a third more gradients.
 
 Large columns make the gradient of all duals but a few enormous, and steps from weights of zero are short for long. So the weights
-at first are those that alternating directions find soon (`alternating`). Their duals lie on the border, those of the central path
-for these weights leave far more of the gradient: the beginning is between both.
+at first are those that alternating directions find soon (`alternating`): some rounds with all examples, more with those that
+have a class near their highest. Their duals lie on the border, those of the central path for these weights leave far more of the
+gradient: the beginning is near the border, between both.
+
+From there on most pairs of examples and classes, and most examples, have no duals and will have none: they are left out until
+their class comes near the highest. With a sixth of the pairs a step costs about half.
 """
 
 import numpy as np
@@ -18,11 +22,13 @@ import scipy.sparse as sp
 
 from ...data.table import RowBlock, Table
 from ...problems.linear import BlockProblem
-from .alternating import QuadraticTerm, alternated
+from .alternating import QuadraticTerm, SplitPoint, alternated
 from .blends import BlendedInterior
+from .interior_point import products
 from .interior_rows import RowInterior
-from .systems import FEW_PAIRS, LEAST_THETA, MANY_CLASSES, RowColumns
-from .tuning import SPLIT
+from .single_rows import SingleRows
+from .systems import FEW_PAIRS, LEAST_THETA, MANY_CLASSES, RowColumns, combination, scores_of
+from .tuning import SPLIT, SPLIT_FIRST, WORKING, SplitTuning
 
 # Pairs that are added up as they are, for each weight; the part of a right side that conjugate gradients may leave, and how many
 # of their steps. Digits in 14 x 14 pixels of 0..255, others than those that are reported, C = 1, seconds of one core: 50 and 20
@@ -31,29 +37,6 @@ KEPT, LEFT_OVER, MOST_GRADIENTS = 50, 1e-4, 40
 MOST_PAIRS = 1 << 25  # of examples and classes whose weights are kept in memory
 PATH_ROUNDS = 100  # of the search for the level of a row, which has few
 EXACT_LEVEL = 1e-14
-
-
-class SingleRows:
-    """Dense rows in float32, the bias beside them, each column divided by its largest number."""
-
-    def __init__(self, X: np.ndarray, bias: float):
-        sizes = np.append(np.maximum(X.max(axis=0, initial=0.0), -X.min(axis=0, initial=0.0)), abs(bias)).astype(np.float64)
-        sizes[sizes == 0.0] = 1.0
-        self.sizes = sizes
-        self.rows = np.empty((len(X), sizes.size), np.float32)
-        np.divide(X, sizes[:-1], out=self.rows[:, :-1], casting="same_kind")
-        self.rows[:, -1] = bias / sizes[-1]
-        self.scaled = np.empty_like(self.rows)  # the same memory for all products
-
-    def weighted_products(self, rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        """sum of weight x x' over these rows, weights > 0; exact to float32."""
-        most = float(weight.max(initial=0.0)) or 1.0
-        scaled = np.take(self.rows, rows, axis=0, out=self.scaled[: rows.size], mode="clip")  # no copy, as with "raise"
-        scaled *= np.sqrt(weight / most).astype(np.float32)[:, None]
-        found = (scaled.T @ scaled).astype(np.float64)
-        found *= most * self.sizes
-        found *= self.sizes[:, None]
-        return found
 
 
 class PairColumns(RowColumns):
@@ -125,26 +108,138 @@ def on_path(worth: np.ndarray, cap: np.ndarray, mu: float) -> np.ndarray:
 
 
 class WideInterior(BlendedInterior, RowInterior):
-    """Begins near the solution. What another run has left is kept as long as it is better, and not begun with. Many steps are
-    short here, and to mend after each would form the matrix once more."""
+    """Begins near the solution, and works on the pairs of examples and classes that may have duals there: within some costs of
+    the highest, and with what has come near since. The others have none, which is feasible, and count in all values. What another
+    run has left is kept as long as it is better, and not begun with. Many steps are short here, and to mend after each would form
+    the matrix once more."""
 
+    held = (*BlendedInterior.held, "chosen", "coming")
     # Matrices for 64 steps with 1 and 0: 64 and 74, to the same gap, from weights of zero. Digits of 0..255, those reported,
     # C = 1, 2026-11-17.
     may_idle = 1
-
-    def system_for(self, problem):
-        return PairColumns(problem.table, problem.exact_loss.label, problem.n_classes)
+    chosen = coming = np.zeros((0, 0), bool)  # (examples that count, classes): pairs that may have duals, and those that are next
 
     def settle(self):
-        loss = self.problem.exact_loss
-        term, cost = QuadraticTerm(self.mean, self.B), self.margins()[loss.label]
-        self.W, q = alternated(self.table, cost, loss.label, loss.cap, term, stop=self.to_end)
-        worth = self.worth()
-        mu = max(SPLIT.times * self.risk(worth) / max(worth.size, 1), LEAST_THETA)
-        s = on_path(worth, self.cap, mu)
-        p = (1.0 - SPLIT.pulled) * self.cap * q[self.counted] + SPLIT.pulled * mu / s
-        self.begin_at((p,), mu, float(np.mean(self.cost.max(axis=1))) if self.cost.size else 1.0)
+        self.reach = float(np.mean(self.cost.max(axis=1))) if self.cost.size else 1.0
+        self.W, q = self.alternated(np.arange(len(self.label)), SPLIT_FIRST, None)
+        some = np.flatnonzero(self.near_or(q > 0.0).any(axis=1))
+        self.W, q[some] = self.alternated(some, SPLIT, SplitPoint(self.W, q[some]))
+        self.choose(self.near_or(q > 0.0))
+        worth, pairs = self.worth(), self.pairs
+        mu = max(SPLIT.times * self.risk(worth) / max(pairs[0].size, 1), LEAST_THETA)
+        at_work = self.chosen.any(axis=1)
+        s = on_path(np.where(self.chosen, worth, -np.inf)[at_work], self.cap[at_work], mu)[self.in_table]
+        p = (1.0 - SPLIT.pulled) * (self.cap * q)[pairs] + SPLIT.pulled * mu / s
+        self.begin_at((p,), mu, self.reach)
         self.against = (s,)
+
+    def alternated(self, some: np.ndarray, tuning: SplitTuning, start: SplitPoint | None) -> SplitPoint:
+        """Rounds of alternating directions on some of the examples that count."""
+        term, given = QuadraticTerm(self.mean, self.B), (self.cost[some], self.label[some], self.cap[some, 0])
+        return alternated(self.table_of(some), *given, term, tuning, self.to_end, start)
+
+    def table_of(self, some: np.ndarray) -> Table:
+        rows = self.counted[some]
+        return self.table if rows.size == self.table.shape[0] else self.table.like(self.table.matrix[rows])
+
+    def near_or(self, others: np.ndarray) -> np.ndarray:
+        """The pairs near the highest, and others."""
+        return self.with_labels(self.below(self.worth()) < WORKING.near * self.reach) | self.with_labels(others)
+
+    def below(self, worth: np.ndarray) -> np.ndarray:
+        found: np.ndarray = worth.max(axis=1, keepdims=True) - worth
+        return found
+
+    def with_labels(self, pairs: np.ndarray) -> np.ndarray:
+        """The labels themselves besides, of examples that have others than that."""
+        pairs[self.own] = True
+        pairs[np.count_nonzero(pairs, axis=1) < 2] = False
+        return pairs
+
+    def choose(self, pairs: np.ndarray) -> None:
+        self.chosen, self.coming = pairs, np.zeros_like(pairs)
+        self.lay_out()
+
+    def lay_out(self) -> None:
+        """What follows from the pairs chosen."""
+        at_work = self.chosen.any(axis=1)
+        self.pairs, self.resting, working = np.nonzero(self.chosen), np.flatnonzero(~at_work), np.flatnonzero(at_work)
+        self.working = self.counted[working]
+        self.in_table = (np.cumsum(at_work) - 1)[self.pairs[0]], self.pairs[1]
+        self.system = PairColumns(self.table_of(working), self.label[working], self.shape.classes)
+
+    def grow(self) -> None:
+        """Take up the pairs that have come near, or would have: on the path, as far as the others of their example leave them
+        room. What they take is taken from the largest."""
+        below = self.below(self.worths)
+        more = self.with_labels((below < WORKING.grown * self.reach) | self.coming) & ~self.chosen
+        rows = np.flatnonzero(more.any(axis=1))
+        if not rows.size:
+            return
+        mu = max(products(self.inside, self.against) / max(self.inside[0].size, 1), LEAST_THETA)
+        p, s = np.zeros(more.shape), np.zeros(more.shape)
+        p[self.pairs], s[self.pairs] = self.inside[0], self.against[0]
+        new = on_path(np.where(more[rows], self.worths[rows], -np.inf), self.cap[rows], mu)
+        known = self.chosen[rows].any(axis=1)
+        old = rows[known]
+        levels = np.sum(p[old] * (self.worths[old] + s[old]), axis=1) / self.cap[old, 0]
+        new[known] = np.maximum(levels[:, None] - self.worths[old], mu / (WORKING.taken * self.cap[old]))
+        given = np.where(more[rows], mu / new, 0.0)
+        largest = old, p[old].argmax(axis=1)
+        given[known] *= np.minimum(1.0, 0.5 * p[largest] / given[known].sum(axis=1))[:, None]
+        p[largest] -= given[known].sum(axis=1)
+        p[rows] += given
+        s[rows] += np.where(more[rows], new, 0.0)
+        self.choose(self.chosen | more)
+        self.inside, self.against, self.looked = (p[self.pairs],), (s[self.pairs],), False
+
+    def step(self):
+        self.see()
+        self.grow()
+        return super().step()
+
+    def falling(self, found, goal):
+        """Not so far that other pairs would be the highest; those that would come near are taken up before the next step."""
+        dW, ahead, back, far = super().falling(found, goal)
+        worth, along = self.worths, scores_of(self.table, dW)[self.counted]
+        top = np.arange(len(worth)), worth.argmax(axis=1)
+        below, rise = worth[top][:, None] - worth, along - along[top][:, None]
+        self.coming = (far * rise > np.maximum(below - WORKING.grown * self.reach, 0.0)) & ~self.chosen
+        most = float(np.max(rise / below, where=self.coming, initial=0.0))
+        return dW, ahead, back, min(far, WORKING.part / max(most, LEAST_THETA))
+
+    def look(self):
+        self.worths = worth = self.worth()
+        self.height, self.short = worth[self.pairs], self.below(worth)[self.pairs]
+        rest = self.resting
+        self.lost_at_rest = float(self.cap[rest, 0] @ (worth[rest].max(axis=1, initial=-np.inf) - worth[rest, self.label[rest]]))
+        duals = self.stored()[self.working]
+        self.slack = combination(self.system.table, duals) - self.shape.pulled(self.W - self.mean)
+        return self.problem.regularizer.penalty(self.shape.packed(self.W)) + self.risk(worth)
+
+    def left_by_losses(self):
+        return float(np.vdot(self.inside[0], self.short)) + self.lost_at_rest
+
+    def spread(self, values):
+        """Of the examples at work only."""
+        result = np.zeros((self.working.size, self.shape.classes))
+        result[self.in_table] = values
+        return result
+
+    def moves(self, wanted, change):
+        return (-change[self.in_table],)
+
+    def stored(self):
+        duals, own = np.zeros((self.problem.n_examples, self.shape.classes)), (self.counted, self.label)
+        duals[self.counted[self.pairs[0]], self.pairs[1]] = -self.inside[0]
+        duals[own] = 0.0
+        duals[own] = -duals[self.counted].sum(axis=1)  # the difference cap - p_y would cancel
+        return duals
+
+    def resume(self, state):
+        super().resume(state)
+        if self.chosen.size:
+            self.lay_out()
 
     def most_corrections(self, tuning):
         few, many = tuning.corrections
