@@ -34,7 +34,7 @@ from .tuning import BUNDLE, BundleTuning
 
 SMALL = 1e-6  # the factor of the weights is multiplied out below this
 SAMPLED_ROWS = 4_096  # rows whose lengths stand for those of all
-FAR = 100.0  # times what examples weigh together, in half the square of weights, that few optima have. By guess, 2026-11-18.
+LED_AWAY = 100.0  # times what examples weigh together, in half the square of weights, that few optima have. By guess, 2026-11-18.
 NUMBERS_OF_PARTS = 1 << 23  # weights of all parts together at the most: 64 MB
 
 
@@ -171,7 +171,7 @@ def may_have_led_away(problem, W: np.ndarray) -> bool:
 @may_have_led_away.register
 def _(problem: StructuredProblem, W: np.ndarray) -> bool:
     """Oracles may be dear: only weights say something."""
-    return bool(problem.regularizer.penalty(W) > FAR * problem.cap.sum())
+    return bool(problem.regularizer.penalty(W) > LED_AWAY * problem.cap.sum())
 
 
 @singledispatch
