@@ -61,7 +61,7 @@ FITS: dict[str, Callable[[], tuple[Any, tuple]]] = {
     "labels by bundle": model_of(mm.MultilabelSVMClassifier, LABELLED, solver="bundle", tol=1e-4),
     "coupled labels": model_of(mm.MultilabelSVMClassifier, LABELLED, label_prior=mm.label_correlation(LABELS, 0.1)),
     "probabilities": model_of(SVM, TWO_CLASSES, probability="sigmoid"),
-    "chains": model_of(STRUCTURED, words(), Chain(n_labels=3)),
+    "chains": model_of(STRUCTURED, words(), Chain(n_labels=3), max_iter=400),
     "chains, frank_wolfe": model_of(STRUCTURED, words(), Chain(n_labels=3), solver="frank_wolfe", tol=1e-4),
     "chains, partial_linearization": model_of(STRUCTURED, words(), Chain(n_labels=3), solver="partial_linearization", tol=1e-3),
     "chains, exponentiated_gradient": model_of(STRUCTURED, words(), Chain(n_labels=3), solver="exponentiated_gradient", tol=3e-2),

@@ -63,16 +63,19 @@ def class_masses(points: Mixtures | TreeMarginals, problem: BlockProblem) -> np.
 def with_rows(result: Result, problem: BlockProblem) -> Result:
     """The result with the duals of the multiclass problem: rows that sum to zero, up to the rounding of the masses.
 
-    The entry of the label is what its own mass leaves, as in `passes.combine`, so that the rows give the weights of the result.
+    The entry of the label is what its own mass leaves, or of sets the sum of the others, as where points `depart` from the true
+    output: so the rows give the weights of the result.
     """
     found, n, K = result.duals, problem.n_examples, problem.n_classes
-    p = np.zeros((n, K))
+    p, own = np.zeros((n, K)), (np.arange(n), problem.label)
     if isinstance(found, Sets):
         size = found.sample[:, SIZE]
         codes = found.codes[within(found.sample[:, CODES], size)]
         np.add.at(p, (np.repeat(np.arange(n), size), codes), found.slots[within(found.sample[:, SLOT], size), MASS])
+        p[own] = 0.0
+        p[own] = -p.sum(axis=1)
     else:
         assert isinstance(found, Mixtures | TreeMarginals)
         p[:] = class_masses(found, problem)
-    p[np.arange(n), problem.label] -= 1.0
+        p[own] -= 1.0
     return replace(result, duals=-p * problem.cap[:, None])
