@@ -62,10 +62,11 @@ class SplitTuning(NamedTuple):
     others than those that are reported, C = 1, 2026-11-18: after 800 rounds on all examples with `weight` 0.003, 0.01 and 0.03
     the primal value is 731, 718 and 718 (689 at the solution), and half the square of what the duals leave of the gradient 5.6,
     36 and 240 times that. Interior steps then, with 0.003: 14, 11, 12, 9 and 11 with `pulled` 0.3, 0.1, 0.03, 0.01 and 0.003. Few
-    rounds on all examples and the others on those that are near, pairs taken up ahead: 8 steps, and 8 with `weight` 0.001; with
-    that and 200 rounds fewer 10. One C and one set: steps vary by two or three with little cause."""
+    rounds on all examples and the others on those that are near, pairs taken up ahead: 8 steps, and 8 with `weight` 0.001. Rounds
+    of both kinds and processor seconds at C = 0.01, 0.1 and 1: 150 and 650 5.0, 5.7 and 6.1; 100 and 400 4.2, 4.3 and 6.0; 100
+    and 200 3.7, 4.1 and 6.0; 40 and 100 7.0, 5.6 and 7.7. One set: steps vary by two or three with little cause."""
 
-    rounds: int = 650
+    rounds: int = 300
     weight: float = 0.003  # of the squares that tie scores to weights, times the caps, for costs of one
     relax: float = 1.7  # by habit
     pulled: float = 0.01  # part of the way to the central path at which their duals are taken up
@@ -104,6 +105,6 @@ WRITTEN_OUT = PairsTuning()
 BEGINNING = BeginningTuning()
 WHOLE_PATH = WholeTuning()
 SPLIT = SplitTuning()
-SPLIT_FIRST = SPLIT._replace(rounds=150)  # with all examples
+SPLIT_FIRST = SPLIT._replace(rounds=100)  # with all examples
 WORKING = WorkingTuning()
 BLENDS = BlendTuning()
