@@ -148,9 +148,9 @@ class RelayTuning(NamedTuple):
     # would cost more: after half of it they must cost twice as much. 100,000 x 50 at C n = 1e6, letter, 2026-11-16.
     early: float = 0.1
     patience: float = 0.5
-    # What part of its price Newton's method takes where coordinates are likely to crawl. Digits in 14 x 14 pixels of 0..255, others
-    # than those reported: 3,000 rows take passes 1 s; 7,291 take 4.2, 5.9 and 12.6 s at C = 0.01, 1 and 100 with these two, with
-    # 0.25 for `early` 4.9, 6.9 and 13.7, with 0.5 for `wide` as well 12, 9 and more, 2026-11-18.
+    # What part of its price Newton's method takes where coordinates are likely to crawl. Digits in 14 x 14 pixels of 0..255,
+    # others than those reported: 3,000 rows take passes 1 s; 7,291 take 4.2, 5.9, 12.6 s at C = 0.01, 1, 100 with these two, with
+    # 0.25 for `early` 4.9, 6.9, 13.7, with 0.5 for `wide` as well 12, 9 and more, 2026-11-18.
     wide: float = 0.25
     # How much more is spent at the next look, and the part of it around a moment whose gaps count: single estimates are noisy.
     seldom: float = 1.2
