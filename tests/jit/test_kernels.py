@@ -22,7 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
 from maxmargin.data import rows
-from maxmargin.jit import UNCOMPILED, generic_call, kernel, kernel_of_many, vectors
+from maxmargin.jit import generic_call, kernel, vectors
 from maxmargin.solvers.ascent.schedule import gather, schedule
 from maxmargin.solvers.tuning import VISITS
 
@@ -427,22 +427,3 @@ def test_some_vectors_of_each_row(dtype, way):
     out = np.full((5, 9, width), -1, dtype)
     getattr(move_vectors, way)(array[:, 2:5], out[:, 4:7])
     assert np.array_equal(out[:, 4:7], array[:, 2:5]) and np.all(out[:, :4] == -1) and np.all(out[:, 7:] == -1)
-
-
-@kernel_of_many
-def count_positive(skipped, array):
-    total = 0.0
-    for i in range(skipped, array.size):
-        if array[i] > 0.0:
-            total += 1.0 / (array[i] * array[i])
-    return total
-
-
-@pytest.mark.parametrize("size", [0, 7, UNCOMPILED, UNCOMPILED + 1, 3 * UNCOMPILED])
-def test_few_numbers_are_not_worth_compiling(size):
-    array = np.random.default_rng(0).normal(size=size)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        found, lost = count_positive(0, array), count_positive(0, np.full(size, 1e-200))
-    assert type(found) is float and found == pytest.approx(float(np.sum(1.0 / array[array > 0.0] ** 2)))
-    assert lost == (np.inf if size else 0.0)

@@ -281,26 +281,3 @@ def kernel(function: Callable) -> Callable:
     call.__name__, call.__doc__ = function.__name__, function.__doc__
     call.cached, call.fresh, call.plain = cached, fresh, function  # type: ignore[attr-defined]  # for the tests
     return call
-
-
-# Numbers up to which Python itself does what a fit asks for a few times: half a millisecond, where compiling takes a tenth of a
-# second. First fits of 200 rows, a Neoverse N1, 2026-11-18.
-UNCOMPILED = 512
-
-
-def kernel_of_many(function: Callable) -> Callable:
-    """As `kernel` where the last argument, an array, has more numbers than UNCOMPILED; else not compiled. For what is not asked
-    for in every pass."""
-    compiled_call = kernel(function)
-
-    def call(*args):
-        if args[-1].size > UNCOMPILED:
-            return compiled_call(*args)
-        with np.errstate(all="ignore"):  # compiled code is silent as well, and its numbers are Python's
-            found = function(*args)
-        return found.item() if isinstance(found, np.generic) else found
-
-    call.__name__, call.__doc__ = function.__name__, function.__doc__
-    for name in ("cached", "fresh", "plain"):  # for the tests
-        setattr(call, name, getattr(compiled_call, name))
-    return call

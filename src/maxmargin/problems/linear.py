@@ -9,7 +9,7 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, singledispatch
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -18,7 +18,7 @@ from ..data import rows
 from ..data.gathered import has_dense_rows
 from ..data.rows import dot
 from ..data.table import Table
-from ..jit import kernel, kernel_of_many, vectors
+from ..jit import kernel, vectors
 from ..losses.base import (
     BinaryLoss,
     Loss,
@@ -35,7 +35,6 @@ from ..losses.crammer_singer import CrammerSingerLoss
 from ..regularizers.base import Regularizer
 from ..regularizers.half_spaces import HalfSpaces
 from ..regularizers.spaces import Free, move, move_row
-from ..utils.blas import blas_threads
 from ..utils.threads import in_threads, spans
 from .base import PLAIN_TERM, Evaluated, Problem
 from .products import TAKEN, combined_by_products, risk_by_products
@@ -111,24 +110,7 @@ def scalar_combine(X, duals, space, start, stop):
             move(space, X, i, duals[i])
 
 
-@singledispatch
-def sum_of_rows(X: Any, duals: np.ndarray, w: np.ndarray, span: tuple[int, int]) -> None:
-    """w += sum_i duals_i x_i over a range of examples, in float64."""
-    scalar_combine(X, duals, Free(w), *span)
-
-
-@sum_of_rows.register
-def _(X: rows.Dense, duals, w, span):
-    """Not compiled where X is float64 itself: BLAS is as fast, and a first fit has less to wait for."""
-    values, some = X.values[slice(*span)], duals[slice(*span)]
-    if values.dtype == np.float64:
-        w[:-1] += some @ values
-        w[-1] += X.bias * some.sum()
-    else:
-        scalar_combine(X, duals, Free(w), *span)
-
-
-@kernel_of_many
+@kernel
 def scalar_rewards(loss, duals):
     """Their sum. Not formed beside `scalar_combine`: threads share that out, and the sum is the same for any number of them."""
     total = 0.0
@@ -138,7 +120,7 @@ def scalar_rewards(loss, duals):
     return total
 
 
-@kernel_of_many
+@kernel
 def scalar_clip(loss, duals):
     for i in range(duals.size):
         duals[i] = clip(loss, i, duals[i])
@@ -348,8 +330,7 @@ class ScalarProblem(LinearProblem):
         """The exact dual value; `side_duals` are the duals of the half_spaces. The same on any number of threads."""
         space = Free(vectors.aligned(self.weight_shape, np.float64))
         runs = self.runs_of_rows(space.w.size)
-        with blas_threads(1):  # runs have threads
-            sum_of_runs(lambda span, w: sum_of_rows(self.X, duals, w, span), runs, space.w, n_jobs)
+        sum_of_runs(lambda span, w: scalar_combine(self.X, duals, Free(w), *span), runs, space.w, n_jobs)
         if self.half_spaces is not None and side_duals is not None:
             scalar_combine(self.half_spaces.rows, side_duals, space, 0, side_duals.size)
         v = self.regularizer.unclipped(space.w)
