@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..data.rows import column_sizes
 from ..data.table import Table
 from ..regularizers.base import Regularizer
-from .base import PLAIN_TERM, Evaluated, Problem
+from .base import PLAIN_TERM, Evaluated
+from .explicit import ListedRows
 
 
 @dataclass(frozen=True)
-class CollectedProblem(Problem):
+class CollectedProblem(ListedRows):
     """Rows as a dense table without a constant feature; `first` is where each group begins, no group is empty."""
 
     table: Table
@@ -26,26 +26,6 @@ class CollectedProblem(Problem):
     weight: np.ndarray
     regularizer: Regularizer = PLAIN_TERM
     C: float = 1.0
-
-    @property
-    def n_examples(self) -> int:
-        """The number of rows."""
-        return self.margin.size
-
-    @property
-    def n_parts(self) -> int:
-        return self.first.size
-
-    @property
-    def weight_shape(self) -> tuple[int, ...]:
-        return (self.table.shape[1] + 1,)
-
-    @property
-    def dual_shape(self) -> tuple[int, ...]:
-        return self.margin.shape
-
-    def column_sizes(self):
-        return column_sizes(self.table.rows)
 
     def sums(self, values: np.ndarray) -> np.ndarray:
         """Of each group."""

@@ -113,23 +113,11 @@ def grouped_combine(X, margin, duals, space):
     return total
 
 
-@dataclass(frozen=True)
-class GroupedProblem(Problem):
-    """An `ExplicitProblem` as solvers see it. `layout`: the rows sorted by example, and where each example begins."""
+class ListedRows(Problem):
+    """What problems of listed rows have in common: a margin and a dual for each row, a weight for each group of them."""
 
     table: Table
     margin: np.ndarray
-    group: np.ndarray
-    layout: tuple[np.ndarray, np.ndarray]
-    weight: np.ndarray
-    regularizer: Regularizer = PLAIN_TERM
-    half_spaces: HalfSpaces | None = None
-    C: float = 1.0
-
-    @property
-    def X(self):  # noqa: N802 - a matrix, as everywhere
-        """The rows as kernels take them."""
-        return self.table.rows
 
     @property
     def n_examples(self) -> int:
@@ -148,6 +136,28 @@ class GroupedProblem(Problem):
     def dual_shape(self) -> tuple[int, ...]:
         return self.margin.shape
 
+    def column_sizes(self):
+        return column_sizes(self.table.rows)
+
+
+@dataclass(frozen=True)
+class GroupedProblem(ListedRows):
+    """An `ExplicitProblem` as solvers see it. `layout`: the rows sorted by example, and where each example begins."""
+
+    table: Table
+    margin: np.ndarray
+    group: np.ndarray
+    layout: tuple[np.ndarray, np.ndarray]
+    weight: np.ndarray
+    regularizer: Regularizer = PLAIN_TERM
+    half_spaces: HalfSpaces | None = None
+    C: float = 1.0
+
+    @property
+    def X(self):  # noqa: N802 - a matrix, as everywhere
+        """The rows as kernels take them."""
+        return self.table.rows
+
     @property
     def curvature(self) -> np.ndarray:
         return self.table.norms(self.regularizer.variance)
@@ -155,9 +165,6 @@ class GroupedProblem(Problem):
     def resumed(self, duals, weights, data, kind):
         fits = isinstance(duals, np.ndarray) and duals.shape == self.dual_shape
         return (self.repaired(duals), self.fitting(weights)) if fits else (None, None)
-
-    def column_sizes(self):
-        return column_sizes(self.X)
 
     def feasible(self, w: np.ndarray) -> np.ndarray:
         return w if self.half_spaces is None else self.half_spaces.feasible(w)
