@@ -232,7 +232,8 @@ def all_checks():
 @pytest.mark.parametrize(("estimator", "check"), list(all_checks()))
 def test_scikit_learns_checks(estimator, check):
     if "check_sample_weight_equivalence" in check.func.__name__:  # compares scores, where there are any, to 1e-7, whatever tol is
-        estimator.set_params(max_iter=10_000, tol=1e-13 if hasattr(estimator, "decision_function") else 1e-6)
+        finer = 1.0 if estimator.get_params().get("kernel", "linear") == "linear" else 0.1  # no last step is exact there
+        estimator.set_params(max_iter=10_000, tol=finer * (1e-13 if hasattr(estimator, "decision_function") else 1e-6))
         if isinstance(estimator, mm.RankingSVM):  # softened hinges crawl below gaps of 1e-6, planes end at the optimum
             estimator.set_params(solver="bundle")
     check(estimator)

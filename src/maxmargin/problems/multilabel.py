@@ -119,7 +119,7 @@ class MultilabelProblem(Problem):
     def groups(self) -> list[np.ndarray]:
         """The labels of each group, frequent ones first: labels of a group are then alike, and rest together."""
         order = np.argsort(-self.labels.counts, kind="stable")
-        if self.R is None:
+        if not self.couples(order):
             size = TOGETHER
             if isinstance(self.table.rows, rows.Dense):  # the two tables of duals not larger than X
                 size = max(size, min(TOGETHER_DENSE, len(order) // PARTS_DENSE, self.table.shape[1] // 2))
