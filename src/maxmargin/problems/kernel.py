@@ -25,7 +25,7 @@ from ..losses.base import BinaryLoss, Loss, MulticlassLoss, RegressionLoss, valu
 from ..losses.blocks import row_block_value
 from .base import Problem
 from .linear import row_repairs, scalar_clip, scalar_rewards
-from .sizes import overlarge_kernel
+from .sizes import overlarge_kernel, worth_of_duals
 
 
 @kernel
@@ -120,12 +120,8 @@ class KernelProblem(Problem):
         return self.losses(np.zeros((self.n_labels, self.n_examples)))
 
     def overlarge(self, primal):
-        return overlarge_kernel(self.gram.diagonal(), self.cap.reshape(-1, self.n_examples).max(axis=0), self.worth(primal))
-
-    def worth(self, primal: float) -> float:
-        """What a dual is worth, as in `sizes`."""
-        total = float(self.cap.sum())
-        return 1.0 if self.loss.smooth or not total > 0.0 else min(primal, self.primal_at_zero()) / total
+        worth = worth_of_duals(min(primal, self.primal_at_zero()), self.cap, self.loss.smooth)
+        return overlarge_kernel(self.gram.diagonal(), self.cap.reshape(-1, self.n_examples).max(axis=0), worth)
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ from ..regularizers.spaces import Free, move, move_row
 from ..utils.threads import in_threads, spans
 from .base import PLAIN_TERM, Evaluated, Problem
 from .products import TAKEN, combined_by_products, risk_by_products
-from .sizes import EPSILON, overlarge
+from .sizes import EPSILON, overlarge, worth_of_duals
 
 # Examples a part: sums are formed part by part, so they do not depend on the number of threads. Set not recorded, 2026-11-15.
 CHUNK = 4096
@@ -241,9 +241,7 @@ class LinearProblem(Problem):
         return self.table.column_sizes()
 
     def overlarge(self, primal):
-        total = float(self.cap.sum())
-        worth = 1.0 if self.loss.smooth or not total > 0.0 else primal / total
-        return overlarge(self.table, self.cap, self.curvature, worth)
+        return overlarge(self.table, self.cap, self.curvature, worth_of_duals(primal, self.cap, self.loss.smooth))
 
     def lost_in_sums(self, left):
         duals = left()

@@ -16,6 +16,12 @@ TOLD_OF = 3  # columns or rows that are named
 MULTIPLIED = "rounding is multiplied by the numbers in"
 
 
+def worth_of_duals(primal: float, caps: np.ndarray, smooth: bool) -> float:
+    """r, or 1 where it drops out."""
+    total = float(caps.sum())
+    return 1.0 if smooth or not total > 0.0 else primal / total
+
+
 def overlarge(table: Table, caps: np.ndarray, squares: np.ndarray, worth: float) -> str:
     """A clause on what is too large, and the way out; empty where nothing is. `squares` are those of the norms of rows, `worth`
     is r, or 1 where it drops out."""

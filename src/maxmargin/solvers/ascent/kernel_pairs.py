@@ -145,7 +145,7 @@ class KernelPairs(KernelRun, KernelFinishing):
             return self.go_round(stop)
 
     def go_round(self, stop: Callable[[], bool]) -> float:
-        before, scores, was = self.masses.copy(), self.scores, (self.dual, float(self.shares.sum()))
+        before, scores, dual, gap = self.masses.copy(), self.scores, self.dual, float(self.shares.sum())
         self.scores = scores.copy()
         self.settle_flat()
         chosen = self.choose()
@@ -157,7 +157,7 @@ class KernelPairs(KernelRun, KernelFinishing):
         self.passes += 1
         self.visits += self.problem.n_examples
         self.look()
-        if self.dual < was[0] and float(self.shares.sum()) > was[1]:  # float32 knows no better
+        if self.dual < dual and float(self.shares.sum()) > gap:  # float32 knows no better
             self.masses, self.scores = before, scores
             self.look()
         self.note(float(self.shares.sum()))

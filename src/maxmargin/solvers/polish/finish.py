@@ -125,12 +125,16 @@ class Finishing(Run):
         """Passes before steps are thought of."""
         return self.polish_tuning.first if self.polish_tol < self.polish_tuning.tight else self.polish_tuning.later
 
+    def ahead(self) -> float:
+        """What passes to come cost, as far as those so far tell: the first ones say little."""
+        return min(self.to_come(), self.polish_tuning.horizon * self.spent)
+
     def polished(self) -> bool:
         """Look for a way from time to time, and take it where it pays; whether duals have moved."""
         tuning, spent = self.polish_tuning, self.spent
         if self.passes < self.soon or spent < self.next_polish or len(self.marks) < tuning.marks:
             return False
-        ahead = min(self.to_come(), tuning.horizon * spent)  # the first passes say little about those to come
+        ahead = self.ahead()
         if ahead < tuning.look:
             return False
         with np.errstate(all="ignore"):  # what overflows is not taken

@@ -179,8 +179,7 @@ class SetFinishing(Finishing):
         if not self.in_turns:
             if len(self.marks) < self.polish_tuning.marks:
                 return False
-            ahead = min(self.to_come(), self.polish_tuning.horizon * spent)
-            if self.price_together() * tuning.turns >= ahead:
+            if self.price_together() * tuning.turns >= self.ahead():
                 self.next_turn = max(spent, TINY) * self.polish_tuning.seldom
                 return False
         self.next_turn = spent + tuning.passes * spent / self.passes

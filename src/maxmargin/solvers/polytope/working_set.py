@@ -121,9 +121,7 @@ class WorkingSets(StructuredRun, SetFinishing):
     def advance(self, stop):
         self.floor = self.dual
         estimate = super().advance(stop)
-        if self.points.sample[:, CROWDED].any():
-            self.points = grown(self.points, self.sizes, self.options.tuning.spare)
-            self.make_scratch()
+        self.grow_crowded()
         self.note(estimate)
         return estimate
 
@@ -135,8 +133,12 @@ class WorkingSets(StructuredRun, SetFinishing):
     def make_place(self) -> None:
         sample = self.points.sample
         full = (sample[:, SIZE] == sample[:, CAPACITY]) & (sample[:, CAPACITY] < self.together_tuning.places)
-        if full.any():
-            sample[full, CROWDED] = 1
+        sample[full, CROWDED] = 1
+        self.grow_crowded()
+
+    def grow_crowded(self) -> None:
+        """Twice the places for those that have none left."""
+        if self.points.sample[:, CROWDED].any():
             self.points = grown(self.points, self.sizes, self.options.tuning.spare)
             self.make_scratch()
 

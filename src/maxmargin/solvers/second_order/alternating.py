@@ -24,7 +24,7 @@ from ...jit import kernel
 from ...projections.newton import UNKNOWN, Knapsack, level, projected
 from ..pace import never
 from .single_rows import SingleRows
-from .systems import Factor, combination, scores_of
+from .systems import Factor, combination, products_with, scores_of
 from .tuning import SPLIT, SplitTuning
 
 
@@ -50,14 +50,6 @@ def next_splits(scores, cost, label, cap, splits, room, r, relax):
             c[i, k] = (k == label[i]) - projected(room[k], found)
             u[i, k] += c[i, k] / r
             pull[i, k] = cap[i] * (r * u[i, k] + c[i, k])
-
-
-def products_with(table: Table, weight: np.ndarray) -> np.ndarray:
-    """X' diag(weight) X."""
-    found = np.zeros((table.shape[1] + 1,) * 2)
-    for block in table.blocks():
-        found += block.weighted_products(weight[block.start : block.stop])
-    return found
 
 
 class QuadraticTerm(NamedTuple):

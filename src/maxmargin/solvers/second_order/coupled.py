@@ -20,7 +20,7 @@ from ...problems.multilabel import LabelGroup
 from ...regularizers.coupled import independent
 from .labels import label_target
 from .run import EntryShape, RowShape
-from .systems import ScalarColumns, combination, scores_of
+from .systems import ScalarColumns, combination, products_with, scores_of
 
 
 class Basis(NamedTuple):
@@ -100,7 +100,7 @@ class CoupledColumns(ScalarColumns):
         H = np.kron(self.basis.pulled(np.eye(count)), np.eye(d))
         blocks = H.reshape(count, d, count, d)
         for k in range(self.theta.shape[1]):
-            G = self.products(self.theta[:, k])
+            G = products_with(self.table, self.theta[:, k])
             used = np.flatnonzero(C[k])
             for i in used:
                 for j in used:

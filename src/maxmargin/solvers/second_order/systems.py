@@ -62,6 +62,16 @@ def combination(table: Table, duals: np.ndarray) -> np.ndarray:
     return result
 
 
+def products_with(table: Table, weight: np.ndarray) -> np.ndarray:
+    """(features + 1, features + 1): X' diag(weight) X."""
+    found = np.zeros((table.shape[1] + 1,) * 2)
+    for block in blocks_at_once(table):
+        part = weight[block.start : block.stop]
+        if np.any(part):
+            found += block.weighted_products(part)
+    return found
+
+
 Product = Callable[[np.ndarray, bool], tuple[np.ndarray, np.ndarray]]
 
 
@@ -330,27 +340,18 @@ class ScalarColumns(ColumnSystem):
         if self.sampled:
             weight = np.zeros(len(self.theta))
             weight[self.some] = self.theta[self.some, 0] * (len(weight) / len(self.some))
-            return self.products(weight)
+            return products_with(self.table, weight)
         if not self.steady:
-            return self.products(self.theta[:, 0])
+            return products_with(self.table, self.theta[:, 0])
         if self.memory:
             change = self.theta[:, 0] - self.memory[0]
             if np.count_nonzero(change) <= FEW_CHANGES * len(change):
-                H = self.memory[1] + self.products(np.maximum(change, 0.0)) - self.products(np.maximum(-change, 0.0))
+                more, less = (products_with(self.table, np.maximum(sign * change, 0.0)) for sign in (1.0, -1.0))
+                H = self.memory[1] + more - less
                 self.memory = self.theta[:, 0].copy(), H.copy()
                 return H
-        H = self.products(self.theta[:, 0])
+        H = products_with(self.table, self.theta[:, 0])
         self.memory = self.theta[:, 0].copy(), H.copy()
-        return H
-
-    def products(self, weight: np.ndarray) -> np.ndarray:
-        """X' diag(weight) X."""
-        d = self.table.shape[1] + 1
-        H = np.zeros((d, d))
-        for block in blocks_at_once(self.table):
-            part = weight[block.start : block.stop]
-            if np.any(part):
-                H += block.weighted_products(part)
         return H
 
     def applied(self, u):
