@@ -113,6 +113,11 @@ def largest(vector):
     return vector.max()
 
 
+def absolute(vector):
+    """the absolute value of each lane"""
+    return np.abs(vector)
+
+
 def magnitude(vector):
     """the largest absolute value over the lanes"""
     return np.abs(vector).max()
@@ -355,6 +360,14 @@ def _(typing, vector):
         return _call(builder, "llvm.vector.reduce.fmax", vector, args[0].type.element, [args[0]])
 
     return vector.dtype(vector), emit
+
+
+@instruction(absolute)
+def _(typing, vector):
+    def emit(context, builder, signature, args):
+        return _call(builder, "llvm.fabs", vector, args[0].type, [args[0]])
+
+    return vector(vector), emit
 
 
 @instruction(magnitude)

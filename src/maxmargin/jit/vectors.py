@@ -20,6 +20,7 @@ import numpy as np
 from . import jitable
 from .instructions import (  # noqa: F401 - handed on: kernels write `vectors.load`
     BYTES,
+    absolute,
     add,
     clamp,
     divide,

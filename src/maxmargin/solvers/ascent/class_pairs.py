@@ -24,7 +24,7 @@ import numpy as np
 from ...jit import jitable_call, kernel, vectors
 from ...jit.meeting import GIVEN_UP, PIECES, fetch_add, look, wait_for_work, wait_until_counted
 from ...losses.base import BOUNDLESS
-from .smo import HALVES, Part, copy_row, optimise
+from .smo import ABREAST, Part, copy_row, optimise
 from .turns import APART
 
 ROOT = np.sqrt(2.0)  # of the curvature of a pair
@@ -146,7 +146,7 @@ def climb_in_turn(copy, pairs, turns, exchange, least, rest, tuning):
     """What one of several threads does of `climb_pairs`: it takes the next pair, waits until those before that have a class in
     common with it have ended, and climbs. Pairs without a class in common touch nothing of each other, so that all results are
     those of one thread. At a pair whose matrix has no room all end: it is for one thread alone. Returns the number of steps."""
-    steps, board, width = 0, turns.board, HALVES * copy.drift.shape[2]
+    steps, board, width = 0, turns.board, ABREAST * copy.drift.shape[2]
     k = fetch_add(board, PIECES, 1)
     while k < pairs.shape[0] and look(board, GIVEN_UP) == 0:
         u, d = pairs[k, 0], pairs[k, 1]
@@ -222,7 +222,7 @@ def climb_pair(copy, u, d, count, exchange, how):
     """One pair of classes; returns the number of steps."""
     worth, masses, rows = copy.worth, copy.masses, exchange.vectors
     drift, width = copy.drift.reshape(worth.shape[0], -1), copy.drift.shape[2]
-    blocks = -(-count // (HALVES * width)) * HALVES
+    blocks = -(-count // (ABREAST * width)) * ABREAST
     padded = blocks * width
     for row in range(rows.shape[0]):
         for p in range(padded):

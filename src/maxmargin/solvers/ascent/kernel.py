@@ -24,11 +24,11 @@ from ...result import TINY
 from ...utils.threads import in_threads
 from ..base import Run
 from ..polish.tables import KernelFinishing
-from .smo import AWAY, NEAR, SOON, RowsSource, ScaledSource, State, View, Workspace, climb, look_at, put_at_bounds
+from .smo import AWAY, NEAR, SOON, Pieces, RowsSource, ScaledSource, State, View, Workspace, climb, look_at, put_at_bounds
 from .tuning import KERNEL, KernelTuning
 
 LAST_DIGITS = 1e-9  # part of a value that rounding may be
-MARGIN = 16  # entries by which a row of a copy may be longer than asked for
+MARGIN = 32  # entries by which a row of a copy may be longer than asked for
 
 
 @dataclass(frozen=True)
@@ -223,18 +223,20 @@ class KernelAscent(KernelRun, KernelFinishing):
             near = np.sort(near[np.argsort(-self.view.gains[label, near], kind="stable")[: self.most]])
         if near.size == 0:
             return 0
-        workspace, source = self.workspaces.get(), self.source(label, at[near], near)
+        workspace = self.workspaces.get()
+        pieces = workspace.pieces(near.size, problem.exact_loss, label * problem.n_examples)
+        source = self.source(label, at[near], near, pieces)
         steps = climb(problem.exact_loss, label, self.state, workspace.part(near.size), source, rest, self.options.tuning)
         self.workspaces.put(workspace)
         return steps
 
-    def source(self, label: int, places: np.ndarray, near: np.ndarray) -> RowsSource | ScaledSource:
+    def source(self, label: int, places: np.ndarray, near: np.ndarray, pieces: Pieces) -> RowsSource | ScaledSource:
         """Where the copy of a label comes from."""
         scaled_rows = self.rows.scaled_rows
         if scaled_rows is not None:
-            return ScaledSource(scaled_rows.table, places, near.view(np.uint64))
+            return ScaledSource(scaled_rows.table, places, near.view(np.uint64), pieces)
         factor = float(self.problem.correlation[label, label])
-        return RowsSource(self.rows.table, places, near.view(np.uint64), factor, self.problem.bias**2)
+        return RowsSource(self.rows.table, places, near.view(np.uint64), pieces, factor, self.problem.bias**2)
 
     def add(self, batch: np.ndarray, change: np.ndarray) -> None:
         """Scores of all labels after the duals of a batch have changed."""

@@ -24,7 +24,7 @@ from ...utils.threads import TEAMS
 from ..polish.tables import KernelFinishing
 from .class_pairs import Copy, Exchange, Mark, Turns, climb_in_turn, climb_pairs, go_on, pair_gaps, row_gaps
 from .kernel import MARGIN, KernelRun
-from .smo import HALVES
+from .smo import ABREAST
 from .tuning import KERNEL_PAIRS, KernelPairTuning
 from .turns import APART
 
@@ -131,7 +131,7 @@ class KernelPairs(KernelRun, KernelFinishing):
         return Exchange(np.zeros(size, np.uint64), *room, np.zeros(size), np.zeros(size, bool), total)
 
     def padded(self, size: int) -> int:
-        width = HALVES * vectors.width(np.float32)
+        width = ABREAST * vectors.width(np.float32)
         return -(-size // width) * width
 
     def look(self) -> None:

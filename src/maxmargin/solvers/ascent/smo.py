@@ -1,17 +1,19 @@
 """Sequential minimal optimisation (SMO) of one label's duals, on a copy of what the kernel matrix has between some samples.
 
-The loss is quadratic in pieces (`losses.base.piece`). Each dual stays on the piece that it lies on, and at the end of one it may
-go on to the next in another round: duals of regression change their signs there.
+The loss is quadratic in pieces (`losses.base.piece`), and a step of a dual ends where its piece does:
 
-    i, j = the samples whose own steps gain most, by second order and within their boxes, one from each half of the samples
+    i, j = the samples whose own steps gain most, by second order and within their boxes, one of those that should go up and one
+           of those that should go down
     both go to the best point of their plane within their boxes
 
-and every so many steps all go on in the direction in which they have come, as far as it is worth while and their boxes allow.
+(The intercept, and any other direction that most samples share, is stiff: two that go up together would be stopped by it.)
+Every so many steps duals that have come to the end of a piece turn to the next one where it is better: so those of regression
+change their signs. And all go on in the direction in which they have come, as far as it is worth while and their boxes allow.
 
 The copy is scaled to a unit diagonal, and filled row by row as samples first move. It and the gradient in it are float32.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +25,7 @@ LEAST_CURVATURE = 1e-3  # the smallest curvature of a pair
 NO_GAIN = 1e-12  # part of the first gain in a copy that float32 cannot tell from nothing
 MOVED_THEN, SLOPE_THEN, FALLEN_SINCE = 0, 1, 2  # rows of Part.marks
 FARTHEST_ALONG = 20.0  # times as far as the duals have come
-HALVES = 2  # of the samples of a copy, vectors in turn: of each the best sample moves
+ABREAST = 4  # vectors of samples that are looked at as one: the best of them is looked for only once all have moved
 
 
 class State(NamedTuple):
@@ -113,9 +115,25 @@ class Part(NamedTuple):
     ready: np.ndarray
 
 
+class Pieces(NamedTuple):
+    """The pieces of the loss that the duals of a part lie on.
+
+    first: where the duals of the label begin; lowest, highest, linear, soft: of each sample what `piece` says; goes_on: whether
+    another piece begins at one of its ends
+    """
+
+    loss: Any
+    first: int
+    lowest: np.ndarray
+    highest: np.ndarray
+    linear: np.ndarray
+    soft: np.ndarray
+    goes_on: np.ndarray
+
+
 @jitable_call
-def copy_part(loss, label, state, near, part):
-    """Fill all of the part but its matrix, for the samples `near`."""
+def copy_part(loss, label, state, near, part, pieces):
+    """Fill all of the part but its matrix, for the samples `near`, and their pieces."""
     n = state.duals.shape[1]
     slope, low, high, weight, scale, gathered = (
         part.slope[0].reshape(-1),
@@ -132,6 +150,9 @@ def copy_part(loss, label, state, near, part):
         k = label * n + i
         b, s = state.duals[label, i], state.scores[label, i]
         lowest, highest, linear, soft = piece(loss, k, s, b)
+        pieces.lowest[p], pieces.highest[p], pieces.linear[p], pieces.soft[p] = lowest, highest, linear, soft
+        below, above = piece(loss, k, BOUNDLESS, lowest), piece(loss, k, -BOUNDLESS, highest)
+        pieces.goes_on[p] = below[0] < lowest or above[1] > highest
         root = np.sqrt(state.curvature[label, i] + soft)
         scale[p] = 1.0 / root
         slope[p] = min(max((linear - s - soft * b) / root, -BOUNDLESS), BOUNDLESS)
@@ -146,6 +167,7 @@ class RowsSource(NamedTuple):
     table: np.ndarray
     places: np.ndarray
     near: np.ndarray
+    pieces: Pieces
     factor: float
     constant: float
 
@@ -156,6 +178,7 @@ class ScaledSource(NamedTuple):
     table: np.ndarray
     places: np.ndarray
     near: np.ndarray
+    pieces: Pieces
 
 
 @generic
@@ -185,6 +208,45 @@ def _(source, p, part):
     part.matrix.reshape(part.matrix.shape[0], -1)[p, p] = 1.0
 
 
+@generic
+def turn_round(source, part):
+    """Duals at the end of a piece turn to the next one, if their slope points there; returns whether there were any."""
+
+
+@turn_round.register(object)
+def _(source, part):
+    return False
+
+
+@turn_round.register(ScaledSource)
+def _(source, part):
+    return turn_to_next(source.pieces, source.near, part)
+
+
+@turn_round.register(RowsSource)
+def _(source, part):
+    return turn_to_next(source.pieces, source.near, part)
+
+
+@jitable_call
+def turn_to_next(pieces, near, part):
+    slope, low, high = part.slope[0].reshape(-1), part.low[0].reshape(-1), part.high[0].reshape(-1)
+    turned = False
+    for p in range(near.size):
+        if not pieces.goes_on[p] or (low[p] != 0.0 and high[p] != 0.0):
+            continue
+        b, root = pieces.lowest[p] if low[p] == 0.0 else pieces.highest[p], 1.0 / part.scale[0].reshape(-1)[p]
+        score = pieces.linear[p] - pieces.soft[p] * b - slope[p] * root
+        lowest, highest, linear, soft = piece(pieces.loss, pieces.first + np.int64(near[p]), score, b)
+        if lowest == pieces.lowest[p] or soft != pieces.soft[p]:  # the same, or of another scale
+            continue
+        turned, pieces.lowest[p], pieces.highest[p], pieces.linear[p] = True, lowest, highest, linear
+        before, slope[p] = slope[p], (linear - score - soft * b) / root
+        part.marks[SLOPE_THEN, p] += slope[p] - before  # duals that move change slopes, which is what this is for; pieces do not
+        low[p], high[p] = max((lowest - b) * root, -BOUNDLESS), min((highest - b) * root, BOUNDLESS)
+    return turned
+
+
 @jitable
 def part_gap(slope, low, high, weight):
     total = 0.0
@@ -196,51 +258,59 @@ def part_gap(slope, low, high, weight):
 
 @jitable
 def update_vector(part, i, s, j, t, b):
-    """slope -= s K_i + t K_j in one vector; returns the gains that steps alone would bring."""
+    """slope -= s K_i + t K_j in one vector; returns the gains that steps alone would bring, with the signs of these steps."""
     g = vectors.fma(vectors.load(part.slope, 0, b), -t, vectors.load(part.matrix, j, b))
     g = vectors.fma(g, -s, vectors.load(part.matrix, i, b))
     vectors.store(part.slope, 0, b, g)
     d = vectors.clamp(g, vectors.load(part.low, 0, b), vectors.load(part.high, 0, b))
-    return vectors.multiply(d, vectors.fma(g, -0.5, d))
+    return vectors.multiply(d, vectors.absolute(vectors.fma(g, -0.5, d)))
 
 
 @jitable
 def update_slopes(part, i, s, j, t):
-    """slope -= s K_i + t K_j; returns the best gain in each half of the vectors, even and odd, and the vector it was found in."""
-    i, j, two, one = np.uint64(i), np.uint64(j), np.uint64(HALVES), np.uint64(1)
+    """slope -= s K_i + t K_j; returns the best gain of a step up and of one down, and the first of the vectors, `ABREAST`, that
+    it was found in."""
+    i, j, size = np.uint64(i), np.uint64(j), np.uint64(ABREAST)
     s, t = part.slope.dtype.type(s), part.slope.dtype.type(t)
-    first = second = part.slope.dtype.type(0)
-    even, odd = np.uint64(0), np.uint64(1)
-    for half in range(np.uint64(part.slope.shape[1]) // two):
-        b = half * two
-        gain = vectors.largest(update_vector(part, i, s, j, t, b))
-        if gain > first:
-            first, even = gain, b
-        gain = vectors.largest(update_vector(part, i, s, j, t, b + one))
-        if gain > second:
-            second, odd = gain, b + one
-    return first, even, second, odd
+    zero = vectors.zeros_like(part.slope)
+    up = down = part.slope.dtype.type(0)
+    above = below = np.uint64(0)
+    for at in range(np.uint64(part.slope.shape[1]) // size):
+        highest = lowest = zero
+        for b in range(at * size, at * size + size):
+            gains = update_vector(part, i, s, j, t, b)
+            highest, lowest = vectors.maximum(highest, gains), vectors.minimum(lowest, gains)
+        gain = vectors.largest(highest)
+        if gain > up:
+            up, above = gain, at * size
+        gain = vectors.largest(vectors.subtract(zero, lowest))
+        if gain > down:
+            down, below = gain, at * size
+    return up, above, down, below
 
 
 @jitable
 def best_of(slope, low, high, start, stop):
-    """The entry whose step alone gains most; the last one where there are none."""
-    top, best = -1.0, stop - 1
+    """Of these entries the one whose step up alone gains most, and the one whose step down does; the first where there is none."""
+    top = bottom = 0.0
+    up = down = start
     for p in range(start, stop):
         d = min(max(slope[p], low[p]), high[p])
-        gain = d * (slope[p] - 0.5 * d)
+        gain = d * abs(slope[p] - 0.5 * d)
         if gain > top:
-            top, best = gain, p
-    return best
+            top, up = gain, p
+        if gain < bottom:
+            bottom, down = gain, p
+    return up, down
 
 
 @kernel
 def climb(loss, label, state, part, source, rest, tuning):
     """SMO for one label on some samples until their gap is this part of what it was; returns the number of steps. `tuning` says
     how many there may be, and how often the gap is looked at."""
-    copy_part(loss, label, state, source.near, part)
+    copy_part(loss, label, state, source.near, part, source.pieces)
     steps = optimise(part, source, rest, tuning)
-    put_back(loss, label, state, source.near, part)
+    put_back(label, state, source.near, part, source.pieces)
     return steps
 
 
@@ -260,28 +330,32 @@ def optimise(part, source, rest, tuning):
         part.weight[0].reshape(-1),
     )
     matrix = part.matrix.reshape(part.matrix.shape[0], -1)
-    width = part.slope.shape[2]
+    width, reach = part.slope.shape[2], ABREAST * part.slope.shape[2]
     i, j, s, t = 0, 0, 0.0, 0.0
     most, target = -1.0, rest * part_gap(slope, low, high, weight)
     pause = max(1, int(tuning.along * count))
     for p in range(count):
         part.marks[MOVED_THEN, p], part.marks[SLOPE_THEN, p] = 0.0, slope[p]
     for step in range(steps):
-        first, even, second, odd = update_slopes(part, i, s, j, t)
-        if step % tuning.look == tuning.look - 1 and part_gap(slope, low, high, weight) <= target:
-            return step
+        up, above, down, below = update_slopes(part, i, s, j, t)
+        if step % tuning.look == tuning.look - 1:
+            turn_round(source, part)
+            if part_gap(slope, low, high, weight) <= target:
+                return step
         if step % pause == pause - 1 and go_along(part, count):
             s = t = 0.0
             continue
         if most < 0.0:
-            most = max(first, second)
-        if max(first, second) <= NO_GAIN * most:
-            return step
-        if first > second:  # j is the one that gains more
-            even, odd = odd, even
-        start, other = np.int64(even) * width, np.int64(odd) * width
-        i = best_of(slope, low, high, start, min(start + width, count))
-        j = best_of(slope, low, high, other, min(other + width, count))
+            most = max(up, down)
+        if max(up, down) <= NO_GAIN * most:
+            if not turn_round(source, part):
+                return step
+            s = t = 0.0
+            continue
+        i, _ = best_of(slope, low, high, np.int64(above) * width, min(np.int64(above) * width + reach, count))
+        _, j = best_of(slope, low, high, np.int64(below) * width, min(np.int64(below) * width + reach, count))
+        if up > down:  # j is the one that gains more
+            i, j = j, i
         for p in (i, j):
             if not part.ready[p]:
                 copy_row(source, p, part)
@@ -347,14 +421,13 @@ def pair(gi, gj, k, box_i, box_j, both):
 
 
 @jitable_call
-def put_back(loss, label, state, near, part):
+def put_back(label, state, near, part, pieces):
     """Move the duals, exactly onto their bounds where the copy is there."""
-    n = state.duals.shape[1]
     low, high, scale = part.low[0].reshape(-1), part.high[0].reshape(-1), part.scale[0].reshape(-1)
     for p in range(near.size):
         i = np.int64(near[p])
         b = state.duals[label, i]
-        lowest, highest, _, _ = piece(loss, label * n + i, state.scores[label, i], b)
+        lowest, highest = pieces.lowest[p], pieces.highest[p]
         if part.moved[p] == 0.0:
             continue
         if low[p] == 0.0:
@@ -370,12 +443,13 @@ class Workspace:
     """Where the copy of one label lies; used again and again."""
 
     def __init__(self, most: int):
-        self.width = HALVES * vectors.width(np.float32)
+        self.width = ABREAST * vectors.width(np.float32)
         padded = -(-most // self.width) * self.width
         self.matrix = vectors.aligned((most * padded,), np.float32)
         self.vectors = vectors.aligned((6, padded), np.float32)
         self.marks = np.zeros((3, most))
         self.moved, self.ready = np.zeros(most), np.zeros(most, bool)
+        self.ends, self.goes_on = np.zeros((4, most)), np.zeros(most, bool)
 
     def part(self, size: int) -> Part:
         """Room for this many samples."""
@@ -385,3 +459,8 @@ class Workspace:
         matrix = self.matrix[: size * padded].reshape(shape)
         slope, low, high, weight, scale, gathered = views
         return Part(matrix, slope, low, high, weight, scale, gathered, self.marks, self.moved[:size], self.ready[:size])
+
+    def pieces(self, size: int, loss: Any, first: int) -> Pieces:
+        """The same for their pieces."""
+        lowest, highest, linear, soft = self.ends[:, :size]
+        return Pieces(loss, first, lowest, highest, linear, soft, self.goes_on[:size])
