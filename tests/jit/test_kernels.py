@@ -52,6 +52,7 @@ def every_lane_function(a, b, x, out, scalars):
         vectors.store(out, 6, j, vectors.shift(u, x))
         vectors.store(out, 7, j, vectors.maximum(u, v))
         vectors.store(out, 8, j, vectors.where_negative(u, v))
+        vectors.store(out, 9, j, vectors.absolute(u))
         scalars[j, 0], scalars[j, 1], scalars[j, 2] = vectors.total(u), vectors.largest(u), vectors.magnitude(u)
         vectors.prefetch(a, j)
     scalars[0, 3] = vectors.magnitude_row(a, 0)
@@ -63,14 +64,14 @@ def test_vectors(dtype, way):
     rng = np.random.default_rng(0)
     a, b = (vectors.pack(rng.integers(-9, 9, (1, 40)) / 4.0 + 1e-3 * rng.normal(size=(1, 40)), dtype) for _ in range(2))
     a[0, 0, :3], b[0, 0, 2], x = (0.0, -0.0, 2.0), 2.0, 0.3
-    out, scalars = np.full((9, *a.shape[1:]), np.nan, dtype), np.full((a.shape[1], 4), np.nan)
+    out, scalars = np.full((10, *a.shape[1:]), np.nan, dtype), np.full((a.shape[1], 4), np.nan)
     getattr(every_lane_function, way)(a, b, x, out, scalars)
     u, v, x = a[0].astype(float), b[0].astype(float), float(dtype(x))
-    expected = [0 * u, u, u + x * v, u + v, u - v, u * v, u + x, np.maximum(u, v), np.where(u < 0, v, 0.0)]
+    expected = [0 * u, u, u + x * v, u + v, u - v, u * v, u + x, np.maximum(u, v), np.where(u < 0, v, 0.0), np.abs(u)]
     assert out.dtype == dtype
     for found, wanted in zip(out, expected):
         assert np.allclose(found, wanted, **near(dtype))
-    for exact in (0, 1, 7, 8):  # no arithmetic in these
+    for exact in (0, 1, 7, 8, 9):  # no arithmetic in these
         assert np.array_equal(out[exact], expected[exact].astype(dtype))
     assert np.allclose(scalars[:, 0], u.sum(axis=1), **near(dtype))
     assert np.array_equal(scalars[:, 1], u.max(axis=1)) and np.array_equal(scalars[:, 2], np.abs(u).max(axis=1))
