@@ -10,7 +10,7 @@ from maxmargin.losses import EpsilonInsensitiveLoss, HingeLoss, SquaredEpsilonIn
 from maxmargin.losses.base import piece
 from maxmargin.solvers.ascent.smo import ABREAST, ScaledSource, State, Workspace, climb, update_slopes
 from maxmargin.solvers.ascent.tuning import KERNEL
-from tests.helpers import convex as cp
+from helpers import convex as cp
 
 LOSSES = {
     "absolute": EpsilonInsensitiveLoss(0.0),
