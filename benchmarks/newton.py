@@ -32,7 +32,7 @@ MOST_STEPS = 100
 WARM_UP = 400  # rows
 PARTS = ("raw", "wide", "large", "peers", "polish")
 POLISHED = (1e-6, 1e-9)
-NO_POLISH = POLISH._replace(first=2**62, later=2**62)
+NO_POLISH = POLISH._replace(first=2**62, later=2**62, rounds=2**62)
 
 
 def raw_cadata() -> Arrays:

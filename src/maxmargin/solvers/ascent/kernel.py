@@ -28,6 +28,7 @@ from .smo import AWAY, NEAR, SOON, Pieces, RowsSource, ScaledSource, State, View
 from .tuning import KERNEL, KernelTuning
 
 LAST_DIGITS = 1e-9  # part of a value that rounding may be
+NO_STEPS = 0, 0
 MARGIN = 32  # entries by which a row of a copy may be longer than asked for
 
 
@@ -107,7 +108,7 @@ class KernelRun(Run):
 class KernelAscent(KernelRun, KernelFinishing):
     """A run on one kernel problem: its duals, its scores and the rows in memory."""
 
-    held = (*KernelRun.held, *KernelFinishing.looked, "steps", "state", "view", "allowed")
+    held = (*KernelRun.held, *KernelFinishing.looked, "steps", "stepped", "state", "view", "allowed")
     problem: KernelScalarProblem
 
     def __init__(self, problem: KernelScalarProblem, duals: np.ndarray | None, options: KernelOptions):
@@ -185,10 +186,12 @@ class KernelAscent(KernelRun, KernelFinishing):
         chosen = at >= 0
         self.state.change[batch] = 0.0
 
-        def work(k: int) -> int:
-            return 0 if stop() else self.climb(batch[k], chosen, at, rest[k])
+        def work(k: int) -> tuple[int, int]:
+            return NO_STEPS if stop() else self.climb(batch[k], chosen, at, rest[k])
 
-        self.steps += sum(in_threads(work, range(batch.size), self.n_jobs))
+        made = in_threads(work, range(batch.size), self.n_jobs)
+        self.steps += sum(steps for steps, _ in made)
+        self.stepped += float(sum(steps * size for steps, size in made))
         self.add(batch, self.state.change[batch])
 
     def choose(self, batch: np.ndarray) -> np.ndarray:
@@ -211,24 +214,24 @@ class KernelAscent(KernelRun, KernelFinishing):
         chosen[ranked[held][: limit - fresh.size]] = True
         return chosen
 
-    def climb(self, label: int, chosen: np.ndarray, at: np.ndarray, rest: float) -> int:
-        """SMO for one label on its samples among the chosen."""
+    def climb(self, label: int, chosen: np.ndarray, at: np.ndarray, rest: float) -> tuple[int, int]:
+        """SMO for one label on its samples among the chosen; returns the number of steps, and of these samples."""
         problem = self.problem
         if self.flat[label]:
             put_at_bounds(problem.exact_loss, label, self.state)
         if rest >= 1.0:
-            return 0
+            return NO_STEPS
         near = np.flatnonzero((self.view.near[label] != AWAY) & chosen)
         if near.size > self.most:
             near = np.sort(near[np.argsort(-self.view.gains[label, near], kind="stable")[: self.most]])
         if near.size == 0:
-            return 0
+            return NO_STEPS
         workspace = self.workspaces.get()
         pieces = workspace.pieces(near.size, problem.exact_loss, label * problem.n_examples)
         source = self.source(label, at[near], near, pieces)
         steps = climb(problem.exact_loss, label, self.state, workspace.part(near.size), source, rest, self.options.tuning)
         self.workspaces.put(workspace)
-        return steps
+        return steps, near.size
 
     def source(self, label: int, places: np.ndarray, near: np.ndarray, pieces: Pieces) -> RowsSource | ScaledSource:
         """Where the copy of a label comes from."""

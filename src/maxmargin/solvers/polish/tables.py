@@ -168,6 +168,7 @@ class KernelFinishing(TableFinishing):
     options: Any
     rows: KernelRows
     width = math.inf
+    stepped = 0.0  # numbers of copies that steps within rounds have gone over, so far
 
     @abstractmethod
     def fresh(self, duals: np.ndarray) -> Point:
@@ -184,7 +185,14 @@ class KernelFinishing(TableFinishing):
     @property
     def spent(self):
         tuning, n = self.polish_tuning, float(self.problem.n_examples)
-        return self.passes * (tuning.round + tuning.product * n * n * self.problem.n_labels)
+        return self.passes * (tuning.round + tuning.product * n * n * self.problem.n_labels) + tuning.stepped * self.stepped
+
+    @property
+    def soon(self):
+        return min(super().soon, self.polish_tuning.rounds)
+
+    def inner(self, steps):
+        return 0.0  # rows are in memory
 
     @property
     def coupling(self):
