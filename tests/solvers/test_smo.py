@@ -1,7 +1,8 @@
-"""Sequential minimal optimisation on a copy of the kernel matrix: who moves, and how duals get from one piece of a loss to the next."""
+"""Sequential minimal optimisation on a copy of the kernel matrix: who moves, and how duals turn to another piece of a loss."""
 
 import numpy as np
 import pytest
+from helpers import convex as cp
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics.pairwise import rbf_kernel
@@ -10,7 +11,6 @@ from maxmargin.losses import EpsilonInsensitiveLoss, HingeLoss, SquaredEpsilonIn
 from maxmargin.losses.base import piece
 from maxmargin.solvers.ascent.smo import ABREAST, ScaledSource, State, Workspace, climb, update_slopes
 from maxmargin.solvers.ascent.tuning import KERNEL
-from helpers import convex as cp
 
 LOSSES = {
     "absolute": EpsilonInsensitiveLoss(0.0),
@@ -88,7 +88,7 @@ def test_a_piece_goes_on_where_another_begins():
 
 @given(st.integers(0, 10_000))
 def test_who_moves(seed):
-    """Of the steps up and of those down the one that gains most lies in the vectors that are named, and slopes follow the moves"""
+    """The best of the steps up and the best of those down lie in the vectors that are named, and slopes follow the moves."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(2, 150))
     part = Workspace(n).part(n)

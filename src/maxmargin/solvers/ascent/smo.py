@@ -291,7 +291,7 @@ def update_slopes(part, i, s, j, t):
 
 @jitable
 def best_of(slope, low, high, start, stop):
-    """Of these entries the one whose step up alone gains most, and the one whose step down does; the first where there is none."""
+    """Of these entries the one whose step up alone gains most, and the one whose step down does; the first if none."""
     top = bottom = 0.0
     up = down = start
     for p in range(start, stop):
