@@ -183,7 +183,8 @@ class Still:
             self.gap, self.passes, self.looks = gap, run.passes, 0
         took_up = best.history.methods[-1][0] if best.history.methods else 0
         since = run.passes - max(self.passes, took_up)  # whoever has just begun, has a while of its own
-        if part > tuning.lost and run.passes >= tuning.lost_passes and (large := run.problem.overlarge(best.primal)):
+        passes = max(run.passes, run.sweeps, run.visits / max(run.problem.n_examples, 1))  # one pass may be as good as many
+        if part > tuning.lost and passes >= tuning.lost_passes and (large := run.problem.overlarge(best.primal)):
             return f"Reached the limit of float64 at a relative gap of {part:.3g}: {large}"
         if min(self.looks, since) < tuning.still:
             return ""
