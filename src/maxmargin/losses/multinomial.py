@@ -64,12 +64,12 @@ def softened(loss, i, scores):
     summed up alone. z_y is taken off the scores, and unused lanes are put out of the way."""
     zero, y = vectors.zeros_like(scores.vectors), loss.label[i]
     top, total, truth = zero, zero, scores.flat[0, y]
-    for b in range(scores.vectors.shape[1]):
-        z = vectors.add(vectors.load(scores.vectors, 0, b), vectors.load(loss.outside.vectors, 0, b))
-        vectors.store(scores.vectors, 0, b, vectors.shift(z, -truth))
     scores.flat[0, y] = OUTSIDE
     for b in range(scores.vectors.shape[1]):
-        top = vectors.maximum(top, vectors.load(scores.vectors, 0, b))
+        z = vectors.add(vectors.load(scores.vectors, 0, b), vectors.load(loss.outside.vectors, 0, b))
+        z = vectors.shift(z, -truth)
+        top = vectors.maximum(top, z)
+        vectors.store(scores.vectors, 0, b, z)
     highest = vectors.largest(top)
     for b in range(scores.vectors.shape[1]):
         total = vectors.add(total, vectors.exp(vectors.shift(vectors.load(scores.vectors, 0, b), -highest)))
