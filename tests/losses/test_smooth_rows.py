@@ -130,6 +130,34 @@ def test_multinomial_slope_is_softmax(K, way):
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("K", [2, 9])
+def test_multinomial_rows_that_are_sure(K, way):
+    """A loss of exp(-20) beside scores of 1e6, whose rounding is more than that: value, slope, reward and share are as exact."""
+    rng, n = np.random.default_rng(K), 40
+    label, cap, lead = rng.integers(0, K, n), 10.0 ** rng.uniform(-2, 2, n), rng.integers(15, 40, (n, K)) + 0.5
+    own = np.arange(n), label
+    lead[own] = 0.0
+    z = 2.0 ** rng.integers(4, 21, (n, 1)) - lead  # exactly
+    loss = MultinomialLoss().of(label, 1.0 - np.eye(K), cap, np.float64)
+    others = np.exp(-lead)
+    others[own] = 0.0
+    level = np.log1p(others.sum(axis=1))
+    p = np.exp(-lead - level[:, None])
+    wanted = cap * level, cap * np.sum(p * (lead + level[:, None]), axis=1)
+
+    scratch = vectors.zeros_table(1, K, np.float64), vectors.zeros_table(1, K, np.float64)
+    duals, answers = np.empty(z.shape), np.empty((n, 2))
+    getattr(slope_rows, way)(loss, z, scratch, duals, answers)
+    np.testing.assert_allclose(answers.T, wanted, rtol=1e-12)
+    table, rewards = vectors.table(vectors.pack(duals, np.float64)), np.empty(n)
+    getattr(repair_rows, way)(loss, table, vectors.zeros_table(1, K, np.float64), np.empty(z.shape), rewards)
+    np.testing.assert_allclose(rewards, wanted[1], rtol=1e-12)
+    _, values, _ = stepped(loss, np.ones(n), z, np.zeros(z.shape), way)
+    np.testing.assert_allclose(values[:, 0], wanted[0], rtol=1e-12)
+    np.testing.assert_allclose(values[:, 1], wanted[0], rtol=1e-12)  # from a corner all of the loss is the row's share
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("K", [3, 17])
 def test_multinomial_rows_are_extrapolated_within_the_simplex(K, way):
     rng = np.random.default_rng(K)

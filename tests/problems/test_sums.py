@@ -5,7 +5,7 @@ import pytest
 
 import maxmargin as mm
 from maxmargin.data.table import table_of
-from maxmargin.losses import HingeLoss
+from maxmargin.losses import EpsilonInsensitiveLoss, HingeLoss
 from maxmargin.problems.linear import CHUNK, BlockProblem, ScalarProblem
 from maxmargin.result import History
 from maxmargin.solvers.ascent.linear import AscentOptions, BlockAscent, ScalarAscent
@@ -69,3 +69,16 @@ def test_stalled_float32_goes_on_in_float64(kind):
     assert run.dtype == run.space.w.dtype == np.float32
     result = drive(run, Budget(tol=1e-10, max_iter=3000), History())
     assert run.dtype == np.float64 and result.certificate.converged
+
+
+# ---- what rounding does where losses have kinks ----------------------------------------------------------------
+
+
+def test_examples_at_a_kink_are_unsettled_by_rounding():
+    """One with a residual of zero has a loss of cap times the rounding of its score; one beside has what its slope says."""
+    X, w, cap = np.array([[3.0, -5.0, 0.5], [2.0, 1.0, -1.0]]), np.array([0.75, 0.25, -1.125]), np.array([1e4, 1e3])  # exact
+    term = np.finfo(float).eps * np.linalg.norm(X * w, axis=1)
+    for off, wanted in ((np.zeros(2), cap @ term), (np.array([0.0, 1.0]), cap[0] * term[0]), (np.ones(2), 0.0)):
+        problem = ScalarProblem(table_of(X, 0.0), EpsilonInsensitiveLoss(0.0), (X @ w + off,), cap)
+        found = problem.unsettled(np.append(w, 0.0))
+        assert 0.5 * wanted <= found <= 8.0 * wanted + 1e-11

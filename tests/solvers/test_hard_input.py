@@ -126,6 +126,29 @@ def test_large_numbers_of_structures(kind):
 
 
 @pytest.mark.compiled
+@pytest.mark.parametrize("kind", ["hinge", "log", "squared error", "classes", "labels", "structured"])
+def test_large_numbers_of_sources(kind):
+    """They are read a block at a time: a sentence names columns, and soon."""
+    model, target = (mm.StructuredSVM(Multiclass()), three) if kind == "structured" else MODELS[kind]
+    y = target(NOISY)
+    for X, said in ((1e150 * X0, "columns 0, 1, 2 and 2 more of X, up to 2e+150"), (SETS["a large column"][0], "column 2 of X")):
+        source = mm.open_source([(X[: N // 2], y[: N // 2]), (X[N // 2 :], y[N // 2 :])])
+        model = clone(model).set_params(random_state=0)
+        found = fitted(model, source, None)
+        assert not found.converged and f"rounding is multiplied by the numbers in {said}" in found.message, found.message
+        assert found.dual <= found.primal * (1 + 1e-9) and model.n_iter_ < MANY
+
+
+@pytest.mark.compiled
+def test_large_kernels_of_classes_are_given_up_soon():
+    """A pass of theirs is a hundred sweeps."""
+    model = mm.SVMClassifier(kernel="precomputed", random_state=0)
+    found = fitted(model, 1e60 * X0 @ (1e60 * X0).T, three(NOISY))
+    assert not found.converged and "rounding is multiplied by the numbers in the kernel matrix" in found.message
+    assert model.n_iter_ <= 50
+
+
+@pytest.mark.compiled
 def test_structured_classes_at_a_large_c():
     """Passes crawl, and masses are tiny beside that of the true output."""
     for name in ("separable", "separable by a margin", "not separable", "wide, large C"):

@@ -84,6 +84,10 @@ class Slow(Run):
         def overlarge(primal):
             return ""
 
+        @staticmethod
+        def lost_in_sums(left):
+            return 0.0
+
     def __init__(self, clock, evaluation=0.0):
         self.clock, self.evaluation = clock, evaluation
         self.passes = self.visits = self.evaluations = 0
@@ -127,6 +131,34 @@ def test_no_evaluation_follows_one_that_took_up_the_time(clock):
     run = Slow(clock, evaluation=50.0)
     loop.drive(run, loop.Budget(max_time=3.5), History())  # here the last one is the first
     assert run.evaluations == 1 and run.passes == 4
+
+
+class Promising(Slow):
+    """A run whose estimate says that it is there, at a gap of a thousandth; it gives way to one that is."""
+
+    value = 1.001
+
+    def advance(self, stop):
+        super().advance(stop)
+        return 0.0
+
+    def synchronise(self):
+        return 1.0
+
+    def candidates(self):
+        return [np.zeros(1)]
+
+    def primal(self, w, n_jobs):
+        return self.value
+
+    def give_way(self):
+        self.value = 1.0
+        return True
+
+
+def test_a_gap_that_stays_though_the_estimate_is_zero_is_given_to_others(clock):
+    result = loop.drive(Promising(clock), loop.Budget(tol=1e-6, max_iter=2000), History())
+    assert result.certificate.converged and result.n_iter <= 1000
 
 
 # ---- within a pass -------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.optimize import lsq_linear, nnls
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -12,6 +13,7 @@ from maxmargin.data.table import table_of
 from maxmargin.losses import BINARY, REGRESSION
 from maxmargin.losses.base import bend, slope
 from maxmargin.solvers import resolve
+from maxmargin.solvers.second_order.walls import Walls
 
 rng = np.random.default_rng(7)
 N, D = 90, 5
@@ -90,6 +92,33 @@ def test_duals_rebuild_the_weights_and_start_others():
         X, Z, [0.1, 1.0, 10.0]
     )
     assert all(fitted.certificate_.converged for fitted in path)
+
+
+@pytest.mark.parametrize("seed", [6, 8, 9, 11, 19, 23, 34, 51, 55])
+def test_weights_of_the_duals_on_half_spaces(seed):
+    """Where columns are large, slopes at weights that are rounded are duals of others: they are mended at their own weights."""
+    rng, n, d, C = np.random.default_rng(seed), 7, 10, 5e3
+    rows, root = rng.integers(-2, 3, (n, d)) * 10.0 ** rng.uniform(-3, 3.2, d), 2.0 * rng.normal(size=(d, d))
+    y, sigma, positive = rng.normal(size=n), root @ root.T + 0.1 * np.eye(d), rng.random(d) < 0.7
+    given = {"C": C, "positive": positive, "prior_covariance": sigma, "keep_duals": True, "tol": 1e-6, "solver": "newton"}
+    found = mm.SVMRegressor(loss="squared_error", **given).fit(rows, y).certificate_
+    stacked = np.zeros((d + 1 + n, d + 1))  # the quadratic term and the losses as one sum of squares
+    stacked[:d, :d], stacked[d, d] = np.linalg.inv(np.linalg.cholesky(sigma)), 1.0
+    stacked[d + 1 :] = np.sqrt(2.0 * C) * np.column_stack([rows, np.ones(n)])
+    bounds = np.where(np.append(positive, False), 0.0, -np.inf), np.inf
+    wanted = lsq_linear(stacked, np.append(np.zeros(d + 1), np.sqrt(2.0 * C) * y), bounds, method="bvls", tol=1e-14).cost
+    assert found.converged, found.message
+    assert found.dual <= wanted * (1.0 + 1e-7) and found.primal == pytest.approx(wanted, rel=2e-6)
+
+
+def test_duals_of_walls_that_a_point_stands_on():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        G, w = rng.normal(size=(4, 7)), 100.0 * rng.normal(size=7)
+        wanted, _ = nnls(G.T, -w)  # the nearest point with G w >= 0
+        found = Walls(np.zeros(4), np.arange(0), G).supporting(w, wanted > 0.0)
+        np.testing.assert_allclose(found, wanted, rtol=1e-9)
+        assert np.all(np.abs(G @ (w + G.T @ found))[wanted > 0.0] <= 1e-11)
 
 
 def test_the_choice():

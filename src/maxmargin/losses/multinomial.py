@@ -59,18 +59,23 @@ class MultinomialLoss(MulticlassLoss):
 
 
 @jitable
-def softened(loss, scores):
-    """The logarithm of sum_k exp(z_k). Unused lanes of the scores are put out of the way."""
-    zero = vectors.zeros_like(scores.vectors)
-    top, total = vectors.shift(zero, OUTSIDE), zero
+def softened(loss, i, scores):
+    """The logarithm of sum_k exp(z_k - z_y), which may be far less than the rounding of either z: those of the other classes are
+    summed up alone. z_y is taken off the scores, and unused lanes are put out of the way."""
+    zero, y = vectors.zeros_like(scores.vectors), loss.label[i]
+    top, total, truth = zero, zero, scores.flat[0, y]
+    scores.flat[0, y] = OUTSIDE
     for b in range(scores.vectors.shape[1]):
         z = vectors.add(vectors.load(scores.vectors, 0, b), vectors.load(loss.outside.vectors, 0, b))
+        z = vectors.shift(z, -truth)
         top = vectors.maximum(top, z)
         vectors.store(scores.vectors, 0, b, z)
     highest = vectors.largest(top)
     for b in range(scores.vectors.shape[1]):
         total = vectors.add(total, vectors.exp(vectors.shift(vectors.load(scores.vectors, 0, b), -highest)))
-    return highest + np.log(vectors.total(total))
+    scores.flat[0, y] = 0.0
+    others = vectors.total(total)
+    return np.log1p(others) if highest <= 0.0 else highest + np.log(others + np.exp(-highest))
 
 
 @own_scratch.register
@@ -80,15 +85,13 @@ def _(loss: Multinomial):
 
 @row_value.register(Multinomial)
 def _(loss, i, scores):
-    truth = scores.flat[0, loss.label[i]]
-    return loss.cap[i] * max(softened(loss, scores) - truth, 0.0)
+    return loss.cap[i] * softened(loss, i, scores)
 
 
 @row_slope.register(Multinomial)
 def _(loss, i, scores, duals):
     y, cap, zero = loss.label[i], loss.cap[i], vectors.zeros_like(scores.vectors)
-    level, truth = softened(loss, scores), scores.flat[0, y]
-    mass, entropy = zero, zero
+    level, mass, entropy = softened(loss, i, scores), zero, zero
     for b in range(scores.vectors.shape[1]):
         log = vectors.shift(vectors.load(scores.vectors, 0, b), -level)
         p = lane_used(loss, b, vectors.exp(log))
@@ -98,7 +101,7 @@ def _(loss, i, scores, duals):
     for b in range(scores.vectors.shape[1]):
         mass = vectors.add(mass, vectors.load(duals.vectors, 0, b))
     duals.flat[0, y] = -vectors.total(mass)
-    return cap * max(level - truth, 0.0), cap * vectors.total(entropy)
+    return cap * level, cap * vectors.total(entropy)
 
 
 @jitable
@@ -172,20 +175,20 @@ def _(loss, i, curvature, scores, duals, change, calm):
     blocks = scores.vectors.shape[1]
     if cap <= 0.0:
         return 0.0, False, 0.0
-    level = softened(loss, scores)
+    level, taken = softened(loss, i, scores), duals.flat[i, y] / cap
 
-    # The old distribution, in the place of the change, and its entropy and mean score.
+    # The old distribution, in the place of the change, and its entropy and mean score, which is zero for class y.
     for b in range(blocks):
         vectors.store(
             change.vectors, 0, b, vectors.maximum(vectors.fma(zero, -1.0 / cap, vectors.load(duals.vectors, i, b)), zero)
         )
-    change.flat[0, y] = max(1.0 - duals.flat[i, y] / cap, 0.0)
-    entropy, mean = zero, zero
+    change.flat[0, y], entropy, mean = 0.0, zero, zero
     for b in range(blocks):
         p = vectors.load(change.vectors, 0, b)
         entropy = vectors.add(entropy, lane_entropy(p))
         mean = vectors.add(mean, vectors.multiply(p, vectors.load(scores.vectors, 0, b)))
-    old, nu = vectors.total(entropy), vectors.total(mean) + vectors.total(entropy)
+    old = vectors.total(entropy) + surprise_of_rest(taken)
+    nu, change.flat[0, y] = vectors.total(mean) + old, max(1.0 - taken, 0.0)
     share = cap * (level - nu)
     if share <= calm:
         return share, False, 0.0
@@ -204,14 +207,12 @@ def _(loss, i, curvature, scores, duals, change, calm):
         mass, entropy = vectors.add(mass, p), vectors.add(entropy, lane_entropy(p))
         vectors.store(change.vectors, 0, b, vectors.fma(zero, -cap, p))
     others = min(vectors.total(mass), 1.0)
-    left = 1.0 - others
     change.flat[0, y] = cap * others
     for b in range(blocks):
         new = vectors.load(change.vectors, 0, b)
         vectors.store(change.vectors, 0, b, vectors.subtract(new, vectors.load(duals.vectors, i, b)))
         vectors.store(duals.vectors, i, b, new)
-    found = vectors.total(entropy) - (left * np.log(left) if left > 0.0 else 0.0)
-    return share, True, cap * (found - old)
+    return share, True, cap * (vectors.total(entropy) + surprise_of_rest(others) - old)
 
 
 @jitable
@@ -309,7 +310,7 @@ def _(loss, i, duals, before, t, change):
     short = vectors.largest(lack) > 0.0 or not 0.0 <= wanted <= cap
     now = min(total * shrink, cap) if short else wanted
     duals.flat[i, y], before.flat[i, y], change.flat[0, y] = now, held, now - wanted
-    own = surprise(1.0 - now / cap) - surprise(1.0 - held / cap)
+    own = surprise_of_rest(now / cap) - surprise_of_rest(held / cap)
     return short, cap * (vectors.total(gain) + own)
 
 
@@ -317,6 +318,12 @@ def _(loss, i, duals, before, t, change):
 def surprise(p):
     """-p log p"""
     return -p * np.log(p) if p > 0.0 else 0.0
+
+
+@jitable
+def surprise_of_rest(taken):
+    """The same of p = 1 - taken, which may be one but for rounding."""
+    return -(1.0 - taken) * np.log1p(-taken) if taken < 1.0 else 0.0
 
 
 @row_repair.register(Multinomial)
@@ -331,4 +338,4 @@ def _(loss, i, duals, out):
         out.flat[0, j] *= shrink
         gain += surprise(-out.flat[0, j] / cap) if j != y and cap > 0.0 else 0.0
     out.flat[0, y] = min(mass * shrink, cap)
-    return cap * (gain + surprise(1.0 - out.flat[0, y] / cap)) if cap > 0.0 else 0.0
+    return cap * (gain + surprise_of_rest(out.flat[0, y] / cap)) if cap > 0.0 else 0.0

@@ -166,6 +166,11 @@ class Problem(ABC):
         multiplied by its numbers once for its weights and once more for the scores. Zero where that is not known."""
         return 0.0
 
+    def unsettled(self, w: Any) -> float:
+        """About how far the losses move by the rounding of weights and scores beyond what their slopes say: an example that is
+        at a kink is beside it. Zero where that is not known."""
+        return 0.0
+
     def lost_in_sums(self, left: Callable[[], Any]) -> float:
         """By how much the dual value of the duals that a run has `left` may be too high, as weights are rounded sums of b_i x_ij:
         where terms are huge, a sum may be zero by rounding alone. Zero where that is not known."""

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from ..regularizers.base import Regularizer
 from ..regularizers.half_spaces import HalfSpaces
 from .base import PLAIN_TERM, Problem
 from .linear import LinearProblem
+from .sizes import overlarge_columns, worth_of_duals
 
 LOOKED_AT = 1 << 16  # rows of a source whose columns are looked at for advice, at least. By guess, 2026-11-17
 
@@ -65,6 +67,14 @@ class Reader(ABC):
     @abstractmethod
     def build(self, X: Any, target: np.ndarray, weight: np.ndarray) -> LinearProblem:
         """The problem of some examples, at C = 1."""
+
+
+class FirstRows(NamedTuple):
+    """The largest absolute value of each column, the weights, and whether losses are smooth."""
+
+    sizes: np.ndarray
+    weight: np.ndarray
+    smooth: bool
 
 
 @dataclass(frozen=True)
@@ -116,15 +126,30 @@ class StreamProblem(Problem):
             for block in blocks:
                 yield self.reader.read(block)
 
+    @cached_property
+    def first_rows(self) -> "FirstRows":
+        """What the first rows of the source say of all."""
+        sizes, weights, smooth, count = np.zeros(self.n_features), [], False, 0
+        for part in self.examples(None):
+            found = column_sizes(rows(part.X))
+            sizes, count = sizes if found is None else np.maximum(sizes, found), count + len(part.weight)
+            weights.append(part.weight)
+            smooth = self.build(part.X, part.target, part.weight).loss.smooth
+            if count >= LOOKED_AT:
+                break
+        return FirstRows(sizes, np.concatenate(weights) if weights else np.zeros(0), smooth)
+
     def sizes_seen(self):
-        sizes, count = np.zeros(self.n_features), 0
-        with closing(self.source.blocks()) as blocks:
-            for block in blocks:
-                found = column_sizes(rows(block.X))
-                sizes, count = sizes if found is None else np.maximum(sizes, found), count + block.rows.size
-                if count >= LOOKED_AT:
-                    break
-        return sizes, "" if count >= self.count else f" in the first {count} rows"
+        count = self.first_rows.weight.size
+        return self.first_rows.sizes, "" if count >= self.count else f" in the first {count} rows"
+
+    def overlarge(self, primal):
+        first = self.first_rows
+        if not np.any(first.weight):
+            return ""
+        caps = self.C * first.weight
+        value = primal * caps.size / self.count  # about that of these rows
+        return overlarge_columns(first.sizes, float(np.median(caps)), worth_of_duals(value, caps, first.smooth))
 
     def coefficients(self, w: np.ndarray) -> np.ndarray:
         return w if self.n_classes is None else vectors.to_classes(self.regularizer.scoring(w), self.n_classes)

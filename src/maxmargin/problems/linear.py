@@ -172,6 +172,7 @@ def row_repairs(loss, duals, start, out, result):
 
 
 CRAMMER_SINGER = CrammerSingerLoss()
+ROUNDED_WEIGHTS = 4  # ways to round weights, up and down, of which the mean is taken
 SAME_VALUE = 1e-3  # dual values that differ by less, relatively, are the same where a larger C is asked about
 
 
@@ -260,6 +261,13 @@ class LinearProblem(Problem):
             moved, coupling = self.table.sizes_of_sums(sizes), self.regularizer.coupling
             moved = moved if coupling is None else np.abs(coupling) @ moved
             return EPSILON * float(np.sum(self._variances * moved * self.table.sizes_of_sums(slopes[:, None])))
+
+    def unsettled(self, w):
+        rng, here, found = np.random.default_rng(0), self.risk(w), 0.0
+        for _ in range(ROUNDED_WEIGHTS):
+            off = EPSILON * rng.choice([-1.0, 1.0], w.shape)
+            found += self.risk(w * (1.0 + off)) + self.risk(w * (1.0 - off)) - 2.0 * here
+        return max(found, 0.0) / ROUNDED_WEIGHTS
 
     @property
     def _variances(self) -> Any:

@@ -170,6 +170,12 @@ class SampleStream(Problem):
         term = 0.5 * float(np.vdot(W, W))
         return term + sum(part.primal(W, n_jobs) - term for _, part in self.parts())
 
+    def overlarge(self, primal):
+        """By the samples of the first block, and their part of the value."""
+        with closing(self.parts()) as parts:
+            first = next(parts, None)
+        return "" if first is None else first[1].overlarge(primal * first[1].n_examples / self.count)
+
     def parts(self) -> Generator[tuple[int, StructuredProblem]]:
         """The number of the first sample of each block, and the block's problem."""
         with closing(self.source.blocks()) as blocks:

@@ -63,6 +63,7 @@ class Run(ABC):
     dual: float  # the dual value as the run keeps track of it
     passes: int = 0
     visits: int = 0  # of examples
+    sweeps: int = 0  # over examples within passes, where there are several to one
     calls: int | None = None  # of the oracle; None where there is none
     exact: bool = False  # whether a pass ends with exact values
     stuck: bool = False  # whether rounding keeps every further step from progress

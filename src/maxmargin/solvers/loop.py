@@ -151,10 +151,11 @@ class Best:
         self.history.append(Record(run.passes, budget.seconds(), self.primal, self.dual, self.primal - self.dual))
 
 
-def roundings_of(run: Run, w: Any) -> tuple[float | None, float]:
-    """What the sums of a certificate lose to rounding, None if unknown, and what duals do where weights must be theirs."""
-    duals = run.left()
-    return run.problem.rounding(w, duals), 0.0 if run.average else run.problem.swayed(duals)
+def roundings_of(run: Run, w: Any) -> tuple[float | None, float, float]:
+    """What the sums of a certificate lose to rounding, None if unknown; what kinks make of it; and what duals do where weights
+    must be theirs."""
+    duals, problem = run.left(), run.problem
+    return problem.rounding(w, duals), problem.unsettled(w), 0.0 if run.average else problem.swayed(duals)
 
 
 class Still:
@@ -173,8 +174,8 @@ class Still:
         if run.stuck and (large := run.problem.overlarge(best.primal)):
             return f"Reached the limit of float64 at a relative gap of {part:.3g}: {large}"
         if run.stuck:
-            rounding, swayed = roundings_of(run, best.w)
-            why = ", for rounding," if rounding is None or gap <= ROUNDINGS * rounding + SWAYS * swayed else ""
+            rounding, kinks, swayed = roundings_of(run, best.w)
+            why = ", for rounding," if rounding is None or gap <= ROUNDINGS * rounding + kinks + SWAYS * swayed else ""
             tried = "" if run.average else f" {OF_DUALS}"
             return f"No step makes progress any more{why} at a relative gap of {part:.3g}.{tried} {SMALLER}"
         self.looks += 1
@@ -182,16 +183,18 @@ class Still:
             self.gap, self.passes, self.looks = gap, run.passes, 0
         took_up = best.history.methods[-1][0] if best.history.methods else 0
         since = run.passes - max(self.passes, took_up)  # whoever has just begun, has a while of its own
-        if part > tuning.lost and run.passes >= tuning.lost_passes and (large := run.problem.overlarge(best.primal)):
+        passes = max(run.passes, run.sweeps, run.visits / max(run.problem.n_examples, 1))  # one pass may be as good as many
+        if part > tuning.lost and passes >= tuning.lost_passes and (large := run.problem.overlarge(best.primal)):
             return f"Reached the limit of float64 at a relative gap of {part:.3g}: {large}"
-        if part > tuning.fine or min(self.looks, since) < tuning.still:
+        if min(self.looks, since) < tuning.still:
             return ""
-        if since >= max(tuning.long, 0.5 * run.passes):
-            if run.give_way():
-                return ""
+        long = since >= max(tuning.long, 0.5 * run.passes)
+        if (long and run.give_way()) or part > tuning.fine:
+            return ""
+        if long:
             return f"No pass has made the gap smaller for long: {part:.3g} of the primal is what is left."
-        rounding, swayed = roundings_of(run, best.w)
-        small = rounding is not None and gap <= rounding + swayed
+        rounding, kinks, swayed = roundings_of(run, best.w)
+        small = rounding is not None and gap <= rounding + kinks + swayed
         return f"Reached the limit of float64 at a relative gap of {part:.3g}." if small else ""
 
 

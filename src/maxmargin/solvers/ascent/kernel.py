@@ -153,7 +153,7 @@ class KernelAscent(KernelRun, KernelFinishing):
         """What a round should leave of the gap of each label, as a part of it; one where the label is done."""
         tuning = self.options.tuning
         goal = tuning.goal * self.options.tol * abs(self.dual) / self.problem.n_labels
-        wanted = goal / np.maximum(self.view.gaps, TINY)
+        wanted = goal / np.maximum(self.view.gaps, max(goal, TINY))  # at most one: a gap may be zero
         return np.where(wanted >= 1.0, 1.0, np.clip(wanted, tuning.rest if self.passes < 2 else tuning.later, tuning.most))
 
     def look(self, labels: np.ndarray) -> None:

@@ -80,7 +80,7 @@ def earlier(pairs: np.ndarray) -> np.ndarray:
 class KernelPairs(KernelRun, KernelFinishing):
     """A run on one kernel problem; masses and scores are (classes, samples)."""
 
-    held = (*KernelRun.held, *KernelFinishing.looked, "masses", "scores", "shares", "spread", "lead", "allowed")
+    held = (*KernelRun.held, *KernelFinishing.looked, "masses", "scores", "shares", "spread", "lead", "allowed", "sweeps")
     problem: KernelRowProblem
     average = False
 
@@ -207,6 +207,7 @@ class KernelPairs(KernelRun, KernelFinishing):
                 target = min(max(goal, (tuning.rest if self.passes < 2 else tuning.later) * gap), tuning.most * gap)
             if gap <= target or stop():
                 break
+            self.sweeps += 1
             self.sweep(copy, np.triu(gaps + gaps.T), gap, stop)
             if sweep % tuning.every == tuning.every - 1:
                 go_on(copy, before, now)

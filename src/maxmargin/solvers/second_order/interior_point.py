@@ -138,7 +138,7 @@ class InteriorPoint(SecondOrderRun):
         """The duals, (examples, classes)."""
 
     def proposed(self):
-        yield self.stored()
+        yield self.stored(), self.sides
 
     @abstractmethod
     def theta(self) -> np.ndarray:

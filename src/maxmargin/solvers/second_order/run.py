@@ -222,9 +222,15 @@ class SecondOrderRun(Run, ABC):
         """Begin again without the duals of another run, where these were begun with; whether they were."""
         return False
 
+    @property
+    def sides(self) -> np.ndarray | None:
+        """The duals of half-spaces as they stand; None where there are none."""
+        return self.wall_duals if self.problem.half_spaces is not None and self.wall_duals.size else None
+
     @abstractmethod
-    def proposed(self) -> Iterator[np.ndarray]:
-        """Duals of the point as it stands, feasible but for rounding; the next ones are asked for where these are not enough."""
+    def proposed(self) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+        """Duals of the point as it stands, feasible but for rounding, and those of half-spaces; the next ones are asked for where
+        these are not enough."""
 
     def advance(self, stop: Callable[[], bool]) -> float:
         self.passes += 1
@@ -281,8 +287,7 @@ class SecondOrderRun(Run, ABC):
 
     def synchronise(self) -> float:
         before = self.nearest
-        sides = self.wall_duals if self.problem.half_spaces is not None and self.wall_duals.size else None
-        for proposed in self.proposed():
+        for proposed, sides in self.proposed():
             duals = self.shape.repaired(proposed)
             found = self.shape.evaluated(duals, sides)
             gap = np.inf if self.average else self.problem.primal(self.weights_of(found.v)) - found.dual

@@ -18,7 +18,7 @@ interior point.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,9 +30,9 @@ from ...losses.multinomial import Multinomial
 from ...problems.kernel import total_value
 from ...problems.linear import BlockProblem
 from ..base import Setting, Start
-from .interior_point import LEAST_MU, TO_THE_BORDER, to_border
+from .interior_point import LEAST_MU, MENDINGS, NEARLY, TO_THE_BORDER, to_border
 from .run import EntryShape, RowShape, SecondOrderRun, Shape
-from .systems import RowColumns, System, scores_of
+from .systems import RowColumns, System, combination, scores_of
 
 FLATTER = 0.1  # part of the slope at the beginning of a step that may be left at its end
 SEARCH_ROUNDS = 40  # of the search along a step, each of which halves what is unknown at least
@@ -96,11 +96,44 @@ class SmoothRun(SecondOrderRun):
 
     def proposed(self):
         self.see()
-        yield self.slope_duals
+        yield self.slope_duals, self.sides
         late = self.idle > 0 or self.steps > FEW_STEPS
         missing = self.lowest - self.highest if self.average else self.nearest
         if late and missing > self.tol * abs(self.lowest):
-            yield self.followed
+            yield self.followed, self.sides
+            if not self.average and (self.stuck or self.estimate <= NEARLY * self.tol * abs(self.lowest)):
+                yield from self.mended()
+
+    def mended(self) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+        """Duals that are the slopes at their own weights, where these have to be taken: what they differ by there is followed
+        through the system of the point. The rounding of W is nothing to them, which slopes at W make any number of times as
+        large."""
+        self.system.rest = 0.0
+        if not self.prepared():
+            return
+        duals = self.shape.repaired(self.followed)
+        for _ in range(MENDINGS):
+            if self.nearest <= self.tol * abs(self.lowest):
+                return
+            v = self.shape.evaluated(duals, self.supporting(duals)).v
+            off = self.slopes(scores_of(self.table, self.shape.opened(self.weights_of(v))))[0] - duals
+            duals = self.shape.repaired(duals + off + self.system.solve(combination(self.table, off), None)[1])
+            yield duals, self.supporting(duals)
+
+    def supporting(self, duals: np.ndarray) -> np.ndarray | None:
+        """The duals of half-spaces that are best beside these, where those that the point stands on are known."""
+        if self.sides is None or self.walls is None or self.walls.matrix is None:
+            return None
+        against = self.sides * np.square(self.walls.matrix).sum(axis=1) > self.heights
+        w = self.shape.opened(self.shape.evaluated(duals, None).v).ravel()
+        return self.walls.supporting(w, against)
+
+    def prepared(self) -> bool:
+        """Whether the system of the point as it stands can be solved."""
+        B, matrix = self.B, None
+        if self.walls is not None:
+            B, matrix = self.walls.added(self.B, self.wall_duals / self.heights)
+        return self.system.prepare(self.bends, B, matrix)
 
     def see(self) -> None:
         """The slopes of the point as it stands."""
@@ -129,15 +162,13 @@ class SmoothRun(SecondOrderRun):
         self.pull()
         if self.lowest == np.inf:
             self.arrive()
-        duals, theta, slack = self.slope_duals, self.bends, self.slack
-        B, matrix, off = self.B, None, None
+        duals, slack, off = self.slope_duals, self.slack, None
         if self.walls is not None:
             self.mu = max(self.mu, self.least_mu())
             off = self.walls.across(self.W.ravel()) - self.walls.low - self.heights
-            B, matrix = self.walls.added(self.B, self.wall_duals / self.heights)
             slack = slack + self.walls.combined((self.mu - self.wall_duals * off) / self.heights, self.size).reshape(slack.shape)
         self.system.rest = self.rest()
-        if not self.system.prepare(theta, B, matrix):
+        if not self.prepared():
             return False
         dW, change = self.system.solve(slack, None)
         self.followed = duals + change
@@ -255,10 +286,22 @@ class MultinomialNewton(SmoothRun):
         self.settle()
 
     def losses(self, scores):
-        return float(self.cap @ (logsumexp(scores, axis=1) - scores[self.own]))
+        return float(self.cap @ self.surprises(self.above(scores)))
+
+    def above(self, scores: np.ndarray) -> np.ndarray:
+        """z_k - z_y: beside large scores the losses may be less than their rounding."""
+        return scores - scores[self.own][:, None]
+
+    def surprises(self, above: np.ndarray) -> np.ndarray:
+        """log sum_k exp(z_k - z_y), the others summed up alone."""
+        others = above.copy()
+        others[self.own] = -np.inf
+        rest = logsumexp(others, axis=1)
+        return np.maximum(rest, 0.0) + np.log1p(np.exp(-np.abs(rest)))
 
     def slopes(self, scores):
-        theta = self.cap[:, None] * np.exp(scores - logsumexp(scores, axis=1, keepdims=True))
+        above = self.above(scores)
+        theta = self.cap[:, None] * np.exp(above - self.surprises(above)[:, None])
         duals = -theta
         duals[self.own] = 0.0
         duals[self.own] = -duals.sum(axis=1)

@@ -42,9 +42,9 @@ class SmoothFirst(InteriorPoint):
         return True
 
     def proposed(self):
-        for duals in self.newton.proposed() if self.first else super().proposed():
-            yield duals
-            self.newton.highest = self.highest
+        for found in self.newton.proposed() if self.first else super().proposed():
+            yield found
+            self.newton.highest, self.newton.nearest = self.highest, self.nearest
 
     def snapshot(self) -> RunState:
         return super().snapshot() | {f"newton.{name}": value for name, value in self.newton.snapshot().items()}

@@ -29,7 +29,9 @@ REFINEMENTS = 6  # of a solution at the most
 FEW_CHANGES = 0.2  # part of the rows up to which a matrix is changed and not formed anew
 SOUND = 1e-2  # a factor of a unit diagonal whose own diagonal is above this loses four digits at the most
 LOST = 1e-5  # one with less loses ten digits and more. By guess, 2026-11-17.
-FEW_SQUARES = 1e7  # rows times squared weights up to which least squares take no time to speak of. By guess, 2026-11-17.
+# Rows times squared weights up to which least squares take little time: 0.1 s a step, of which few are needed. By guess; 1e7
+# before, 2026-11-18: 16,000 rows of 39 weights (fuzz 404:3711).
+FEW_SQUARES = 1e8
 EXACT_PART = 1e-14  # part of a right side that is nothing but rounding
 LEAST_THETA = 1e-290  # a smaller theta is none: its inverse would overflow
 ROWS_AT_ONCE = 1 << 21  # numbers of a block of rows times classes: it should not leave the cache of a core by much

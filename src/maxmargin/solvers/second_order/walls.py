@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from ...regularizers.half_spaces import HalfSpaces
 from .systems import WallRows
@@ -36,6 +37,16 @@ class Walls:
             found: np.ndarray = np.linalg.lstsq(self.matrix, heights, rcond=None)[0]
             return found
         return self.combined(heights, size)
+
+    def supporting(self, w: np.ndarray, against: np.ndarray) -> np.ndarray:
+        """The duals of the walls that w leans `against`, and zeros: those with which w + G' duals stands on them, low being
+        zero, but for one that would pull."""
+        assert self.matrix is not None
+        found, G = np.zeros(len(self.matrix)), self.matrix[against].T
+        Q, R = np.linalg.qr(G)
+        for _ in range(2):  # once more for what rounding has left
+            found[against] -= solve_triangular(R, Q.T @ (w + G @ found[against]))
+        return np.maximum(found, 0.0)
 
     def added(self, B: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, WallRows | None]:
         """B + G' diag(weight) G: its diagonal part, and the rest where it has another."""
