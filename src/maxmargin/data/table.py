@@ -21,8 +21,9 @@ from .matrices import check_norms
 from .row_sums import score_rows, sum_rows
 
 DENSE_ABOVE = 1 / 16  # part of non-zeros above which products of CSR rows are taken as of dense ones. Estimated, 2026-11-16.
-# Columns up to which products with one vector are loops of ours: BLAS takes up to twice as long for rows so short. 20,640 made
-# rows of 4 to 64 columns, Neoverse N1, 2026-11-18.
+# Columns up to which products with one vector are loops of ours: BLAS takes 1.2 (8 columns) to 1.4 times as long for sums of
+# rows, and 3.5 (4 columns) to 1.0 times for scores; with 64 it is as fast or faster. 20,640 made rows of 4 to 64 columns,
+# Neoverse N1, 2026-11-18.
 NARROW = 32
 BLOCK_SIZE = 4096  # rows of a block, for predictions so far. Nothing was measured, 2026-11-16.
 
