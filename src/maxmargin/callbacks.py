@@ -85,6 +85,19 @@ except ImportError:  # scikit-learn before 1.9
 __all__ = ["CallbackSupportMixin", "Keeping", "Progress", "with_callbacks"]
 
 
+class Unheard:
+    """The context of a fit that nobody listens to: to make one takes as long as to check the samples of a small fit."""
+
+    def call_on_fit_task_begin(self, *, estimator) -> None:
+        """Nobody is told."""
+
+    def call_on_fit_task_end(self, *, estimator) -> None:
+        """Nobody is told."""
+
+
+UNHEARD = Unheard()
+
+
 class Keeping(ABC):
     """A callback that keeps the state of one fit, for another process to go on from. It has nothing to do after a pass."""
 

@@ -8,11 +8,12 @@ from multiprocessing import get_all_start_methods, get_context
 import numpy as np
 import pytest
 from helpers.every_problem import STRUCTURES, problem_of
+from joblib import parallel_config
 
 from maxmargin.problems.structured import SPANS, StructuredProblem
 from maxmargin.structures.encoded.contract import new_scratch
 from maxmargin.structures.encoded.sweeps import risk
-from maxmargin.utils.threads import in_threads, spans, with_scratch
+from maxmargin.utils.threads import in_threads, spans, thread_count, with_scratch
 
 
 @pytest.mark.parametrize("n_jobs", [1, 3])
@@ -71,3 +72,10 @@ def fails_at_two(part):
     if part == 2:
         raise ValueError("part 2")
     return part
+
+
+@pytest.mark.parametrize("inside", [None, 1, 3])
+def test_no_number_of_jobs_is_that_of_the_context(inside):
+    with parallel_config(n_jobs=inside):
+        assert thread_count(None) == (inside or 1) and thread_count(2) == 2 and thread_count(1) == 1
+    assert thread_count(None) == 1

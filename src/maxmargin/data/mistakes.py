@@ -26,6 +26,8 @@ def check_opened(X, way: str | None = None) -> None:
 
 def check_table(X) -> None:
     """Refuse what is no matrix of numbers."""
+    if type(X) is np.ndarray and X.dtype.kind != "O":
+        return
     check_opened(X)
     if X is None or isinstance(X, Iterator):
         raise TypeError(f"X is {'None' if X is None else 'an iterator'}: give a matrix, a data frame or a list of rows.")

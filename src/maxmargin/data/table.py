@@ -18,8 +18,13 @@ import scipy.sparse as sp
 from ..utils.threads import in_threads, spans
 from . import rows
 from .matrices import check_norms
+from .row_sums import score_rows, sum_rows
 
 DENSE_ABOVE = 1 / 16  # part of non-zeros above which products of CSR rows are taken as of dense ones. Estimated, 2026-11-16.
+# Columns up to which products with one vector are loops of ours: BLAS takes 1.2 (8 columns) to 1.4 times as long for sums of
+# rows, and 3.5 (4 columns) to 1.0 times for scores; with 64 it is as fast or faster. 20,640 made rows of 4 to 64 columns,
+# Neoverse N1, 2026-11-18.
+NARROW = 32
 BLOCK_SIZE = 4096  # rows of a block, for predictions so far. Nothing was measured, 2026-11-16.
 
 
@@ -29,8 +34,22 @@ class RowBlock:
     def __init__(self, X: Any, bias: float, start: int, stop: int):
         self.X, self.bias, self.start, self.stop = X, float(bias), start, stop
 
+    def is_narrow(self, factors: np.ndarray) -> bool:
+        """Whether products with the one column of `factors` are faster by our kernels: dense rows of few columns."""
+        X = self.X
+        short = type(X) is np.ndarray and X.shape[1] <= NARROW and X.flags.c_contiguous
+        return short and factors.shape[1] == 1 and factors.dtype == np.float64
+
+    def dense(self) -> rows.Dense:
+        """As kernels read them."""
+        return rows.Dense(rows.unlocked(self.X), self.bias)
+
     def scores(self, W: np.ndarray) -> np.ndarray:
         """(rows, classes), in the wider of the dtypes of X and W; W is (classes, features + 1)."""
+        if self.is_narrow(W.T):
+            found = np.empty((self.X.shape[0], 1))
+            score_rows(self.dense(), W.reshape(-1), found.reshape(-1))
+            return found
         return np.asarray(self.X @ W[:, :-1].T) + self.bias * W[:, -1]
 
     def products(self) -> np.ndarray:
@@ -40,11 +59,16 @@ class RowBlock:
 
     def weighted_products(self, weight: np.ndarray) -> np.ndarray:
         """(features + 1, features + 1): sum_i weight_i x_i x_i', in float64, weights >= 0; rows of weight zero cost nothing."""
-        some = weight != 0.0
-        X, weight = (self.X, weight) if some.all() else (self.X[some], weight[some])
-        if weight.size and X.dtype == np.float64 and not sp.issparse(X) and np.all(weight == weight[0]):
-            return self.even_products(X, float(weight[0]))
-        d, root = X.shape[1], np.sqrt(weight)
+        X, d, least, most = self.X, self.X.shape[1], weight.min(initial=np.inf), weight.max(initial=0.0)
+        if most == 0.0:
+            return np.zeros((d + 1, d + 1))
+        if least == 0.0:
+            some = weight != 0.0
+            X, weight = X[some], weight[some]
+            least = weight.min()
+        if least == most and X.dtype == np.float64 and not sp.issparse(X):
+            return self.even_products(X, float(most))
+        root = np.sqrt(weight)
         if sp.issparse(X) and X.nnz > DENSE_ABOVE * X.shape[0] * d:
             X = X.toarray()
         result = np.empty((d + 1, d + 1))
@@ -63,13 +87,16 @@ class RowBlock:
         d = X.shape[1]
         result = np.empty((d + 1, d + 1))
         result[:d, :d] = X.T @ X
-        result[:d, d] = result[d, :d] = self.bias * (np.ones(X.shape[0]) @ X)
-        result[d, d] = self.bias**2 * X.shape[0]
+        result[d] = result[:, d] = self.bias * RowBlock(X, self.bias, 0, X.shape[0]).combined(np.ones((X.shape[0], 1)))
         result *= weight
         return result
 
     def combined(self, duals: np.ndarray) -> np.ndarray:
         """(classes, features + 1): sum_i b_i x_i; duals are (rows, classes)."""
+        if self.is_narrow(duals):
+            sums = np.zeros((1, self.X.shape[1] + 1))
+            sum_rows(self.dense(), duals.reshape(-1), sums.reshape(-1), 0, self.X.shape[0])
+            return sums
         # Few rows times X take half as long as its columns times few. 7,291 x 196, ten classes, 2026-11-17.
         found = (self.X.T @ duals).T if sp.issparse(self.X) else duals.T @ self.X
         return np.concatenate([np.asarray(found), self.bias * duals.sum(axis=0)[:, None]], axis=1)
@@ -84,6 +111,7 @@ class Table(ABC):
 
     def __init__(self) -> None:
         self._norms: list[tuple[np.ndarray | None, np.ndarray]] = []
+        self._sum_of_squares: float | None = None
 
     @property
     @abstractmethod
@@ -124,6 +152,18 @@ class Table(ABC):
         self._norms.append((variance, check_norms(result)))
         return result
 
+    def sum_of_squares(self) -> float:
+        """What `norms` adds up to, infinite where that overflows. Refuses the rows that it does. Computed once."""
+        if self._sum_of_squares is None:
+            found = np.inf if self._norms else self.squares_at_once()
+            with np.errstate(over="ignore"):
+                self._sum_of_squares = found if found < np.inf else float(self.norms().sum())
+        return self._sum_of_squares
+
+    def squares_at_once(self) -> float:
+        """The same without the norms; infinite where it overflows or there is no such way."""
+        return np.inf
+
     def column_sizes(self) -> np.ndarray | None:
         """The largest absolute value of each feature of the samples; None of rows that have no values of our kinds."""
         return rows.column_sizes(self.rows)
@@ -147,7 +187,7 @@ class MemoryTable(Table):
     def __init__(self, X: Any, bias: float = 0.0, sparse_below: float = 0.0):
         super().__init__()
         self.X, self.bias, self.sparse_below = X, float(bias), sparse_below
-        self._rows = rows.rows(X, bias, sparse_below)
+        self._rows, self._shape = rows.rows(X, bias, sparse_below), (int(X.shape[0]), int(X.shape[1]))
 
     @property
     def rows(self) -> Any:
@@ -155,12 +195,18 @@ class MemoryTable(Table):
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self.X.shape[0], self.X.shape[1]
+        return self._shape
 
     @property
     def dtype(self) -> np.dtype:
         found: np.dtype = self.X.dtype
         return found
+
+    def squares_at_once(self) -> float:
+        values = getattr(self._rows, "values", None)
+        if values is None or values.dtype != np.float64:
+            return np.inf
+        return float(np.vdot(values, values)) + self.shape[0] * self.bias**2
 
     @property
     def matrix(self) -> Any:

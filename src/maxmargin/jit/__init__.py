@@ -271,12 +271,11 @@ def kernel(function: Callable) -> Callable:
 
     def call(*args):
         found = kinds(args)
-        if found not in chosen:
-            if any(issubclass(kind, Interpreted) for kind in found if isinstance(kind, type)):
-                chosen[found] = function
-            else:
-                chosen[found] = cached if trusted(found) else fresh
-        return chosen[found](*args)
+        choice = chosen.get(found)
+        if choice is None:
+            interpreted = any(issubclass(kind, Interpreted) for kind in found if isinstance(kind, type))
+            choice = chosen[found] = function if interpreted else cached if trusted(found) else fresh
+        return choice(*args)
 
     call.__name__, call.__doc__ = function.__name__, function.__doc__
     call.cached, call.fresh, call.plain = cached, fresh, function  # type: ignore[attr-defined]  # for the tests

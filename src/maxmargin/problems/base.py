@@ -171,9 +171,10 @@ class Problem(ABC):
         at a kink is beside it. Zero where that is not known."""
         return 0.0
 
-    def lost_in_sums(self, left: Callable[[], Any]) -> float:
+    def lost_in_sums(self, left: Callable[[], Any], most: float) -> float:
         """By how much the dual value of the duals that a run has `left` may be too high, as weights are rounded sums of b_i x_ij:
-        where terms are huge, a sum may be zero by rounding alone. Zero where that is not known."""
+        where terms are huge, a sum may be zero by rounding alone. Zero where that is not known. What is at most `most` may be
+        said coarsely, but never as less than it is."""
         return 0.0
 
     def measure(self, n_jobs: int) -> None:

@@ -14,6 +14,7 @@ from sklearn.utils import check_array
 
 from ..data.matrices import checked_matrix, numbers
 from ..data.mistakes import check_table
+from ..data.row_sums import sum_rows
 from ..data.rows import column_sizes, dot
 from ..data.table import Table, table_of
 from ..jit import kernel
@@ -22,7 +23,7 @@ from ..regularizers.half_spaces import HalfSpaces
 from ..regularizers.prior import Prior
 from ..regularizers.spaces import Free, move
 from .base import PLAIN_TERM, Evaluated, Problem
-from .linear import piecewise, scalar_combine
+from .linear import piecewise
 
 
 class ExplicitProblem:
@@ -189,6 +190,6 @@ class GroupedProblem(ListedRows):
         space = Free(np.zeros(self.weight_shape))
         total = grouped_combine(self.X, self.margin, self.repaired(duals), space)
         if self.half_spaces is not None and side_duals is not None:
-            scalar_combine(self.half_spaces.rows, side_duals, space, 0, side_duals.size)
+            sum_rows(self.half_spaces.rows, side_duals, space.w, 0, side_duals.size)
         v = self.regularizer.unclipped(space.w)
         return Evaluated(total + self.regularizer.dual(space.w, v), v)

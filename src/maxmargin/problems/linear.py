@@ -16,6 +16,7 @@ import numpy as np
 
 from ..data import rows
 from ..data.gathered import has_dense_rows
+from ..data.row_sums import sum_rows
 from ..data.rows import dot
 from ..data.table import Table
 from ..jit import kernel, vectors
@@ -34,7 +35,7 @@ from ..losses.base import (
 from ..losses.crammer_singer import CrammerSingerLoss
 from ..regularizers.base import Regularizer
 from ..regularizers.half_spaces import HalfSpaces
-from ..regularizers.spaces import Free, move, move_row
+from ..regularizers.spaces import Free, move_row
 from ..utils.threads import in_threads, spans
 from .base import PLAIN_TERM, Evaluated, Problem
 from .products import TAKEN, combined_by_products, risk_by_products
@@ -42,7 +43,6 @@ from .sizes import EPSILON, overlarge, worth_of_duals
 
 # Examples a part: sums are formed part by part, so they do not depend on the number of threads. Set not recorded, 2026-11-15.
 CHUNK = 4096
-AHEAD = 8  # rows by which one is asked for before its turn: those that count are not evenly spaced. By guess, 2026-11-17.
 # Runs of rows whose weighted sums are formed apart, so that threads can: how many at the most, what part of the numbers of a run
 # its sum may have, and numbers of all sums together. By guess, 2026-11-17.
 SUM_RUNS = 64
@@ -101,18 +101,8 @@ def scalar_risk(X, loss, w, start, stop, sums):
 
 
 @kernel
-def scalar_combine(X, duals, space, start, stop):
-    """v += sum_i duals_i x_i over a range of examples"""
-    for i in range(start, stop):
-        if i + AHEAD < stop and duals[i + AHEAD] != 0.0:
-            rows.prefetch(X, i + AHEAD)
-        if duals[i] != 0.0:
-            move(space, X, i, duals[i])
-
-
-@kernel
 def scalar_rewards(loss, duals):
-    """Their sum. Not formed beside `scalar_combine`: threads share that out, and the sum is the same for any number of them."""
+    """Their sum. Not formed beside `sum_rows`: threads share that out, and the sum is the same for any number of them."""
     total = 0.0
     for i in range(duals.size):
         if duals[i] != 0.0:
@@ -203,10 +193,13 @@ class LinearProblem(Problem):
 
     def runs_of_rows(self, weights: int) -> list[tuple[int, int]]:
         """Which rows have sums of their own, where such a sum has so many numbers: by the shape of the data alone."""
-        entries, columns = self.n_examples * rows.mean_length(self.X), self.table.shape[1] + 1
+        n, columns = self.n_examples, self.table.shape[1] + 1
+        if 0 < n * max(columns, weights) < 2 * WORK_OF_RUN:
+            return [(0, n)]
+        entries = n * rows.mean_length(self.X)
         work = entries * max(1.0, weights / columns / vectors.width(np.float64))
         most = min(SUM_RUNS, entries / columns // RUN_OF_SUM, NUMBERS_OF_SUMS // max(weights, 1), work // WORK_OF_RUN)
-        return spans(self.n_examples, int(max(1, most)))
+        return spans(n, int(max(1, most)))
 
     @property
     def steep(self) -> bool:
@@ -244,12 +237,22 @@ class LinearProblem(Problem):
     def overlarge(self, primal):
         return overlarge(self.table, self.cap, self.curvature, worth_of_duals(primal, self.cap, self.loss.smooth))
 
-    def lost_in_sums(self, left):
+    @property
+    def total_curvature(self) -> float:
+        """What the curvature of all examples adds up to, without that of each where it is not needed."""
+        return self.table.sum_of_squares() if self.regularizer.variance is None else float(self.curvature.sum())
+
+    def lost_in_sums(self, left, most):
         duals = left()
         if not isinstance(duals, np.ndarray):
             return 0.0
-        with np.errstate(over="ignore"):
-            sizes = np.abs(duals.reshape(self.n_examples, -1)).sum(axis=1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            duals = duals.reshape(self.n_examples, -1)
+            # By Cauchy and Schwarz, |b_i|_1 being at most sqrt(classes) |b_i|_2.
+            bound = 0.5 * EPSILON**2 * duals.shape[1] * float(np.vdot(duals, duals)) * self.total_curvature
+            if bound <= most:
+                return bound
+            sizes = np.abs(duals).sum(axis=1)
             return 0.5 * (EPSILON * float(sizes @ np.sqrt(self.curvature))) ** 2
 
     def swayed(self, duals):
@@ -334,13 +337,12 @@ class ScalarProblem(LinearProblem):
 
     def evaluate(self, duals: np.ndarray, side_duals: np.ndarray | None = None, n_jobs: int = 1) -> Evaluated:
         """The exact dual value; `side_duals` are the duals of the half_spaces. The same on any number of threads."""
-        space = Free(vectors.aligned(self.weight_shape, np.float64))
-        runs = self.runs_of_rows(space.w.size)
-        sum_of_runs(lambda span, w: scalar_combine(self.X, duals, Free(w), *span), runs, space.w, n_jobs)
+        r = np.zeros(self.weight_shape)
+        sum_of_runs(lambda span, w: sum_rows(self.X, duals, w, *span), self.runs_of_rows(r.size), r, n_jobs)
         if self.half_spaces is not None and side_duals is not None:
-            scalar_combine(self.half_spaces.rows, side_duals, space, 0, side_duals.size)
-        v = self.regularizer.unclipped(space.w)
-        return Evaluated(scalar_rewards(self.exact_loss, duals) + self.regularizer.dual(space.w, v), v)
+            sum_rows(self.half_spaces.rows, side_duals, r, 0, side_duals.size)
+        v = self.regularizer.unclipped(r)
+        return Evaluated(scalar_rewards(self.exact_loss, duals) + self.regularizer.dual(r, v), v)
 
     def reevaluated(self, duals: np.ndarray) -> Evaluated:
         return self.evaluate(duals)

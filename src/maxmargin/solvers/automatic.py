@@ -42,7 +42,6 @@ class Automatic(Solver):
         return None if second_order_only(problem) else DualCoordinate().serves(problem)
 
     def begin(self, problem, start, setting):
-        problem.measure(setting.n_jobs)
         newton = Newton()
         if second_order_only(problem):
             run = newton.begin(problem, start, setting)
@@ -53,6 +52,7 @@ class Automatic(Solver):
             run = newton.begin(problem, start, setting)
             run.solver_name = STAGES[1]
             return run
+        problem.measure(setting.n_jobs)
         prices = None if cost is None else Prices(problem, cost, hard_on_coordinates(problem))
         again = start.method == STAGES[1] and start.duals is not None and start.rise >= 1.0  # passes would crawl again
         if prices is not None and (again or begins_with_newton(problem, prices, expected_passes(problem, setting.tol))):

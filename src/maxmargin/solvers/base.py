@@ -7,7 +7,7 @@ they end; what a run leaves may start another one (`WarmStart`).
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ..problems.base import Problem
@@ -199,9 +199,10 @@ class WarmStart:
 
     @classmethod
     def of(cls, problem: Problem, solver: Solver, result: Result) -> "WarmStart":
-        found = cls(result.duals, result.w, not solver.keeps_duals, problem.origin, problem.remembered, problem.C)
         methods, gap = result.history.methods, result.certificate.relative_gap if result.certificate.verified else 0.0
-        return replace(found, solver=solver, method=methods[-1][1] if methods else "", state=result.state, gap=gap)
+        method, planes = methods[-1][1] if methods else "", not solver.keeps_duals
+        left = result.duals, result.w, planes, problem.origin, problem.remembered, problem.C
+        return cls(*left, solver=solver, method=method, state=result.state, gap=gap)
 
     def fits(self, problem: Problem, solver: Solver) -> Start:
         """As much of it as this solver can start from on this problem, made feasible."""

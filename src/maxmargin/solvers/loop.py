@@ -22,6 +22,7 @@ from ..utils.blas import blas_threads
 from ..utils.state import RunState
 from .base import NOWHERE, Run, Setting, Solver, Start, admit
 from .keeping import NOBODY, Keeper, from_duals, state_of, take_up
+from .pace import never
 from .tuning import LOOP, SWAYS, LoopTuning
 
 BY_HAND, BY_CALLBACK = "Stopped by Ctrl-C.", "Stopped by a callback."
@@ -146,8 +147,9 @@ class Best:
                 break
         self.prefer = min(found, key=found.__getitem__)
         if relative(self.primal, self.dual) <= budget.tol:
-            lost = run.problem.lost_in_sums(run.left)
-            self.dual -= lost if lost > budget.tol * abs(self.primal) else 0.0
+            small = budget.tol * abs(self.primal)
+            lost = run.problem.lost_in_sums(run.left, small)
+            self.dual -= lost if lost > small else 0.0
         self.history.append(Record(run.passes, budget.seconds(), self.primal, self.dual, self.primal - self.dual))
 
 
@@ -210,8 +212,11 @@ class Course:
     kept = "ratio", "visits", "message"
 
 
-def drive(run: Run, budget: Budget, history: History, earlier: RunState | None = None) -> Result:
-    """Drive `run` until the relative gap is certified, the budget is spent or somebody stops it; on from an `earlier` state."""
+def drive(
+    run: Run, budget: Budget, history: History, earlier: RunState | None = None, pressed: Callable[[], bool] = never
+) -> Result:
+    """Drive `run` until the relative gap is certified, the budget is spent or somebody stops it; on from an `earlier` state.
+    `pressed`: whether there was a Ctrl-C."""
     best, still, tuning = Best(history), Still(), budget.tuning
     course = Course(tuning.promise)
     own = {"best": best, "still": still, "course": course}
@@ -219,30 +224,29 @@ def drive(run: Run, budget: Budget, history: History, earlier: RunState | None =
         with budget.keeper.taking_up():
             take_up(earlier, run, own, history)
     history.taken_up(run.passes, run.solver_name)
-    with Interrupt() as interrupt:
 
-        def why() -> str:
-            return budget.why(interrupt.pressed)
+    def why() -> str:
+        return budget.why(pressed())
 
-        def out_of_time() -> bool:
-            return bool(why())
+    def out_of_time() -> bool:
+        return bool(why())
 
-        if run.warm and earlier is None:  # a hot start may already be good enough
-            best.evaluate(run, budget, out_of_time)
-            course.message = why()
-        while not (course.message or relative(best.primal, best.dual) <= budget.tol):
-            estimate = run.advance(out_of_time)
-            history.taken_up(run.passes, run.solver_name)
-            stopped = budget.watch(run.passes)
-            course.message = why()
-            if not course.message and stopped:
-                course.message = BY_CALLBACK
-            elif not course.message and run.passes >= budget.max_iter:
-                course.message = budget.after_passes()
-            if judged(run, best, still, course, budget, estimate, why):
-                break
-            run.accelerate()
-            budget.keeper.offer(lambda: state_of(run, own, history, budget.seconds()))
+    if run.warm and earlier is None:  # a hot start may already be good enough
+        best.evaluate(run, budget, out_of_time)
+        course.message = why()
+    while not (course.message or relative(best.primal, best.dual) <= budget.tol):
+        estimate = run.advance(out_of_time)
+        history.taken_up(run.passes, run.solver_name)
+        stopped = budget.watch(run.passes)
+        course.message = why()
+        if not course.message and stopped:
+            course.message = BY_CALLBACK
+        elif not course.message and run.passes >= budget.max_iter:
+            course.message = budget.after_passes()
+        if judged(run, best, still, course, budget, estimate, why):
+            break
+        run.accelerate()
+        budget.keeper.offer(lambda: state_of(run, own, history, budget.seconds()))
     if budget.keeper.to_the_end:
         budget.keeper.offer(lambda: state_of(run, own, history, budget.seconds()), ended=True)
     return ended(run, best, budget, course.message)
@@ -317,7 +321,7 @@ def at_once(problem: Problem, start: Start, budget: Budget, history: History) ->
     found = problem.values(start.weights, start.duals)
     if found is None:
         return None
-    primal, dual = found[0], found[1] - problem.lost_in_sums(lambda: start.duals)
+    primal, dual = found[0], found[1] - problem.lost_in_sums(lambda: start.duals, 0.0)
     certificate = budget.certificate(primal, dual, start.steps, "")
     if not certificate.converged:
         return None
@@ -345,8 +349,7 @@ def carry_out(
         earlier = keeper.found()
         if earlier is not None:
             budget = replace(budget, begin=budget.begin - earlier["seconds"])
-        held = replace(budget, halt=lambda: interrupt.pressed or budget.halt())
-        setting = Setting(budget.tol, seed, budget.n_jobs, average, lambda: bool(held.why(False)), budget.max_iter)
+        setting = Setting(budget.tol, seed, budget.n_jobs, average, lambda: bool(budget.why(interrupt.pressed)), budget.max_iter)
         if earlier is not None:
             start = replace(start, method="", state=None)  # the state says who is at work
         if earlier is not None and keeper.elsewhere:
@@ -358,7 +361,7 @@ def carry_out(
             run.resume(start.state)
             run.warm = False  # it was not good enough when it stopped
         try:
-            result = drive(run, held, history, earlier)
+            result = drive(run, budget, history, earlier, lambda: interrupt.pressed)
             state = run.snapshot() if budget.state_bytes and run.continues else {}
             small = 0 < sum(part.nbytes for part in state.values() if isinstance(part, np.ndarray)) <= budget.state_bytes
             return replace(result, state=state) if small else result

@@ -32,30 +32,30 @@ class BlasUsers:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.asked: list[int] = []
-        self.before: Any = None
+        self.before: list[int] = []
 
     def enter(self, threads: int) -> None:
         with self.lock:
             self.asked.append(threads)
             if len(self.asked) == 1:
-                self.before = blas_libraries().limit(limits=threads)
-                let_go()
-            elif threads < min(self.asked[:-1]):
-                self.set()
+                self.before = [library.num_threads for library in blas_libraries().lib_controllers]
+            if threads == min(self.asked):
+                self.set([threads] * len(self.before))
 
     def leave(self, threads: int) -> None:
         with self.lock:
             self.asked.remove(threads)
             if not self.asked:
-                self.before.restore_original_limits()
-                let_go()
+                self.set(self.before)
             elif threads < min(self.asked):
-                self.set()
+                self.set([min(self.asked)] * len(self.before))
 
-    def set(self) -> None:
-        for library in blas_libraries().lib_controllers:
-            library.set_num_threads(min(self.asked))
-        let_go()
+    def set(self, numbers: list[int]) -> None:
+        """Of the libraries, where they have another one."""
+        for library, number in zip(blas_libraries().lib_controllers, numbers, strict=True):
+            if library.num_threads != number:
+                library.set_num_threads(number)
+                let_go()
 
 
 BLAS_USERS = BlasUsers()

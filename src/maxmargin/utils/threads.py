@@ -11,13 +11,16 @@ from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs, parallel_config
+from joblib.parallel import get_active_backend
 
 END = object()  # what a generator that is at its end gives
 
 
 def thread_count(n_jobs: int | None) -> int:
     """How many threads `n_jobs` asks for, as joblib counts; also where no process could be started, as in a worker of a pool."""
-    if n_jobs == 1:
+    if n_jobs is None:
+        n_jobs = get_active_backend()[1]  # what a context of joblib's says; mostly there is none, and to make one takes longer
+    if n_jobs is None or n_jobs == 1:
         return 1
     with parallel_config(backend="threading"):
         return effective_n_jobs(n_jobs)

@@ -254,7 +254,7 @@ class RankingNewton(Run):
 
     def __init__(self, problem: RankingProblem, start: Start, setting: Setting, tuning: RankingTuning = RANKING):
         self.problem, self.tuning, self.tol = problem, tuning, setting.tol
-        problem.table.norms()  # refuses rows whose squares overflow
+        problem.table.sum_of_squares()  # refuses rows whose squares overflow
         self.sums, self.average, self.warm = PairSums(problem, setting.n_jobs), setting.average, False
         w = problem.fitting(start.weights)
         self.w = vectors.aligned(problem.weight_shape, np.float64) if w is None else np.array(w, dtype=np.float64)

@@ -167,7 +167,7 @@ class SecondOrderRun(Run, ABC):
     def __init__(self, shape: Shape, start: Start, setting: Setting):
         self.shape, self.tol, self.average, self.to_end = shape, setting.tol, setting.average, setting.stop
         problem = self.problem = shape.problem
-        problem.table.norms()  # refuses rows whose squares overflow
+        problem.table.sum_of_squares()  # refuses rows whose squares overflow
         term = problem.regularizer
         self.table, self.passes, self.visits = problem.table, 0, 0
         self.size = shape.classes * (problem.table.shape[1] + 1)
@@ -254,7 +254,7 @@ class SecondOrderRun(Run, ABC):
         floor = ROUNDED_GAP * abs(self.lowest)
         gaps = self.lowest - self.dual, products + missed
         better = [floor <= least and gap < PROGRESS * least for gap, least in zip(gaps, self.least, strict=True)]
-        self.least = tuple(np.where(better, gaps, self.least).tolist())
+        self.least = tuple(gap if new else old for new, gap, old in zip(better, gaps, self.least, strict=True))
         self.idle = 0 if any(better) else self.idle + 1
 
     def enough(self) -> float:

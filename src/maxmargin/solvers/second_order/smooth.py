@@ -17,6 +17,7 @@ Signs: P(w) - mu sum log(height above each wall) is minimised for a falling mu, 
 interior point.
 """
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -66,8 +67,9 @@ class SmoothRun(SecondOrderRun):
 
     def settle(self) -> None:
         """Begin at zero where that is better than the mean of the prior, or than what another run has left; above the walls."""
-        first, scores, primal = self.W, self.scores, self.primal_here()
+        first, scores = self.W, self.scores
         if np.any(first):
+            primal = self.primal_here()
             self.W, self.scores = np.zeros_like(first), np.zeros_like(scores)
             if not self.primal_here() < primal:
                 self.W, self.scores = first, scores
@@ -201,7 +203,7 @@ class SmoothRun(SecondOrderRun):
         """The part of the gradient that a step may leave; zero where steps take long, which may be for want of exactness."""
         if self.idle > 0 or self.steps > FEW_STEPS or not self.estimate > 0.0:
             return 0.0
-        return float(np.clip(np.sqrt(EXACTER * self.tol * abs(self.lowest) / self.estimate), LEAST_REST, MOST_REST))
+        return min(max(math.sqrt(EXACTER * self.tol * abs(self.lowest) / self.estimate), LEAST_REST), MOST_REST)
 
     def how_far(self, dW: np.ndarray, along: np.ndarray, rise: np.ndarray, most: float) -> float:
         """The part of a step that leaves a tenth of the slope, by Newton's method in a bracket; 0 where there is no way down."""

@@ -68,9 +68,7 @@ def products_with(table: Table, weight: np.ndarray) -> np.ndarray:
     """(features + 1, features + 1): X' diag(weight) X."""
     found = np.zeros((table.shape[1] + 1,) * 2)
     for block in blocks_at_once(table):
-        part = weight[block.start : block.stop]
-        if np.any(part):
-            found += block.weighted_products(part)
+        found += block.weighted_products(weight[block.start : block.stop])
     return found
 
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from ...data.row_sums import sum_rows
 from ...data.rows import mean_length
 from ...jit import vectors
 from ...problems.blocked import Examples, StreamProblem, joined
-from ...problems.linear import row_combine, scalar_combine, scalar_rewards
+from ...problems.linear import row_combine, scalar_rewards
 from ...regularizers.spaces import Free
 from ..ascent.linear import ALONE, row_pass, scalar_pass
 from ..ascent.schedule import Schedule, gather, schedule
@@ -98,7 +99,7 @@ class ScalarExamples(ActiveExamples):
 
     def combine(self, space, which=None):
         duals = self.held if which is None else np.where(which, self.held, 0.0)
-        scalar_combine(self.problem.X, duals, space, 0, duals.size)
+        sum_rows(self.problem.X, duals, space.w, 0, duals.size)
         return scalar_rewards(self.problem.exact_loss, duals)
 
 

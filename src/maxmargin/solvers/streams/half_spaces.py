@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from ...data.row_sums import sum_rows
 from ...jit import vectors
 from ...losses.nonnegative import NonNegative, NonNegativeRow
-from ...problems.linear import scalar_combine, wall_combine
+from ...problems.linear import wall_combine
 from ...regularizers.half_spaces import HalfSpaces
 from ...regularizers.spaces import Free
 from ..ascent.linear import ALONE, row_pass, scalar_pass
@@ -40,6 +41,6 @@ class SideDuals:
     def combine(self, space: Free) -> None:
         """Add what they contribute to the weights, from scratch; they have no reward."""
         if self.classes is None:
-            scalar_combine(self.half_spaces.rows, self.duals, space, 0, self.duals.size)
+            sum_rows(self.half_spaces.rows, self.duals, space.w, 0, self.duals.size)
         else:
             wall_combine(self.half_spaces.rows, self.table, space, self.scores)
