@@ -105,7 +105,7 @@ class PairColumns(RowColumns):
 
 
 class PairFactor(Factor):
-    """Of the matrix of such sums and B. Columns that no row has are left out: their weights are g / B. Where B is that of all K classes, a
+    """Of these sums and B. Columns that no row has are left out: their weights are g / B. Where B is that of all K classes, a
     sum of pairs says nothing of what they have in common: that is g / B too, and what is left are the differences to the last
 
         V_k = W_k - W_K,     B |W|^2 = B (sum V_k^2 - (sum V_k)^2 / K)  where the W sum to zero,      (K - 1) x (features + 1)."""
