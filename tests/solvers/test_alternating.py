@@ -87,6 +87,6 @@ def test_coordinates_have_a_trial_on_large_rows_of_many_columns(large, hard, mon
     problem = BlockProblem(table_of(X, 1.0), Y, WEIGHT, COST)
     run = Automatic().begin(problem, NOWHERE, Setting(tol=1e-3))
     assert run.solver_name == "DualCoordinate" and run.prices.hard == hard
-    assert run.next_look == RELAY.early * run.prices.newton
+    assert run.next_look == (RELAY.early_hard if hard else RELAY.early) * run.prices.newton
     run.passes, run.dual, run.trail = 10, 1.0, [(0.15 * run.prices.newton, 1.0), (0.3 * run.prices.newton, 0.5)]
     assert run.crawls() == hard

@@ -7,14 +7,15 @@ import scipy.sparse as sp
 import maxmargin as mm
 from maxmargin.data.table import table_of
 from maxmargin.problems.linear import BlockProblem
-from maxmargin.solvers.base import NOWHERE, Setting
+from maxmargin.solvers.base import NOWHERE, Setting, Start
+from maxmargin.solvers.dual_coordinate import DualCoordinate
 from maxmargin.solvers.newton import Newton, work
 from maxmargin.solvers.second_order import softened, wide_rows
 from maxmargin.solvers.second_order.interior_rows import RowInterior
 from maxmargin.solvers.second_order.single_rows import SingleRows
 from maxmargin.solvers.second_order.softened import WideFirst
 from maxmargin.solvers.second_order.systems import RowColumns
-from maxmargin.solvers.second_order.tuning import SPLIT, WORKING
+from maxmargin.solvers.second_order.tuning import FIRM, SPLIT, WORKING
 from maxmargin.solvers.second_order.wide_rows import PairColumns, WideInterior, heaviest, on_path
 
 RNG = np.random.default_rng(4)
@@ -97,6 +98,104 @@ def test_systems_are_solved_whatever_is_kept(kept, monkeypatch):
             assert np.max(np.triu(np.abs(pairs.matrix() - exact)) / sizes / sizes[:, None]) <= part
         for found, wanted in zip(pairs.solve(g, h), whole.solve(g, h), strict=True):
             np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("empty", [[], [0, 3]])
+def test_what_classes_have_in_common_and_columns_of_zeros_are_not_factored(empty, monkeypatch):
+    """The same solution from a smaller matrix, where B is that of all classes; right sides have parts of all kinds."""
+    monkeypatch.setattr(wide_rows, "KEPT", 1000)
+    monkeypatch.setattr(wide_rows, "LEFT_OVER", 1e-12)
+    data = X.copy()
+    data[:, empty] = 0.0
+    theta, B = RNG.random((len(X), 4)) ** 4, np.tile(RNG.random(7) + 0.1, (4, 1))
+    g, h = RNG.normal(size=(4, 7)), RNG.normal(size=(len(X), 4))
+    for kind in (np.asarray, sp.csr_array):
+        table = table_of(kind(data), 1.0)
+        pairs, whole = PairColumns(table, Y, 4), RowColumns(table)
+        assert pairs.prepare(theta, B) and whole.prepare(theta, B)
+        assert pairs.factor.factor.shape == (3 * (7 - len(empty)),) * 2
+        H = whole.matrix() + np.diag(B.ravel())
+        H = np.triu(H) + np.triu(H, 1).T
+        exact = np.linalg.solve(H, g.ravel())
+        np.testing.assert_allclose(pairs.factor.solve(g.ravel()), exact, rtol=1e-3, atol=1e-3 * np.abs(exact).max())
+        for found, wanted in zip(pairs.solve(g, h), whole.solve(g, h), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6 * np.abs(wanted).max())
+
+
+def test_no_row_weighs_anything():
+    g, pairs = RNG.normal(size=(4, 7)), PairColumns(table_of(X, 1.0), Y, 4)
+    assert pairs.prepare(np.zeros((len(X), 4)), np.full((4, 7), 2.0))
+    np.testing.assert_allclose(pairs.factor.solve(g.ravel()), g.ravel() / 2.0, rtol=1e-12)
+
+
+def test_products_are_exact_where_float32_makes_them_indefinite(monkeypatch):
+    """A column that others add up to, and rows that weigh far more than B."""
+    monkeypatch.setattr(wide_rows, "KEPT", 1000)
+    data = np.column_stack([0.3 * X[:, 0] + 0.7 * X[:, 1] + 0.1 * X[:, 2], X])
+    theta, B, g = np.full((len(X), 4), 1e3), np.ones((4, 8)), RNG.normal(size=(4, 8))
+    pairs, whole = PairColumns(table_of(data, 1.0), Y, 4), RowColumns(table_of(data, 1.0))
+    assert pairs.single is not None
+    assert pairs.prepare(theta, B) and whole.prepare(theta, B)
+    assert pairs.single is None and pairs.factor.ridge == 0.0
+    found, wanted = (system.solve(g, None)[0] for system in (pairs, whole))
+    np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-3 * np.abs(wanted).max())
+
+
+@pytest.mark.usefixtures("wide")
+@pytest.mark.parametrize("C", [1e-2, 1.0])
+def test_a_quadratic_term_that_is_larger_at_first(C, monkeypatch):
+    """Estimates are those of the problem all along; it ends at what it is; and a snapshot goes on as it was."""
+    monkeypatch.setattr(wide_rows, "FIRM", FIRM._replace(size=wide_rows.mean_size(problem(C)) / 50.0, power=0.5))
+    best = mm.SVMClassifier(C=C, solver="newton", tol=1e-9).fit(X, Y).certificate_
+    run, other = (WideInterior(problem(C), NOWHERE, Setting(tol=1e-5)) for _ in range(2))
+    assert run.firm == pytest.approx(50.0)
+    times = [run.firm]
+    for k in range(60):
+        run.advance(lambda: False)
+        times.append(run.firm)
+        run.see()
+        exact = problem(C).primal(run.shape.packed(run.W)) - run.shape.evaluated(run.shape.repaired(run.stored()), None).dual
+        gap = run.left_by_losses() + 0.5 * run.shape.square(run.slack + (run.firm - 1.0) * run.shape.pulled(run.W - run.mean))
+        assert exact == pytest.approx(gap, rel=1e-6, abs=1e-8 * best.primal)
+        if k == 2:
+            assert 1.0 < run.firm < 50.0
+            other.resume(run.snapshot())
+        elif k > 2:
+            other.advance(lambda: False)
+    assert times == sorted(times, reverse=True) and times[-1] == 1.0
+    assert run.synchronise() == other.synchronise()
+    primal = min(problem(C).primal(w) for w in run.candidates())
+    assert best.dual * (1 - 1e-9) <= primal <= best.primal * (1 + 1e-4)
+    assert best.dual * (1 - 1e-4) <= run.dual <= best.primal * (1 + 1e-9)
+
+
+@pytest.mark.usefixtures("wide")
+def test_alternating_directions_begin_with_what_another_run_has_left(monkeypatch):
+    """No rounds with all examples then; where that leads nowhere it begins without."""
+    starts: list[bool] = []
+    alternated = WideInterior.alternated
+
+    def counted(run, some, tuning, start):
+        starts.append(start is None)
+        return alternated(run, some, tuning, start)
+
+    monkeypatch.setattr(WideInterior, "alternated", counted)
+    before = DualCoordinate().begin(problem(0.01), NOWHERE, Setting(tol=1e-3))
+    for _ in range(5):
+        before.advance(lambda: False)
+    before.synchronise()
+    best = mm.SVMClassifier(C=0.01, solver="newton", tol=1e-9).fit(X, Y).certificate_
+    for afresh in (False, True):
+        starts.clear()
+        run = WideInterior(problem(0.01), Start(before.left(), before.candidates()[0]), Setting(tol=1e-4))
+        assert starts == [False] and run.took_up
+        if afresh:
+            assert run.begin_afresh() and starts == [False, True, False] and not run.took_up
+        for _ in range(40):
+            run.advance(lambda: False)
+        primal = problem(0.01).primal(run.shape.packed(run.W))
+        assert best.dual * (1 - 1e-9) <= primal <= best.primal * (1 + 1e-3)
+        assert best.dual * (1 - 1e-3) <= run.synchronise() <= best.primal * (1 + 1e-9)
 
 
 def test_what_is_kept():

@@ -176,7 +176,7 @@ class Relay(Run):
         self.problem, self.warm = run.problem, run.warm
         self.stage = stage
         self.trail: list[tuple[float, float]] = []  # what was spent when a pass had ended, and the gap as it estimated it
-        self.next_look = tuning.early * prices.newton
+        self.next_look = (tuning.early_hard if prices.hard else tuning.early) * prices.newton
         self.times = 1.0  # the exact gap over the estimate, where weights have to be those of the duals: it may be far larger
         self.risen, self.risen_at = -math.inf, 0  # the exact dual value after Newton's method, and when it last rose by something
         self.mirror()

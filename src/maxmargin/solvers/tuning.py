@@ -152,6 +152,9 @@ class RelayTuning(NamedTuple):
     # others than those reported: 3,000 rows take passes 1 s; 7,291 take 4.2, 5.9, 12.6 s at C = 0.01, 1, 100 with these two, with
     # 0.25 for `early` 4.9, 6.9, 13.7, with 0.5 for `wide` as well 12, 9 and more, 2026-11-18.
     wide: float = 0.25
+    # The same as `early` there: other digits, 7,291 rows, processor seconds at C = 0.01, 1 and 100 5.0, 5.4, 7.3 with 0.1, 3.5,
+    # 4.9, 5.9 with 0.04 and 3.4, 4.6, 5.9 with 0.015; passes end 3,000 rows in 1 s with each of them. 2026-11-18.
+    early_hard: float = 0.04
     # How much more is spent at the next look, and the part of it around a moment whose gaps count: single estimates are noisy.
     seldom: float = 1.2
     around: float = 0.15

@@ -244,15 +244,16 @@ class SecondOrderRun(Run, ABC):
         self.exact = self.stuck or self.idle > 0 or not np.isfinite(self.estimate) or near
         return self.estimate
 
-    def note(self, primal: float, slack: np.ndarray, left: float, products: float) -> None:
+    def note(self, primal: float, slack: np.ndarray, left: float, products: float, unmet: float | None = None) -> None:
         """The point as it stands: its gap, and is there progress? `left` is what the losses leave of the gap; the sum of the
-        products of all pairs falls as that should, and the best dual met may be that of another point for long."""
+        products of all pairs falls as that should, and the best dual met may be that of another point for long. `unmet` is what
+        the slack leaves of the gap of another problem, where steps lead to the solution of that one first."""
         missed = 0.5 * self.shape.square(slack)
         self.lowest = min(self.lowest, primal)
         self.dual = max(self.highest, primal - left - missed)
         self.estimate = primal - self.dual
         floor = ROUNDED_GAP * abs(self.lowest)
-        gaps = self.lowest - self.dual, products + missed
+        gaps = self.lowest - self.dual, products + (missed if unmet is None else unmet)
         better = [floor <= least and gap < PROGRESS * least for gap, least in zip(gaps, self.least, strict=True)]
         self.least = tuple(gap if new else old for new, gap, old in zip(better, gaps, self.least, strict=True))
         self.idle = 0 if any(better) else self.idle + 1

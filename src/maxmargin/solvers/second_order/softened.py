@@ -22,7 +22,7 @@ from .run import RowShape, SecondOrderRun
 from .smooth import SmoothRun
 from .smooth_first import SmoothFirst
 from .systems import RowColumns
-from .wide_rows import PairColumns, WideInterior, has_many_columns
+from .wide_rows import OF_WIDE, PairColumns, WideInterior, has_many_columns, mean_size
 
 # T at first, of the size of costs, and what is left of it where it falls; the least part of a step after which it does; the part
 # of the target that the losses may leave at the last T; and the finest target. Letter, raw, C = 0.01 to 1e4, 2026-11-16.
@@ -127,7 +127,7 @@ class SoftFirst(SmoothFirst, RowInterior):
 class WideFirst(SoftFirst, WideInterior):
     """The same with many columns: the interior point is tried as soon as steps are short, as they stay so then."""
 
-    held = (*SoftFirst.held, "stalled", "gone", "chosen", "coming")
+    held = (*SoftFirst.held, "stalled", "gone", *OF_WIDE)
     stalled = 0  # steps in a row after which T could not fall
 
     def system_for(self, problem):
@@ -156,4 +156,4 @@ def is_wide_and_large(problem: BlockProblem) -> bool:
 
 def has_large_rows(problem: BlockProblem) -> bool:
     """Whether a step with a softened maximum would change scores by much more than costs."""
-    return bool(np.mean(problem.cap * problem.curvature) > LARGE_ROWS) if problem.n_examples else False
+    return mean_size(problem) > LARGE_ROWS

@@ -87,15 +87,19 @@ class Factor:
 
     lost = True  # whether it says little about the matrix
     sound = False  # whether one solution with it is exact enough
+    factor: np.ndarray | None = None
 
     def __init__(self, H: np.ndarray, ridges: tuple[float, ...] = RIDGES):
-        self.factor = None
         diagonal = H.diagonal().copy()
         if not np.all(np.isfinite(diagonal)):
             return
         self.scale = unit_scale(diagonal)
         H *= self.scale
         H *= self.scale[:, None]
+        self.take(H, ridges)
+
+    def take(self, H: np.ndarray, ridges: tuple[float, ...]) -> None:
+        """A matrix that has been brought to a unit diagonal."""
         for ridge in ridges:
             H.flat[:: len(H) + 1] = 1.0 + ridge
             found, failed = dpotrf(H.T, lower=1, clean=0)  # the order that LAPACK takes as it is
@@ -190,11 +194,7 @@ class ColumnSystem(System):
     def prepare(self, theta, B, walls=None):
         self.theta, self.B, self.walls, self.squares = theta, B, walls, None
         with np.errstate(over="ignore", invalid="ignore"):
-            H = self.matrix()
-            H.flat[:: len(H) + 1] += B.ravel()
-            if walls is not None:
-                H += walls.G.T @ (walls.weight[:, None] * walls.G)
-            self.factor = Factor(H)
+            self.factor = self.factored()
             if self.factor.lost and (A := self.roots()) is not None:
                 sizes = np.abs(all_rows(self.table)).max(axis=0, initial=0.0)
                 self.squares = LeastSquares(A, np.tile(sizes, len(self.B)))
@@ -202,6 +202,13 @@ class ColumnSystem(System):
                     return True
                 self.squares = None
         return self.factor.factor is not None
+
+    def factored(self) -> Factor:
+        H = self.matrix()
+        H.flat[:: len(H) + 1] += self.B.ravel()
+        if self.walls is not None:
+            H += self.walls.G.T @ (self.walls.weight[:, None] * self.walls.G)
+        return Factor(H)
 
     @abstractmethod
     def matrix(self) -> np.ndarray:

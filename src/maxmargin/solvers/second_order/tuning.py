@@ -64,13 +64,25 @@ class SplitTuning(NamedTuple):
     36 and 240 times that. Interior steps then, with 0.003: 14, 11, 12, 9 and 11 with `pulled` 0.3, 0.1, 0.03, 0.01 and 0.003. Few
     rounds on all examples and the others on those that are near, pairs taken up ahead: 8 steps, and 8 with `weight` 0.001. Rounds
     of both kinds and processor seconds at C = 0.01, 0.1 and 1: 150 and 650 5.0, 5.7 and 6.1; 100 and 400 4.2, 4.3 and 6.0; 100
-    and 200 3.7, 4.1 and 6.0; 40 and 100 7.0, 5.6 and 7.7. One set: steps vary by two or three with little cause."""
+    and 200 3.7, 4.1 and 6.0; 40 and 100 7.0, 5.6 and 7.7. One set: steps vary by two or three with little cause. `times` and
+    `pulled` again with `FirmTuning`, two sets of other digits at C = 100: 1 and 0.01 take 14 and 18 steps, 5 and 0.1 12 and 17.
+    """
 
     rounds: int = 300
     weight: float = 0.003  # of the squares that tie scores to weights, times the caps, for costs of one
     relax: float = 1.7  # by habit
-    pulled: float = 0.01  # part of the way to the central path at which their duals are taken up
-    times: float = 1.0  # mu there, times the mean over the pairs at work of what the losses are
+    pulled: float = 0.1  # part of the way to the central path at which their duals are taken up
+    times: float = 5.0  # mu there, times the mean over the pairs at work of what the losses are
+
+
+class FirmTuning(NamedTuple):
+    """How much larger the quadratic term is at first, for the interior point for many columns. Digits in 14 x 14 pixels of
+    0..255, two sets of others than those that are reported, steps at C = 100 (mean of cap ||x||^2: 1.2e8): 20 and 26 without it;
+    with `power` 2 and `size` 1e7, 1e6 and 3e5 19 and 21, 14 and 18, 17 and 18 (the last with 5 and 0.1 for `times` and `pulled`,
+    1e6 then 12 and 17); with 1 for `power` and 1e6 18 and 15; with 1e4 for `size` they do not end. 2026-11-18."""
+
+    size: float = 1e6  # mean of cap ||x||^2 that the problem has at first
+    power: float = 2.0  # of the part that is left of mu: how fast that falls
 
 
 class WorkingTuning(NamedTuple):
@@ -106,5 +118,6 @@ BEGINNING = BeginningTuning()
 WHOLE_PATH = WholeTuning()
 SPLIT = SplitTuning()
 SPLIT_FIRST = SPLIT._replace(rounds=100)  # with all examples
+FIRM = FirmTuning()
 WORKING = WorkingTuning()
 BLENDS = BlendTuning()

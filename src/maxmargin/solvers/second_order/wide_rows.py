@@ -9,9 +9,13 @@ label. That is what is factored; conjugate gradients with products of X itself d
 products: half of their time for a third more gradients.
 
 Large columns make the gradient of all duals but a few enormous, and steps from weights of zero are short for long. So the weights
-at first are those that alternating directions find soon (`alternating`): some rounds with all examples, more with those that
-have a class near their highest. Their duals lie on the border, those of the central path for these weights leave far more of the
-gradient: the beginning is near the border, between both.
+at first are those that alternating directions find soon (`alternating`): some rounds with all examples, unless another run has
+left something to begin with, and more with those that have a class near their highest. Their duals lie on the border, those of
+the central path for these weights leave far more of the gradient: the beginning is near the border, between both.
+
+Where C is large nothing holds these weights, and all of that again: steps are short, and what the duals leave of the gradient,
+squared, is a large part of the gap for long. So the quadratic term is made larger at first, as that of a smaller C, and falls
+with mu to what it is. Values and gaps are those of the problem all along.
 
 From there on most pairs of examples and classes, and most examples, have no duals and will have none: they are left out until
 their class comes near the highest. With a sixth of the pairs a step costs about half.
@@ -19,6 +23,7 @@ their class comes near the highest. With a sixth of the pairs a step costs about
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.linalg.lapack import dpotrs
 
 from ...data.table import RowBlock, Table
 from ...problems.linear import BlockProblem
@@ -27,8 +32,8 @@ from .blends import BlendedInterior
 from .interior_point import products
 from .interior_rows import RowInterior
 from .single_rows import SingleRows
-from .systems import FEW_PAIRS, LEAST_THETA, MANY_CLASSES, RowColumns, combination, scores_of
-from .tuning import SPLIT, SPLIT_FIRST, WORKING, SplitTuning
+from .systems import FEW_PAIRS, LEAST_THETA, MANY_CLASSES, RIDGES, Factor, RowColumns, combination, scores_of, unit_scale
+from .tuning import FIRM, SPLIT, SPLIT_FIRST, WORKING, SplitTuning
 
 # Pairs that are added up as they are, for each weight; the part of a right side that conjugate gradients may leave, and how many
 # of their steps. Digits in 14 x 14 pixels of 0..255, others than those that are reported, C = 1, seconds of one core: 50 and 20
@@ -61,27 +66,93 @@ class PairColumns(RowColumns):
         self.factor.sound = False  # it is that of another matrix
         return found
 
+    def factored(self):
+        if self.walls is not None:
+            return super().factored()
+        found = PairFactor(self.sums(), self.B)
+        if self.single is not None and (found.factor is None or found.ridge > 0.0):  # float32 has made it indefinite
+            self.single = None
+            return PairFactor(self.sums(), self.B)
+        return found
+
     def limits(self):
         return max(self.rest, LEFT_OVER), MOST_GRADIENTS
 
     def matrix(self):
         """Its blocks on and above the diagonal, which is all that is factored."""
         classes, d = self.theta.shape[1], self.table.shape[1] + 1
+        H = np.zeros((classes, d, classes, d))
+        for found, k, other in zip(self.sums(), *np.triu_indices(classes, 1), strict=True):
+            H[k, :, k] += found
+            H[other, :, other] += found
+            H[k, :, other] = -found
+        return H.reshape(classes * d, classes * d)
+
+    def sums(self) -> np.ndarray:
+        """(pairs of classes, features + 1, features + 1): the products of rows, weighted as the pair."""
+        classes, d = self.theta.shape[1], self.table.shape[1] + 1
         first, second = np.triu_indices(classes, 1)
         theta = np.ascontiguousarray(self.theta.T)
         weight = theta[first] * theta[second]
         weight /= self.total[:, 0]
         kept = weight > heaviest(weight, KEPT * classes * d)
-        others = np.tensordot(np.where(kept, 0.0, weight) @ self.of_label, self.mean, 1)
-        H = np.zeros((classes, d, classes, d))
-        for pair, (k, other) in enumerate(zip(first, second, strict=True)):
-            found, rows = others[pair], np.flatnonzero(kept[pair])
+        found: np.ndarray = np.tensordot(np.where(kept, 0.0, weight) @ self.of_label, self.mean, 1)
+        for pair in range(len(first)):
+            rows = np.flatnonzero(kept[pair])
             if rows.size:
-                found += self.products(rows, weight[pair, rows])
-            H[k, :, k] += found
-            H[other, :, other] += found
-            H[k, :, other] = -found
-        return H.reshape(classes * d, classes * d)
+                found[pair] += self.products(rows, weight[pair, rows])
+        return found
+
+
+class PairFactor(Factor):
+    """Of these sums and B. Columns that no row has are left out: their weights are g / B. Where B is that of all K classes, a
+    sum of pairs says nothing of what they have in common: that is g / B too, and what is left are the differences to the last
+
+        V_k = W_k - W_K,     B |W|^2 = B (sum V_k^2 - (sum V_k)^2 / K)  where the W sum to zero,      (K - 1) x (features + 1)."""
+
+    def __init__(self, sums: np.ndarray, B: np.ndarray, ridges: tuple[float, ...] = RIDGES):
+        classes, d = B.shape
+        first, second = np.triu_indices(classes, 1)
+        self.B, diagonal = B, np.zeros_like(B)
+        for pair, found in enumerate(sums):
+            diagonal[[first[pair], second[pair]]] += found.diagonal()
+        if not np.all(np.isfinite(diagonal)):
+            return
+        self.scale = unit_scale((diagonal + B).ravel())
+        used = diagonal.any(axis=0)
+        self.used = np.flatnonzero(used) if used.any() else np.arange(d)  # LAPACK takes no empty matrix
+        self.shared = bool(np.all(B[0] == B))
+        kept = classes - self.shared
+        B = B[:kept, self.used]
+        less = B[0] / classes if self.shared else np.zeros(self.used.size)
+        self.inner = unit_scale(diagonal[:kept, self.used] + B - less)
+        H = np.empty((kept, self.used.size, kept, self.used.size))
+        own = np.zeros((classes, self.used.size, self.used.size))
+        for found, k, other in zip(sums, first, second, strict=True):
+            some = found if self.used.size == d else found[np.ix_(self.used, self.used)]
+            own[k] += some
+            own[other] += some
+            if other < kept:
+                some = -some
+                some.flat[:: len(some) + 1] -= less
+                H[k, :, other] = self.inner[k][:, None] * some * self.inner[other]
+        for of_class, whole in enumerate(own[:kept]):
+            whole.flat[:: self.used.size + 1] += B[of_class] - less
+            H[of_class, :, of_class] = self.inner[of_class][:, None] * whole * self.inner[of_class]
+        self.take(H.reshape(kept * self.used.size, -1), ridges)
+
+    def solve(self, g):
+        G = g.reshape(self.B.shape)
+        common = G.mean(axis=0) if self.shared else np.zeros(G.shape[1])
+        wanted = self.inner * (G - common)[: len(self.inner), self.used]
+        V = self.inner * dpotrs(self.factor, wanted.ravel(), lower=1)[0].reshape(wanted.shape)
+        found = G / self.B
+        if self.shared:
+            found[:, self.used] = common[self.used] / self.B[0, self.used] - V.sum(axis=0) / len(G)
+            found[:-1, self.used] += V
+        else:
+            found[:, self.used] = V
+        return found.ravel()
 
 
 def heaviest(weight: np.ndarray, count: int) -> float:
@@ -107,21 +178,36 @@ def on_path(worth: np.ndarray, cap: np.ndarray, mu: float) -> np.ndarray:
     return found
 
 
+OF_WIDE = "chosen", "coming", "firm", "firm_first", "mu_first"  # what the state of a run holds besides
+
+
+def mean_size(problem: BlockProblem) -> float:
+    """The mean of cap ||x||^2."""
+    return float(np.mean(problem.cap * problem.curvature)) if problem.n_examples else 0.0
+
+
 class WideInterior(BlendedInterior, RowInterior):
     """Begins near the solution, and works on the pairs of examples and classes that may have duals there: within some costs of
     the highest, and with what has come near since. The others have none, which is feasible, and count in all values. What another
-    run has left is kept as long as it is better, and not begun with. Many steps are short here, and to mend after each would form
-    the matrix once more."""
+    run has left is where alternating directions begin, and is kept as long as it is better. Many steps are short here, and to
+    mend after each would form the matrix once more."""
 
-    held = (*BlendedInterior.held, "chosen", "coming")
+    held = (*BlendedInterior.held, *OF_WIDE)
     # Matrices for 64 steps with 1 and 0: 64 and 74, to the same gap, from weights of zero. Digits of 0..255, those reported,
     # C = 1, 2026-11-17.
     may_idle = 1
+    firm = firm_first = mu_first = 1.0  # how many times the quadratic term counts now and did at first, and mu then
     chosen = coming = np.zeros((0, 0), bool)  # (examples that count, classes): pairs that may have duals, and those that are next
 
     def settle(self):
+        self.firm_first = max(1.0, mean_size(self.problem) / FIRM.size)
+        self.make_firm(self.firm_first)
         self.reach = float(np.mean(self.cost.max(axis=1))) if self.cost.size else 1.0
-        self.W, q = self.alternated(np.arange(len(self.label)), SPLIT_FIRST, None)
+        if self.takes_up():
+            q = self.duals[self.counted] / -self.cap
+            q[self.own] += 1.0
+        else:
+            self.W, q = self.alternated(np.arange(len(self.label)), SPLIT_FIRST, None)
         some = np.flatnonzero(self.near_or(q > 0.0).any(axis=1))
         self.W, q[some] = self.alternated(some, SPLIT, SplitPoint(self.W, q[some]))
         self.choose(self.near_or(q > 0.0))
@@ -131,7 +217,7 @@ class WideInterior(BlendedInterior, RowInterior):
         s = on_path(np.where(self.chosen, worth, -np.inf)[at_work], self.cap[at_work], mu)[self.in_table]
         p = (1.0 - SPLIT.pulled) * (self.cap * q)[pairs] + SPLIT.pulled * mu / s
         self.begin_at((p,), mu, self.reach)
-        self.against = (s,)
+        self.against, self.mu_first = (s,), self.mu()
 
     def alternated(self, some: np.ndarray, tuning: SplitTuning, start: SplitPoint | None) -> SplitPoint:
         """Rounds of alternating directions on some of the examples that count."""
@@ -176,7 +262,7 @@ class WideInterior(BlendedInterior, RowInterior):
         rows = np.flatnonzero(more.any(axis=1))
         if not rows.size:
             return
-        mu = max(products(self.inside, self.against) / max(self.inside[0].size, 1), LEAST_THETA)
+        mu = self.mu()
         p, s = np.zeros(more.shape), np.zeros(more.shape)
         p[self.pairs], s[self.pairs] = self.inside[0], self.against[0]
         new = on_path(np.where(more[rows], self.worths[rows], -np.inf), self.cap[rows], mu)
@@ -193,10 +279,26 @@ class WideInterior(BlendedInterior, RowInterior):
         self.choose(self.chosen | more)
         self.inside, self.against, self.looked = (p[self.pairs],), (s[self.pairs],), False
 
+    def mu(self) -> float:
+        return max(products(self.inside, self.against) / max(self.inside[0].size, 1), LEAST_THETA)
+
+    def make_firm(self, times: float) -> None:
+        """The quadratic term as many times as large, in the system that steps solve."""
+        self.firm, self.B, self.looked = times, self.shape.B * times, False
+
     def step(self):
         self.see()
+        if self.firm > 1.0:
+            self.make_firm(float(np.clip(self.firm_first * (self.mu() / self.mu_first) ** FIRM.power, 1.0, self.firm)))
+            self.see()
         self.grow()
         return super().step()
+
+    def arrive(self):
+        self.see()
+        slack = self.slack + (self.firm - 1.0) * self.shape.pulled(self.W - self.mean)
+        unmet = 0.5 * self.shape.square(self.slack) / self.firm
+        self.note(self.here, slack, self.left_by_losses(), products(self.inside, self.against), unmet)
 
     def falling(self, found, goal):
         """Not so far that other pairs would be the highest; those that would come near are taken up before the next step."""
@@ -214,7 +316,7 @@ class WideInterior(BlendedInterior, RowInterior):
         rest = self.resting
         self.lost_at_rest = float(self.cap[rest, 0] @ (worth[rest].max(axis=1, initial=-np.inf) - worth[rest, self.label[rest]]))
         duals = self.stored()[self.working]
-        self.slack = combination(self.system.table, duals) - self.shape.pulled(self.W - self.mean)
+        self.slack = combination(self.system.table, duals) - self.firm * self.shape.pulled(self.W - self.mean)
         return self.problem.regularizer.penalty(self.shape.packed(self.W)) + self.risk(worth)
 
     def left_by_losses(self):
@@ -238,6 +340,7 @@ class WideInterior(BlendedInterior, RowInterior):
 
     def resume(self, state):
         super().resume(state)
+        self.make_firm(self.firm)
         if self.chosen.size:
             self.lay_out()
 
