@@ -45,12 +45,12 @@ EXACT_LEVEL = 1e-14
 
 
 class PairColumns(RowColumns):
-    """The matrix of the pairs that count; `label` is that of each row of the table."""
+    """The matrix of the pairs that count; `label` is that of each row of the table. `doubled`: dense products are float64."""
 
-    def __init__(self, table: Table, label: np.ndarray, classes: int):
+    def __init__(self, table: Table, label: np.ndarray, classes: int, doubled: bool = False):
         super().__init__(table)
-        self.bias = next(table.blocks(1)).bias
-        self.single = None if sp.issparse(table.matrix) else SingleRows(table.matrix, self.bias)
+        self.bias, self.doubled = next(table.blocks(1)).bias, doubled
+        self.single = None if sp.issparse(table.matrix) or doubled else SingleRows(table.matrix, self.bias)
         self.of_label = np.eye(classes)[label]
         count = np.maximum(self.of_label.sum(axis=0), 1.0)
         self.mean = np.stack([self.products(np.flatnonzero(of), of[of > 0.0]) for of in self.of_label.T]) / count[:, None, None]
@@ -71,7 +71,7 @@ class PairColumns(RowColumns):
             return super().factored()
         found = PairFactor(self.sums(), self.B)
         if self.single is not None and (found.factor is None or found.ridge > 0.0):  # float32 has made it indefinite
-            self.single = None
+            self.single, self.doubled = None, True
             return PairFactor(self.sums(), self.B)
         return found
 
@@ -178,7 +178,7 @@ def on_path(worth: np.ndarray, cap: np.ndarray, mu: float) -> np.ndarray:
     return found
 
 
-OF_WIDE = "chosen", "coming", "firm", "firm_first", "mu_first"  # what the state of a run holds besides
+OF_WIDE = "chosen", "coming", "doubled", "firm", "firm_first", "mu_first"  # what the state of a run holds besides
 
 
 def mean_size(problem: BlockProblem) -> float:
@@ -197,6 +197,7 @@ class WideInterior(BlendedInterior, RowInterior):
     # C = 1, 2026-11-17.
     may_idle = 1
     firm = firm_first = mu_first = 1.0  # how many times the quadratic term counts now and did at first, and mu then
+    doubled = False  # whether float32 has failed: it will again
     chosen = coming = np.zeros((0, 0), bool)  # (examples that count, classes): pairs that may have duals, and those that are next
 
     def settle(self):
@@ -252,7 +253,7 @@ class WideInterior(BlendedInterior, RowInterior):
         self.pairs, self.resting, working = np.nonzero(self.chosen), np.flatnonzero(~at_work), np.flatnonzero(at_work)
         self.working = self.counted[working]
         self.in_table = (np.cumsum(at_work) - 1)[self.pairs[0]], self.pairs[1]
-        self.system = PairColumns(self.table_of(working), self.label[working], self.shape.classes)
+        self.system = PairColumns(self.table_of(working), self.label[working], self.shape.classes, self.doubled)
 
     def grow(self) -> None:
         """Take up the pairs that have come near, or would have: on the path, as far as the others of their example leave them
@@ -292,7 +293,9 @@ class WideInterior(BlendedInterior, RowInterior):
             self.make_firm(float(np.clip(self.firm_first * (self.mu() / self.mu_first) ** FIRM.power, 1.0, self.firm)))
             self.see()
         self.grow()
-        return super().step()
+        found = super().step()
+        self.doubled = self.system.doubled
+        return found
 
     def arrive(self):
         self.see()
