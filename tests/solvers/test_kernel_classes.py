@@ -13,7 +13,7 @@ from maxmargin.jit import vectors
 from maxmargin.problems.kernel import KernelRowProblem, KernelScalarProblem, Point
 from maxmargin.result import History
 from maxmargin.solvers.ascent import kernel_newton
-from maxmargin.solvers.ascent.class_pairs import go_on, pair_gaps
+from maxmargin.solvers.ascent.class_pairs import find_nearest, go_on, leave, pair_gaps
 from maxmargin.solvers.ascent.kernel_newton import KernelNewtonOptions, KernelRowNewton, KernelScalarNewton
 from maxmargin.solvers.ascent.kernel_pairs import KernelPairOptions, KernelPairs, earlier, side_by_side
 from maxmargin.solvers.ascent.tuning import KERNEL_NEWTON, KERNEL_PAIRS
@@ -37,6 +37,13 @@ def posed(C=2.0, loss=None, gram=GRAM, memory=1 << 30, weight=WEIGHT, label=LABE
 
 def pairs(problem, tol=1e-3, duals=None, **numbers):
     return KernelPairs(problem, duals, KernelPairOptions(tol, 0, KERNEL_PAIRS._replace(**numbers)))
+
+
+def of_few_classes(problem, tol=1e-3, **numbers):
+    """With room for a matrix of each class, however many samples it has."""
+    run = pairs(problem, tol, **numbers)
+    run.matrix = vectors.aligned((K * run.matrix.size,), np.float32)
+    return run
 
 
 def solved(run, tol, passes=1000):
@@ -127,30 +134,79 @@ def newton(problem):
     return KernelRowNewton(problem, None, KernelNewtonOptions(0))
 
 
-def test_gaps_of_pairs_add_up_and_going_on_never_loses():
+@pytest.mark.parametrize("nearest", [2, K])
+def test_gaps_of_pairs_add_up_and_going_on_never_loses(nearest):
+    """Also where samples have but a few classes, each with a matrix of its own."""
     problem = posed(5.0)
-    run = pairs(problem, pair_rest=0.95, look=1)  # steps end early, so that there is something left
+    run = of_few_classes(
+        problem, pair_rest=0.95, look=1, wide=1, nearest=nearest
+    )  # steps end early, so that there is something left
     run.advance(lambda: False)
     copy, before, now = run.copied(np.arange(N))
+    assert (copy.sizes.sum() == K * N) == (nearest == K) and np.all(copy.at[run.masses > 0.0] >= 0)
+    label, sample = np.nonzero(copy.at >= 0)
+    entry = copy.at[label, sample]
+    assert np.array_equal(copy.who[entry], sample) and np.all(np.diff(entry) > 0)
     gaps = np.zeros((K, K))
-    pair_gaps(copy, np.zeros(N), np.zeros(N, np.int64), gaps)
+    pair_gaps(copy, np.zeros(N, np.int64), gaps)
     assert gaps.sum() == pytest.approx(run.shares.sum(), rel=1e-9) and np.all(gaps >= 0.0)
 
-    def value(masses):
-        return exact(problem, run.own - masses)[1]
+    def masses():
+        found = np.zeros((K, N))
+        leave(copy, np.arange(N), found)
+        return found
 
-    values = [value(copy.masses)]
+    def value():
+        return exact(problem, run.own - masses())[1]
+
+    values = [value()]
     for _ in range(4):
         run.sweep(copy, np.triu(gaps + gaps.T), gaps.sum(), lambda: False)
-        values.append(value(copy.masses))
+        values.append(value())
         go_on(copy, before, now)
-        values.append(value(copy.masses))
+        values.append(value())
         before, now = now, before
-        drift = (run.own - copy.masses - (run.own - run.masses)) @ (GRAM + BIAS**2) * copy.scale
-        assert np.allclose(copy.drift.reshape(K, -1)[:, :N], drift, atol=1e-4)
-        assert np.allclose(copy.masses.sum(axis=0), problem.cap) and copy.masses.min() >= 0.0
-        pair_gaps(copy, np.zeros(N), np.zeros(N, np.int64), gaps)
+        drift = (run.masses - masses()) @ (GRAM + BIAS**2) * run.scale
+        assert np.allclose(copy.drift.reshape(-1)[entry], drift[label, sample], atol=1e-4)
+        assert np.allclose(masses().sum(axis=0), problem.cap) and masses().min() >= 0.0
+        pair_gaps(copy, np.zeros(N, np.int64), gaps)
     assert np.all(np.diff(values) >= -1e-5 * abs(values[-1])) and max(np.diff(values)[1::2]) > 0.0  # float32
+
+
+@pytest.mark.parametrize("nearest", [1, 2])
+@pytest.mark.parametrize("C", [0.1, 30.0])
+def test_rounds_of_few_classes_lead_to_the_optimum_too(nearest, C):
+    """Classes that are left out in one round are there in another."""
+    problem, wanted = posed(C), linear(posed(C), losses.CrammerSingerLoss())
+    run = of_few_classes(problem, 1e-6, wide=0, nearest=nearest)
+    assert run.copied(np.arange(N))[0].sizes.sum() < K * N
+    found = solved(run, 1e-6).certificate
+    assert found.converged and run.passes < 100
+    assert found.dual <= wanted.primal * (1 + 1e-9) and wanted.dual <= found.primal * (1 + 1e-9)
+    assert (found.primal, found.dual) == pytest.approx(exact(problem, run.left().T), rel=1e-10)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(2, 7), st.integers(1, 6), st.integers(0, 1000))
+def test_the_nearest_classes_are_those_worth_most_and_those_with_mass(classes, many, seed):
+    drawn = np.random.default_rng(seed)
+    worth, masses = drawn.integers(0, 4, (classes, 20)).astype(float), drawn.choice([0.0, 1.0], (classes, 20), p=[0.8, 0.2])
+    inside = np.zeros((classes, 20), bool)
+    find_nearest(worth, masses, np.empty((many, 20)), inside)
+    better = (worth[:, None] < worth[None]).sum(axis=1)  # of each class those that are worth more
+    assert np.array_equal(inside, (masses > 0.0) | (better < many))
+
+
+def test_all_classes_stay_where_there_is_no_room_for_a_matrix_of_each():
+    run = of_few_classes(posed(), wide=0, nearest=3)
+    worth, masses = run.scores + COST[LABEL].T, run.masses
+    few = run.within_reach(worth, masses)
+    assert np.count_nonzero(few) < few.size
+    taken = sum(int(k) * run.padded(int(k)) for k in few.sum(axis=1))
+    run.matrix = run.matrix[:taken]
+    assert np.array_equal(run.within_reach(worth, masses), few)
+    run.matrix = run.matrix[: taken - 1]
+    assert run.within_reach(worth, masses).all()
 
 
 @pytest.mark.parametrize("begin", [pairs, newton])
@@ -219,10 +275,11 @@ def test_the_approximation_is_below_the_matrix_and_near():
     assert newton(posed(1.0, losses.MultinomialLoss())).approximation[0] is None  # so few samples that all are taken
 
 
+@pytest.mark.parametrize("wide", [0, 2])
 @pytest.mark.parametrize("threads", [2, 3, 9])
-def test_threads_change_no_bit(threads):
+def test_threads_change_no_bit(threads, wide):
     problem = posed()
-    alone, together = pairs(problem), pairs(problem)
+    alone, together = (of_few_classes(problem, wide=wide, nearest=2) for _ in range(2))
     together.n_jobs = threads
     for run in (alone, together):
         for _ in range(3):

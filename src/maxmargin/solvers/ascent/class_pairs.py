@@ -10,11 +10,11 @@ classes exchanges are those of a support vector machine of two classes, with a b
 
     slope_i = h_iu - h_id,     curvature 2 K,      -a_iu <= m_i <= a_id
 
-whose samples are only those that hold mass in u or d: few. That is what `smo` solves. Then S_u -= K m and S_d += K m, for the
-samples of the copy; no other score moves.
+whose samples are only those that hold mass in u or d: few. That is what `smo` solves. Then S_u -= K m and S_d += K m, for those
+samples of the copy that may have mass in u, and in d; no other score moves.
 
-The copy is scaled to a unit diagonal, and filled row by row as samples first move. Worths are float64, and what is float32
-is by how much they have moved in the round.
+The copy is scaled to a unit diagonal, and filled row by row as samples first move; each class has its own, or all have one.
+Worths are float64, and what is float32 is by how much they have moved in the round.
 """
 
 from typing import NamedTuple
@@ -33,39 +33,53 @@ TOO_MUCH = 1e-12  # part of a cap by which a sum of masses may be too large
 
 
 class Copy(NamedTuple):
-    """What a round has of its samples.
+    """What a round has of its samples: for each class those that may have mass in it, its *entries*, class after class.
 
-    table: rows of the kernel matrix, of which `places` are theirs, and `samples` who they are; scale: 1 / sqrt(K_ii + constant);
-    matrix: (samples, samples) lanes, scaled; ready: which of its rows are THERE; worth: (classes, samples), times the scale, at
-    the start; drift: by how much it has moved, lanes; masses: (classes, samples); holders: of each class those with mass in it,
-    `holding` of them, and maybe some that had; listed: who is among them
+    first: of each class its first entry, a whole number of vectors, and the end; sizes: how many it has; who: the sample of an
+    entry; at: (classes, samples) which entry that is, or -1.
+
+    table: rows of the kernel matrix. Of the entries: place: of the sample in the table, and column; scale: 1 /
+    sqrt(K_ii + constant); worth: times the scale, at the start; drift: by how much it has moved, lanes; masses; listed: whether
+    they are among the `holders` of their class, `holding` of them: those with mass in it, and maybe some that had.
+
+    matrix: what the table has between the entries of a class, scaled; row: of an entry the vector at which its row begins, and
+    flag: where `ready` says whether it is THERE. All classes share one matrix where they have the same samples.
+
+    sums: scratch for each sample
     """
 
+    first: np.ndarray
+    sizes: np.ndarray
+    who: np.ndarray
+    at: np.ndarray
     table: np.ndarray
-    places: np.ndarray
-    samples: np.ndarray
-    scale: np.ndarray
+    place: np.ndarray
+    column: np.ndarray
     constant: float
-    matrix: np.ndarray
-    ready: np.ndarray
+    scale: np.ndarray
     worth: np.ndarray
-    masses: np.ndarray
     drift: np.ndarray
+    masses: np.ndarray
     holders: np.ndarray
     holding: np.ndarray
     listed: np.ndarray
+    matrix: np.ndarray
+    row: np.ndarray
+    flag: np.ndarray
+    ready: np.ndarray
+    sums: np.ndarray
 
 
 class Exchange(NamedTuple):
-    """Room for one pair of classes: who holds mass in it, and what `smo.Part` has, for as many samples as the copy has."""
+    """Room for one pair of classes: who holds mass in it, by their entries in both, and what `smo.Part` has, for as many samples
+    as the copy has."""
 
-    members: np.ndarray
+    members: np.ndarray  # (2, samples)
     matrix: np.ndarray
     vectors: np.ndarray  # (6, padded)
     marks: np.ndarray
     moved: np.ndarray
     ready: np.ndarray
-    total: np.ndarray  # a row of lanes: by how much the scores of the pair move
 
 
 @kernel
@@ -93,29 +107,96 @@ def row_gaps(scores, masses, row, shares, held, lead):
 
 
 @kernel
-def pair_gaps(copy, top, best, gaps):
-    """Deal out the gap of the copy to pairs of classes: gaps[u, d]; and list the holders of each class. `top` and `best` are
-    scratch for each sample: the greatest worth and its class."""
-    worth, masses, samples = copy.worth, copy.masses, copy.worth.shape[1]
-    drift = copy.drift.reshape(worth.shape[0], -1)
+def find_nearest(worth, masses, best, inside):
+    """Of each sample the classes that hold its mass or are among the `best` of the greatest worth: inside. `best` is scratch, a
+    row for each of them; worth and masses are (classes, samples)."""
+    last = best.shape[0] - 1
+    for k in range(last + 1):
+        for p in range(best.shape[1]):
+            best[k, p] = -np.inf
+    for j in range(worth.shape[0]):
+        for p in range(best.shape[1]):
+            h = worth[j, p]
+            if h > best[last, p]:
+                k = last
+                while k > 0 and h > best[k - 1, p]:
+                    best[k, p] = best[k - 1, p]
+                    k -= 1
+                best[k, p] = h
+    for j in range(worth.shape[0]):
+        for p in range(best.shape[1]):
+            inside[j, p] = masses[j, p] > 0.0 or worth[j, p] >= best[last, p]
+
+
+@kernel
+def enter(copy, inside, values, samples, one):
+    """The entries of a copy; values: the worth and the mass of each class and sample; samples: which they are, their places in
+    the table and their scales; one: whether the classes share one matrix."""
+    (worth, masses), (columns, places, scale) = values, samples
+    width, corner, flag = copy.drift.shape[2], 0, 0
+    for j in range(copy.sizes.size):
+        e, long, row = copy.first[j], (copy.first[j + 1] - copy.first[j]) // width, corner
+        for p in range(columns.size):
+            copy.at[j, p] = -1
+            if inside[j, p]:
+                copy.at[j, p], copy.who[e], copy.column[e], copy.place[e] = e, p, columns[p], places[p]
+                copy.scale[e], copy.worth[e], copy.masses[e] = scale[p], worth[j, p] * scale[p], masses[j, p]
+                copy.row[e], copy.flag[e] = row, p if one else flag
+                e, row, flag = e + 1, row + long, flag + 1
+        if not one:
+            corner = row
+        for k in range(e, copy.first[j + 1]):
+            copy.scale[k] = 1.0
+
+
+@kernel
+def leave(copy, columns, masses):
+    """Masses (classes, all samples) as the copy has them."""
+    for j in range(copy.sizes.size):
+        for e in range(copy.first[j], copy.first[j] + copy.sizes[j]):
+            masses[j, columns[copy.who[e]]] = copy.masses[e]
+
+
+@kernel
+def pair_gaps(copy, best, gaps):
+    """Deal out the gap of the copy to pairs of classes: gaps[u, d]; and list the holders of each class: those of the samples that
+    have a share of it or whose mass is spread. `best` is scratch for each sample: the class of the greatest worth."""
+    worth, masses, drift, top, share = copy.worth, copy.masses, copy.drift.reshape(-1), copy.sums[0], copy.sums[1]
     for u in range(gaps.shape[0]):
         for d in range(gaps.shape[0]):
             gaps[u, d] = 0.0
-    for p in range(samples):
-        top[p], best[p] = -np.inf, 0
-    for j in range(worth.shape[0]):
-        for p in range(samples):
-            h = worth[j, p] + drift[j, p]
+    for p in range(top.size):
+        top[p], best[p], share[p] = -np.inf, 0, -1.0
+    for j in range(copy.sizes.size):
+        for e in range(copy.first[j], copy.first[j] + copy.sizes[j]):
+            h, p = worth[e] + drift[e], copy.who[e]
             if h > top[p]:
                 top[p], best[p] = h, j
-    for j in range(worth.shape[0]):
-        copy.holding[j] = 0
-        for p in range(samples):
-            copy.listed[j, p] = masses[j, p] > 0.0
-            if masses[j, p] > 0.0:
-                copy.holders[j, copy.holding[j]] = p
-                copy.holding[j] += 1
-                gaps[best[p], j] += masses[j, p] / copy.scale[p] * (top[p] - worth[j, p] - drift[j, p])
+    for j in range(copy.sizes.size):
+        for e in range(copy.first[j], copy.first[j] + copy.sizes[j]):
+            if masses[e] > 0.0:
+                p = copy.who[e]
+                part = masses[e] / copy.scale[e] * (top[p] - worth[e] - drift[e])
+                gaps[best[p], j] += part
+                share[p] = part if share[p] < 0.0 else np.inf  # of the first, and more of several
+    for j in range(copy.sizes.size):
+        start, found = copy.first[j], 0
+        for e in range(start, start + copy.sizes[j]):
+            copy.listed[e] = masses[e] > 0.0 and share[copy.who[e]] > 0.0
+            if copy.listed[e]:
+                copy.holders[start + found], found = e, found + 1
+        copy.holding[j] = found
+
+
+@kernel
+def deal_out(pairs, taken, turns):
+    """The turn of each pair: the first one in which neither of its classes is. taken: (classes, turns), False."""
+    for k in range(pairs.shape[0]):
+        at = 0
+        while taken[pairs[k, 0], at] or taken[pairs[k, 1], at]:
+            at += 1
+        taken[pairs[k, 0], at] = taken[pairs[k, 1], at] = True
+        turns[k] = at
 
 
 @kernel
@@ -169,59 +250,66 @@ def climb_in_turn(copy, pairs, turns, exchange, least, rest, tuning):
 @jitable_call
 def find_members(copy, u, d, members):
     """Who can exchange mass; returns their number, and their gap."""
-    worth, masses = copy.worth, copy.masses
-    drift = copy.drift.reshape(worth.shape[0], -1)
+    worth, masses, drift = copy.worth, copy.masses, copy.drift.reshape(-1)
     count, gap = 0, 0.0
-    for first, second in ((u, d), (d, u)):
-        for h in range(copy.holding[first]):
-            p = copy.holders[first, h]
-            if masses[first, p] <= 0.0 or (first == d and masses[second, p] > 0.0):  # gone, or met among the others
+    for side in range(2):
+        own, at = (u, copy.at[d]) if side == 0 else (d, copy.at[u])
+        start = copy.first[own]
+        for h in range(start, start + copy.holding[own]):
+            k = copy.holders[h]
+            found = at[copy.who[k]]
+            if found < 0 or masses[k] <= 0.0 or (side == 1 and masses[found] > 0.0):  # none, gone, or met among the others
                 continue
-            own, other = masses[u, p], masses[d, p]
-            slope = worth[u, p] - worth[d, p] + (drift[u, p] - drift[d, p])
-            share = max(slope * other, -slope * own) / copy.scale[p]
-            if share > 0.0 or (own > 0.0 and other > 0.0):
-                members[count] = p
+            up, down = (k, np.uint64(found)) if side == 0 else (np.uint64(found), k)
+            slope = worth[up] - worth[down] + (drift[up] - drift[down])
+            share = max(slope * masses[down], -slope * masses[up]) / copy.scale[k]
+            if share > 0.0 or (side == 0 and masses[down] > 0.0):
+                members[0, count], members[1, count] = up, down
                 count, gap = count + 1, gap + share
     return count, gap
 
 
 class PairSource(NamedTuple):
-    """Where the matrix of a pair comes from: the copy, at its members."""
+    """Where the matrix of a pair comes from: that of one of its classes, at its members."""
 
     copy: Copy
+    label: int
     near: np.ndarray
 
 
 @copy_row.register(PairSource)
 def _(source, p, part):
-    copy, k = source.copy, source.near[p]
-    fill_row(copy, k)
-    row, out = copy.matrix.reshape(copy.matrix.shape[0], -1)[k], part.matrix.reshape(part.matrix.shape[0], -1)[p]
+    copy, first = source.copy, np.uint64(source.copy.first[source.label])
+    fill_row(copy, source.label, source.near[p])
+    start, out = copy.row[source.near[p]] * np.uint64(copy.matrix.shape[2]), part.matrix.reshape(part.matrix.shape[0], -1)[p]
+    row = copy.matrix.reshape(-1)[start : start + np.uint64(copy.sizes[source.label])]
     for q in range(source.near.size):
-        out[q] = row[source.near[q]]
+        out[q] = row[source.near[q] - first]
 
 
 @jitable_call
-def fill_row(copy, k):
-    """Row k of the copy, once: who comes second waits for the first."""
-    if look(copy.ready, k) >= THERE:
+def fill_row(copy, j, k):
+    """The row of entry k, of class j, once: who comes second waits for the first."""
+    flag = copy.flag[k]
+    if look(copy.ready, flag) >= THERE:
         return
-    if fetch_add(copy.ready, k, 1) == 0:
-        place, left = np.uint64(copy.places[k]), copy.scale[k]
-        out = copy.matrix.reshape(copy.matrix.shape[0], -1)[k]
-        for q in range(copy.samples.size):
-            out[q] = (copy.table[place, copy.samples[q]] + copy.constant) * left * copy.scale[q]
-        out[k] = 1.0
-        fetch_add(copy.ready, k, THERE)
-    wait_for_work(copy.ready, k, THERE)
+    if fetch_add(copy.ready, flag, 1) == 0:
+        first, size, left = copy.first[j], copy.sizes[j], copy.scale[k]
+        start, row = copy.row[k] * np.uint64(copy.matrix.shape[2]), copy.table[copy.place[k]]
+        out, columns = copy.matrix.reshape(-1)[start : start + np.uint64(size)], copy.column[first : first + size]
+        scale = copy.scale[first : first + size]
+        for q in range(size):
+            out[q] = (row[columns[q]] + copy.constant) * left * scale[q]
+        out[k - np.uint64(first)] = 1.0
+        fetch_add(copy.ready, flag, THERE)
+    wait_for_work(copy.ready, flag, THERE)
 
 
 @jitable_call
 def climb_pair(copy, u, d, count, exchange, how):
     """One pair of classes; returns the number of steps."""
     worth, masses, rows = copy.worth, copy.masses, exchange.vectors
-    drift, width = copy.drift.reshape(worth.shape[0], -1), copy.drift.shape[2]
+    drift, width = copy.drift.reshape(-1), copy.drift.shape[2]
     blocks = -(-count // (ABREAST * width)) * ABREAST
     padded = blocks * width
     for row in range(rows.shape[0]):
@@ -229,10 +317,10 @@ def climb_pair(copy, u, d, count, exchange, how):
             rows[row, p] = 0.0
     slope, low, high, weight, scale = rows[0], rows[1], rows[2], rows[3], rows[4]
     for p in range(count):
-        k = exchange.members[p]
-        slope[p] = (worth[u, k] - worth[d, k] + (drift[u, k] - drift[d, k])) / ROOT
-        root = ROOT / copy.scale[k]
-        low[p], high[p], weight[p], scale[p] = -root * masses[u, k], root * masses[d, k], BOUNDLESS, 1.0
+        up, down = exchange.members[0, p], exchange.members[1, p]
+        slope[p] = (worth[up] - worth[down] + (drift[up] - drift[down])) / ROOT
+        root = ROOT / copy.scale[up]
+        low[p], high[p], weight[p], scale[p] = -root * masses[up], root * masses[down], BOUNDLESS, 1.0
     part = Part(
         exchange.matrix[: count * padded].reshape(count, blocks, width),
         rows[0, :padded].reshape(1, blocks, width),
@@ -246,7 +334,7 @@ def climb_pair(copy, u, d, count, exchange, how):
         exchange.ready[:count],
     )
     rest, tuning = how
-    steps = optimise(part, PairSource(copy, exchange.members[:count]), rest, tuning)
+    steps = optimise(part, PairSource(copy, u, exchange.members[0, :count]), rest, tuning)
     exchange_masses(copy, u, d, count, exchange)
     return steps
 
@@ -254,49 +342,55 @@ def climb_pair(copy, u, d, count, exchange, how):
 @jitable_call
 def exchange_masses(copy, u, d, count, exchange):
     """Masses after steps, exactly zero where the steps ended at a bound, and the worth of both classes."""
-    masses, low, high, moves = copy.masses, exchange.vectors[1], exchange.vectors[2], 0
+    masses, members, low, high, moves = copy.masses, exchange.members, exchange.vectors[1], exchange.vectors[2], 0
     for p in range(count):
         if exchange.moved[p] == 0.0:
             continue
-        k = exchange.members[p]
-        own, other = masses[u, k], masses[d, k]
-        both, change = own + other, exchange.moved[p] * copy.scale[k] / ROOT
+        up, down = members[0, p], members[1, p]
+        own, other = masses[up], masses[down]
+        both, change = own + other, exchange.moved[p] * copy.scale[up] / ROOT
         if low[p] == 0.0 or own + change <= 0.0:
-            masses[u, k], masses[d, k] = 0.0, both
+            masses[up], masses[down] = 0.0, both
         elif high[p] == 0.0 or other - change <= 0.0:
-            masses[u, k], masses[d, k] = both, 0.0
+            masses[up], masses[down] = both, 0.0
         else:
-            masses[u, k], masses[d, k] = own + change, other - change
-        for j in (u, d):
-            if masses[j, k] > 0.0 and not copy.listed[j, k]:
-                copy.holders[j, copy.holding[j]], copy.listed[j, k] = k, True
+            masses[up], masses[down] = own + change, other - change
+        for j, k in ((u, up), (d, down)):
+            if masses[k] > 0.0 and not copy.listed[k]:
+                copy.holders[copy.first[j] + copy.holding[j]], copy.listed[k] = k, True
                 copy.holding[j] += 1
-        exchange.members[moves], exchange.moved[moves] = k, (masses[u, k] - own) / copy.scale[k]
+        members[0, moves], members[1, moves], exchange.moved[moves] = up, down, (masses[up] - own) / copy.scale[up]
         moves += 1
-    add_rows(copy, moves, exchange)
-    for b in range(copy.drift.shape[1]):
-        moved = vectors.load(exchange.total, 0, b)
-        vectors.store(copy.drift, u, b, vectors.subtract(vectors.load(copy.drift, u, b), moved))
-        vectors.store(copy.drift, d, b, vectors.add(vectors.load(copy.drift, d, b), moved))
+    add_rows(copy, u, members[0, :moves], exchange.moved, -1.0)
+    add_rows(copy, d, members[1, :moves], exchange.moved, 1.0)
 
 
 @jitable_call
-def add_rows(copy, moves, exchange):
-    """The sum of the rows of the copy that the first members name, times how far they have moved; two rows at a time, so that
-    memory has something to do while sums are formed."""
-    total, members, moved, kind = exchange.total, exchange.members, exchange.moved, exchange.total.dtype.type
-    zero = vectors.zeros_like(total)
-    for b in range(copy.drift.shape[1]):
-        vectors.store(total, 0, b, zero)
-    for p in range(0, moves - 1, 2):
-        k, other, x, y = members[p], members[p + 1], kind(moved[p]), kind(moved[p + 1])
-        for b in range(copy.drift.shape[1]):
-            found = vectors.fma(vectors.load(total, 0, b), x, vectors.load(copy.matrix, k, b))
-            vectors.store(total, 0, b, vectors.fma(found, y, vectors.load(copy.matrix, other, b)))
-    if moves % 2:
-        k, x = members[moves - 1], kind(moved[moves - 1])
-        for b in range(copy.drift.shape[1]):
-            vectors.store(total, 0, b, vectors.fma(vectors.load(total, 0, b), x, vectors.load(copy.matrix, k, b)))
+def add_rows(copy, j, members, moved, sign):
+    """Drift of a class after these of its entries have moved, by their rows; two at a time, so that memory has something to do
+    while sums are formed."""
+    kind, width, zero = copy.drift.dtype.type, copy.drift.shape[2], np.uint64(0)
+    to, blocks = np.uint64(copy.first[j] // width), np.uint64((copy.first[j + 1] - copy.first[j]) // width)
+    for p in range(0, members.size - 1, 2):
+        fill_row(copy, j, members[p])
+        fill_row(copy, j, members[p + 1])
+        one, two, x, y = copy.row[members[p]], copy.row[members[p + 1]], kind(sign * moved[p]), kind(sign * moved[p + 1])
+        for b in range(blocks):
+            found = vectors.fma(vectors.load(copy.drift, zero, to + b), x, vectors.load(copy.matrix, zero, one + b))
+            vectors.store(copy.drift, zero, to + b, vectors.fma(found, y, vectors.load(copy.matrix, zero, two + b)))
+    if members.size % 2:
+        add_entry(copy, j, members[members.size - 1], sign * moved[members.size - 1])
+
+
+@jitable_call
+def add_entry(copy, j, k, x):
+    """The same of one entry."""
+    fill_row(copy, j, k)
+    row, x, width, zero = copy.row[k], copy.drift.dtype.type(x), copy.drift.shape[2], np.uint64(0)
+    to = np.uint64(copy.first[j] // width)
+    for b in range(np.uint64((copy.first[j + 1] - copy.first[j]) // width)):
+        found = vectors.fma(vectors.load(copy.drift, zero, to + b), x, vectors.load(copy.matrix, zero, row + b))
+        vectors.store(copy.drift, zero, to + b, found)
 
 
 class Mark(NamedTuple):
@@ -310,59 +404,51 @@ class Mark(NamedTuple):
 def go_on(copy, before, now):
     """Write the copy to the mark `now`, and go on in the direction from the mark `before`, as far as the dual value rises. Masses
     that would be negative are zero and the others of their sample are less; should that lead to a lower value, all goes back."""
-    classes, samples = copy.worth.shape
-    drift, then = copy.drift.reshape(classes, -1), before.drift.reshape(classes, -1)
+    drift, then, blocks = copy.drift.reshape(-1), before.drift.reshape(-1), copy.drift.shape[1]
     rise, bend = 0.0, 0.0
-    for j in range(classes):
-        for p in range(samples):
-            d = (copy.masses[j, p] - before.masses[j, p]) / copy.scale[p]
-            rise += d * (copy.worth[j, p] + drift[j, p])
-            bend -= d * (drift[j, p] - then[j, p])
+    for e in range(copy.masses.size):
+        d = (copy.masses[e] - before.masses[e]) / copy.scale[e]
+        rise += d * (copy.worth[e] + drift[e])
+        bend -= d * (drift[e] - then[e])
     t = rise / bend if rise > 0.0 and bend > 0.0 else 0.0
-    for j in range(classes):
-        for b in range(copy.drift.shape[1]):
-            at = vectors.load(copy.drift, j, b)
-            vectors.store(now.drift, j, b, at)
-            moved = vectors.subtract(at, vectors.load(before.drift, j, b))
-            vectors.store(copy.drift, j, b, vectors.fma(at, copy.drift.dtype.type(t), moved))
-    for p in range(samples):
-        go_on_sample(copy, before, now, p, t)
+    for b in range(blocks):
+        at = vectors.load(copy.drift, 0, b)
+        vectors.store(now.drift, 0, b, at)
+        moved = vectors.subtract(at, vectors.load(before.drift, 0, b))
+        vectors.store(copy.drift, 0, b, vectors.fma(at, copy.drift.dtype.type(t), moved))
+    go_on_within(copy, before, now, t)
     if not risen(copy, now):
-        for j in range(classes):
-            for p in range(samples):
-                copy.masses[j, p] = now.masses[j, p]
-            for b in range(copy.drift.shape[1]):
-                vectors.store(copy.drift, j, b, vectors.load(now.drift, j, b))
+        for e in range(copy.masses.size):
+            copy.masses[e] = now.masses[e]
+        for b in range(blocks):
+            vectors.store(copy.drift, 0, b, vectors.load(now.drift, 0, b))
 
 
 @jitable_call
-def go_on_sample(copy, before, now, p, t):
-    """The masses of one sample, and what drift they lack."""
-    cap, total = 0.0, 0.0
-    for j in range(copy.worth.shape[0]):
-        now.masses[j, p] = old = copy.masses[j, p]
-        cap, total = cap + old, total + max(old + t * (old - before.masses[j, p]), 0.0)
-    short = total > cap * (1.0 + TOO_MUCH)
-    for j in range(copy.worth.shape[0]):
-        old = now.masses[j, p]
-        wanted = old + t * (old - before.masses[j, p])
-        copy.masses[j, p] = new = max(wanted, 0.0) * (cap / total if short else 1.0)
-        if short and wanted != new:
-            fill_row(copy, p)
-            lack = copy.drift.dtype.type((wanted - new) / copy.scale[p])
-            for b in range(copy.drift.shape[1]):
-                vectors.store(
-                    copy.drift, j, b, vectors.fma(vectors.load(copy.drift, j, b), lack, vectors.load(copy.matrix, p, b))
-                )
+def go_on_within(copy, before, now, t):
+    """The masses of samples, and what drift they lack."""
+    caps, totals = copy.sums[0], copy.sums[1]
+    for p in range(caps.size):
+        caps[p] = totals[p] = 0.0
+    for j in range(copy.sizes.size):
+        for e in range(copy.first[j], copy.first[j] + copy.sizes[j]):
+            now.masses[e] = old = copy.masses[e]
+            p = copy.who[e]
+            caps[p], totals[p] = caps[p] + old, totals[p] + max(old + t * (old - before.masses[e]), 0.0)
+    for j in range(copy.sizes.size):
+        for e in range(copy.first[j], copy.first[j] + copy.sizes[j]):
+            p, old = copy.who[e], now.masses[e]
+            short, wanted = totals[p] > caps[p] * (1.0 + TOO_MUCH), old + t * (old - before.masses[e])
+            copy.masses[e] = new = max(wanted, 0.0) * (caps[p] / totals[p] if short else 1.0)
+            if short and wanted != new:
+                add_entry(copy, j, np.uint64(e), (wanted - new) / copy.scale[e])
 
 
 @jitable_call
 def risen(copy, now):
     """Whether the dual value has risen since `now`."""
-    drift, then = copy.drift.reshape(copy.worth.shape[0], -1), now.drift.reshape(copy.worth.shape[0], -1)
-    gain = 0.0
-    for j in range(copy.worth.shape[0]):
-        for p in range(copy.worth.shape[1]):
-            d = (copy.masses[j, p] - now.masses[j, p]) / copy.scale[p]
-            gain += d * (copy.worth[j, p] + 0.5 * (drift[j, p] + then[j, p]))
+    drift, then, gain = copy.drift.reshape(-1), now.drift.reshape(-1), 0.0
+    for e in range(copy.masses.size):
+        d = (copy.masses[e] - now.masses[e]) / copy.scale[e]
+        gain += d * (copy.worth[e] + 0.5 * (drift[e] + then[e]))
     return gain > 0.0

@@ -2,8 +2,9 @@
 
 A round takes the samples that have a share of the gap or whose mass lies in several classes, copies what the kernel matrix has
 between them, and exchanges masses within pairs of classes, those with a larger part of the gap first where that leaves several
-to go side by side, over and over (`class_pairs`). Then the scores of all samples follow in one matrix product with rows of the
-kernel matrix.
+to go side by side, over and over (`class_pairs`). The first two rounds have all classes, and end early; later ones for each
+sample only the few that are worth most, so that what an exchange moves is short. Then the scores of all samples and classes
+follow in one matrix product with rows of the kernel matrix.
 
 The copy is float32: a round only proposes new duals. Duals, scores and certificates are float64.
 """
@@ -22,7 +23,21 @@ from ...problems.kernel import KernelProblem, KernelRowProblem, Point
 from ...utils.blas import blas_threads
 from ...utils.threads import TEAMS
 from ..polish.tables import KernelFinishing
-from .class_pairs import Copy, Exchange, Mark, Turns, climb_in_turn, climb_pairs, go_on, pair_gaps, row_gaps
+from .class_pairs import (
+    Copy,
+    Exchange,
+    Mark,
+    Turns,
+    climb_in_turn,
+    climb_pairs,
+    deal_out,
+    enter,
+    find_nearest,
+    go_on,
+    leave,
+    pair_gaps,
+    row_gaps,
+)
 from .kernel import MARGIN, KernelRun
 from .smo import ABREAST
 from .tuning import KERNEL_PAIRS, KernelPairTuning
@@ -55,16 +70,10 @@ def has_room(problem: KernelProblem, tuning: KernelPairTuning = KERNEL_PAIRS) ->
 def side_by_side(pairs: np.ndarray) -> np.ndarray:
     """Pairs of classes in another order: they are dealt out to rounds, each to the first one in which neither of its classes is,
     and rounds follow each other. What is near in this order may then go side by side."""
-    rounds: list[list[list[int]]] = []
-    taken: dict[int, int] = {}  # of each class the rounds that have it, as the bits of a number
-    for u, d in pairs.tolist():
-        both = taken.get(u, 0) | taken.get(d, 0)
-        at = (~both & (both + 1)).bit_length() - 1  # the lowest bit that is zero
-        if at == len(rounds):
-            rounds.append([])
-        rounds[at].append([u, d])
-        taken[u], taken[d] = (taken.get(j, 0) | 1 << at for j in (u, d))
-    return np.array([pair for part in rounds for pair in part]).reshape(-1, 2)
+    classes = int(pairs.max(initial=-1)) + 1
+    turns = np.zeros(len(pairs), np.int64)
+    deal_out(pairs, np.zeros((classes, 2 * classes), bool), turns)  # a pair has at most 2 (classes - 2) others in its way
+    return pairs[np.argsort(turns, kind="stable")]
 
 
 def earlier(pairs: np.ndarray) -> np.ndarray:
@@ -126,9 +135,8 @@ class KernelPairs(KernelRun, KernelFinishing):
     def scratch(self, size: int) -> Exchange:
         """Room for one pair of so many samples, but for its matrix."""
         padded = self.padded(size)
-        total = vectors.zeros_vectors(1, padded // vectors.width(np.float32), np.float32)
         room = vectors.aligned((0,), np.float32), vectors.aligned((6, padded), np.float32), np.zeros((3, size))
-        return Exchange(np.zeros(size, np.uint64), *room, np.zeros(size), np.zeros(size, bool), total)
+        return Exchange(np.zeros((2, size), np.uint64), *room, np.zeros(size), np.zeros(size, bool))
 
     def padded(self, size: int) -> int:
         width = ABREAST * vectors.width(np.float32)
@@ -150,8 +158,8 @@ class KernelPairs(KernelRun, KernelFinishing):
         self.settle_flat()
         chosen = self.choose()
         chosen = chosen[self.rows.need(chosen, stop) >= 0]
-        if chosen.size:  # by classes: those who exchange mass lie side by side
-            self.improve(chosen[np.argsort(self.problem.label[chosen], kind="stable")], stop)
+        if chosen.size:
+            self.improve(chosen, stop)
         self.add(before - self.masses)
         self.allowed *= self.options.tuning.growth
         self.passes += 1
@@ -197,10 +205,9 @@ class KernelPairs(KernelRun, KernelFinishing):
         """Better masses for these samples."""
         tuning, classes, target = self.options.tuning, self.problem.n_labels, 0.0
         copy, before, now = self.copied(chosen)
-        scratch = np.zeros(chosen.size), np.zeros(chosen.size, np.int64)
-        gaps = np.zeros((classes, classes))
+        best, gaps = np.zeros(chosen.size, np.int64), np.zeros((classes, classes))
         for sweep in range(tuning.sweeps):
-            pair_gaps(copy, *scratch, gaps)
+            pair_gaps(copy, best, gaps)
             gap = gaps.sum()
             if sweep == 0:
                 goal = tuning.goal * self.options.tol * abs(self.dual)
@@ -209,10 +216,10 @@ class KernelPairs(KernelRun, KernelFinishing):
                 break
             self.sweeps += 1
             self.sweep(copy, np.triu(gaps + gaps.T), gap, stop)
-            if sweep % tuning.every == tuning.every - 1:
+            if self.passes >= tuning.wide and sweep % tuning.every == tuning.every - 1:
                 go_on(copy, before, now)
                 before, now = now, before
-        self.masses[:, chosen] = copy.masses
+        leave(copy, chosen, self.masses)
 
     def sweep(self, copy: Copy, gaps: np.ndarray, gap: float, stop: Callable[[], bool]) -> None:
         """Each pair of classes once that has a part of the gap."""
@@ -262,24 +269,46 @@ class KernelPairs(KernelRun, KernelFinishing):
     def copied(self, chosen: np.ndarray) -> tuple[Copy, Mark, Mark]:
         """What a round has of these samples, with nothing of the matrix in it yet, a mark of it and room for another."""
         size, classes, width = chosen.size, self.problem.n_labels, vectors.width(np.float32)
-        blocks, scale, masses = self.padded(size) // width, self.scale[chosen], self.masses[:, chosen]
-        drift = [vectors.zeros_vectors(classes, blocks, np.float32) for _ in range(3)]
+        worth, masses = self.scores[:, chosen] + self.problem.cost[self.problem.label[chosen]].T, self.masses[:, chosen]
+        inside = self.within_reach(worth, masses)
+        count, one = inside.sum(axis=1), bool(inside.all())
+        first = np.r_[0, np.cumsum([self.padded(k) for k in count.tolist()])]
+        entries, samples = int(first[-1]), (chosen, self.rows.slot[chosen], self.scale[chosen])
+        drift = [vectors.zeros_vectors(1, entries // width, np.float32) for _ in range(3)]
         copy = Copy(
+            first=first,
+            sizes=count,
+            who=np.zeros(entries, np.uint64),
+            at=np.empty((classes, size), np.int64),
             table=self.rows.table,
-            places=self.rows.slot[chosen],
-            samples=chosen.view(np.uint64),
-            scale=scale,
+            place=np.zeros(entries, np.uint64),
+            column=np.zeros(entries, np.uint64),
             constant=self.problem.bias**2,
-            matrix=self.matrix[: size * blocks * width].reshape(size, blocks, width),
-            ready=np.zeros(size, np.int64),
-            worth=(self.scores[:, chosen] + self.problem.cost[self.problem.label[chosen]].T) * scale,
-            masses=masses,
+            scale=np.empty(entries),
+            worth=np.zeros(entries),
             drift=drift[0],
-            holders=np.zeros((classes, size), np.uint64),
+            masses=np.zeros(entries),
+            holders=np.zeros(entries, np.uint64),
             holding=np.zeros(classes, np.int64),
-            listed=np.zeros((classes, size), bool),
+            listed=np.zeros(entries, bool),
+            matrix=self.matrix.reshape(1, -1, width),
+            row=np.zeros(entries, np.uint64),
+            flag=np.zeros(entries, np.uint64),
+            ready=np.zeros(size if one else int(count.sum()), np.int64),
+            sums=np.zeros((2, size)),
         )
-        return copy, Mark(masses.copy(), drift[1]), Mark(np.empty_like(masses), drift[2])
+        enter(copy, inside, (worth, masses), samples, one)
+        return copy, Mark(copy.masses.copy(), drift[1]), Mark(np.zeros(entries), drift[2])
+
+    def within_reach(self, worth: np.ndarray, masses: np.ndarray) -> np.ndarray:
+        """Which classes (classes, samples) may have mass of a sample in this round: all in the first ones; from then on those
+        that have, and those that are worth most, if there is room for what the kernel matrix has between them."""
+        found = np.ones(worth.shape, bool)
+        if self.passes >= self.options.tuning.wide and self.options.tuning.nearest < worth.shape[0]:
+            find_nearest(worth, masses, np.empty((self.options.tuning.nearest, worth.shape[1])), found)
+            if sum(k * self.padded(k) for k in found.sum(axis=1).tolist()) > self.matrix.size:
+                found[:] = True
+        return found
 
     def add(self, change: np.ndarray) -> None:
         """Scores after the duals have changed."""
