@@ -294,7 +294,8 @@ class WideInterior(BlendedInterior, RowInterior):
             self.see()
         self.grow()
         found = super().step()
-        self.doubled = self.system.doubled
+        if isinstance(self.system, PairColumns):
+            self.doubled = self.system.doubled
         return found
 
     def arrive(self):
