@@ -225,7 +225,8 @@ class Relay(Run):
         if min(len(part) for part in around) == 0:
             return False
         middle, end = (min(max(median(part), TINY), LARGEST_GAP) for part in around)
-        ahead, fallen = math.log(end / max(self.setting.tol * abs(self.dual), TINY)), math.log(middle / end)
+        middle, end = math.log(middle), math.log(end)  # a quotient of both may be zero
+        ahead, fallen = end - math.log(max(self.setting.tol * abs(self.dual), TINY)), middle - end
         early = 0.0 if self.prices.hard else self.tuning.patience * self.prices.newton / spent
         price, left = self.prices.newton * max(1.0, early), self.setting.max_iter - self.passes
         if early > 2.0 or left > self.passes or left < self.tuning.steps:
