@@ -259,8 +259,8 @@ class SecondOrderRun(Run, ABC):
         self.idle = 0 if any(better) else self.idle + 1
 
     def enough(self) -> float:
-        """The part of the gap asked for that mu need not fall below, where mu is followed to zero: less with each step that brings
-        nothing; or, where weights are those of the duals, with each while that gap is there, but not with them."""
+        """The part of the gap asked for that mu need not fall below, where mu is followed to zero: less with each step that
+        brings nothing; or, where weights are those of the duals, with each while that gap is there, but not with them."""
         if self.average:
             return ENOUGH_MU * CLOSER_STILL**self.idle
         if self.estimate <= self.tol * abs(self.lowest):

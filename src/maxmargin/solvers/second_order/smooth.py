@@ -40,8 +40,9 @@ SEARCH_ROUNDS = 40  # of the search along a step, each of which halves what is u
 FEW_STEPS = 3  # in which slopes mostly do
 EXACTER, LEAST_REST, MOST_REST = 0.1, 1e-6, 0.03  # part of the target that a step aims at, and of the gradient that it may leave
 LESS_MU = 0.1  # part of mu that stays after a long step; after a short one the square root of it
-# Times mu of all walls that a step may have had to gain, for mu to fall: far from the centre less of it leads into corners. 36 made
-# problems, signs and full covariances, all smooth losses: 335 steps in all; 332 whatever a step gains, 373 with 10. 2026-11-18.
+# Times mu of all walls that a step may have had to gain, for mu to fall: far from the centre less of it leads into corners. 36
+# made problems, signs and full covariances, all smooth losses: 335 steps in all; 332 whatever a step gains, 373 with 10.
+# 2026-11-18.
 OFF_CENTRE = 100.0
 NEAR_PATH = 1e8  # factor by which a product of height and dual may differ from mu
 
