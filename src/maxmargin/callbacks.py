@@ -98,6 +98,11 @@ class Unheard:
 UNHEARD = Unheard()
 
 
+def is_heard(estimator: CallbackSupportMixin) -> bool:
+    """Whether somebody listens to its fits: callbacks of its own, or of who has it fitted."""
+    return "_skl_callbacks" in vars(estimator) or hasattr(estimator, "_parent_callback_ctx")
+
+
 class Keeping(ABC):
     """A callback that keeps the state of one fit, for another process to go on from. It has nothing to do after a pass."""
 

@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..callbacks import UNHEARD, CallbackSupportMixin, Keeping, Progress
+from ..callbacks import UNHEARD, CallbackSupportMixin, Keeping, Progress, is_heard
 from ..data.matrices import numbers
 from ..data.mistakes import check_opened
 from ..problems.base import Problem
@@ -161,7 +161,7 @@ class Certified(CallbackSupportMixin, BaseEstimator):
                 "Use solver='dual_coordinate'."
             )
         self.history_ = History()
-        heard = self.verbose or "_skl_callbacks" in vars(self) or hasattr(self, "_parent_callback_ctx")
+        heard = self.verbose or is_heard(self)
         context = self._init_callback_context(max_subtasks=self._most_passes(problem)) if heard else UNHEARD
         context.call_on_fit_task_begin(estimator=self)
         line = Progress() if self.verbose else None

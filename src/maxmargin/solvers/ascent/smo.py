@@ -290,18 +290,15 @@ def update_slopes(part, i, s, j, t):
 
 
 @jitable
-def best_of(slope, low, high, start, stop):
-    """Of these entries the one whose step up alone gains most, and the one whose step down does; the first if none."""
-    top = bottom = 0.0
-    up = down = start
+def best_of(slope, low, high, sign, start, stop):
+    """Of these entries the one whose step in the direction of the sign, alone, gains most; the first if there is none."""
+    top, best = 0.0, start
     for p in range(start, stop):
         d = min(max(slope[p], low[p]), high[p])
-        gain = d * abs(slope[p] - 0.5 * d)
+        gain = sign * d * abs(slope[p] - 0.5 * d)
         if gain > top:
-            top, up = gain, p
-        if gain < bottom:
-            bottom, down = gain, p
-    return up, down
+            top, best = gain, p
+    return best
 
 
 @kernel
@@ -352,8 +349,9 @@ def optimise(part, source, rest, tuning):
                 return step
             s = t = 0.0
             continue
-        i, _ = best_of(slope, low, high, np.int64(above) * width, min(np.int64(above) * width + reach, count))
-        _, j = best_of(slope, low, high, np.int64(below) * width, min(np.int64(below) * width + reach, count))
+        start, other = np.int64(above) * width, np.int64(below) * width
+        i = best_of(slope, low, high, 1.0, start, min(start + reach, count))
+        j = best_of(slope, low, high, -1.0, other, min(other + reach, count))
         if up > down:  # j is the one that gains more
             i, j = j, i
         for p in (i, j):

@@ -107,14 +107,11 @@ class Finishing(Run):
         if not np.any(face.soft):
             hits = max(hits, steps - self.rank(face))
         thin = self.thin(face)
-        wide, factors, across = self.inner(steps), 1.0 + hits / tuning.walls, self.width if thin else steps
+        wide = min(self.width, steps) if self.width < math.inf else 0.0
+        factors, across = 1.0 + hits / tuning.walls, self.width if thin else steps
         products = across * across * (steps if thin else wide) + factors * across**3 / 3.0
         rest = tuning.hit * (hits + factors * (face.ties.starts.size - 1))
         return tuning.product * products + tuning.held * hits * steps * across + rest
-
-    def inner(self, steps: float) -> float:
-        """Numbers of a vector of which inner products are formed, for so many steps."""
-        return min(self.width, steps)
 
     def thin(self, face: Face) -> bool:
         """Whether a matrix of columns x columns does."""

@@ -191,9 +191,6 @@ class KernelFinishing(TableFinishing):
     def soon(self):
         return min(super().soon, self.polish_tuning.rounds)
 
-    def inner(self, steps):
-        return 0.0  # rows are in memory
-
     @property
     def coupling(self):
         return self.problem.correlation

@@ -45,11 +45,12 @@ EXACT_LEVEL = 1e-14
 
 
 class PairColumns(RowColumns):
-    """The matrix of the pairs that count; `label` is that of each row of the table. `doubled`: dense products are float64."""
+    """The matrix of the pairs that count; `label` is that of each row of the table. `single`: dense rows as float32,
+    where products of these will do; `doubled`: they will not."""
 
     def __init__(self, table: Table, label: np.ndarray, classes: int, doubled: bool = False):
         super().__init__(table)
-        self.bias, self.doubled = next(table.blocks(1)).bias, doubled
+        self.bias = next(table.blocks(1)).bias
         self.single = None if sp.issparse(table.matrix) or doubled else SingleRows(table.matrix, self.bias)
         self.of_label = np.eye(classes)[label]
         count = np.maximum(self.of_label.sum(axis=0), 1.0)
@@ -71,7 +72,7 @@ class PairColumns(RowColumns):
             return super().factored()
         found = PairFactor(self.sums(), self.B)
         if self.single is not None and (found.factor is None or found.ridge > 0.0):  # float32 has made it indefinite
-            self.single, self.doubled = None, True
+            self.single = None
             return PairFactor(self.sums(), self.B)
         return found
 
@@ -295,7 +296,7 @@ class WideInterior(BlendedInterior, RowInterior):
         self.grow()
         found = super().step()
         if isinstance(self.system, PairColumns):
-            self.doubled = self.system.doubled
+            self.doubled = self.system.single is None
         return found
 
     def arrive(self):
