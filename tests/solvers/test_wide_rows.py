@@ -277,7 +277,7 @@ def test_duals_go_on_where_weights_have_to_stop(monkeypatch):
         run.see()
         (before, dW, ahead, _, far), (whole, wanted, _, furthest) = gone[-1], found[-1]
         part = far * np.linalg.norm(dW) / np.linalg.norm(whole)
-        assert ahead is wanted and far == furthest or far == pytest.approx(part)
+        assert (ahead is wanted and far == furthest) or far == pytest.approx(part)
         if part < 0.99 * far:
             cut += 1
             assert run.shape.square(run.slack) < (1.0 - part) ** 2 * run.shape.square(before)
