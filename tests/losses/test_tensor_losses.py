@@ -105,6 +105,17 @@ def test_probabilities_of_a_step_solve_their_equations():
         assert float(spread.max()) <= 1e-9
 
 
+@pytest.mark.parametrize("size", [0.0, 1.0, 1e9])
+def test_the_loss_of_a_class_that_is_far_ahead_is_exact(size):
+    """log(1 + sum exp(-ahead)) of one class and four others, whatever size their scores have."""
+    ahead = np.array([-700.0, -30.0, -1.0, 0.0, 1.0, 20.0, 40.0, 200.0])
+    S = np.full((len(ahead), K), size)
+    S[:, 2] += ahead
+    loss = MultinomialRows(tensor(np.full(len(ahead), 2)), tensor(np.ones(len(ahead))), None)
+    found = [float(loss.value(tensor(np.array([i])), tensor(S[i : i + 1]))) for i in range(len(ahead))]
+    np.testing.assert_allclose(found, np.logaddexp(0.0, np.log(K - 1.0) - ahead), rtol=1e-12)
+
+
 @pytest.mark.parametrize("joint", [True, False])
 @pytest.mark.parametrize("k", [1, 3, 6])
 def test_levels_are_those_of_the_projections(joint, k):

@@ -263,3 +263,22 @@ def test_no_step_goes_beyond_pairs_that_are_left_out(monkeypatch):
         at_work = run.chosen.any(axis=1)
         chosen, others = (np.where(some, run.worths, -np.inf).max(axis=1)[at_work] for some in (run.chosen, ~run.chosen))
         assert np.all(others <= chosen + 1e-9) and at_work.any()
+
+
+def test_duals_go_on_where_weights_have_to_stop(monkeypatch):
+    """Steps of weights that pairs left out make short: what the duals leave of the gradient falls by more than that."""
+    monkeypatch.setattr(wide_rows, "WORKING", WORKING._replace(near=0.3, grown=0.1))
+    run, found, gone, cut = WideInterior(problem(0.01), NOWHERE, Setting(tol=1e-6)), [], [], 0
+    lengthened, go = run.lengthened, run.go
+    monkeypatch.setattr(run, "lengthened", lambda *given: found.append(lengthened(*given)) or found[-1])
+    monkeypatch.setattr(run, "go", lambda *given: gone.append((run.slack, *given)) or go(*given))
+    for _ in range(6):
+        run.advance(lambda: False)
+        run.see()
+        (before, dW, ahead, _, far), (whole, wanted, _, furthest) = gone[-1], found[-1]
+        part = far * np.linalg.norm(dW) / np.linalg.norm(whole)
+        assert (ahead is wanted and far == furthest) or far == pytest.approx(part)
+        if part < 0.99 * far:
+            cut += 1
+            assert run.shape.square(run.slack) < (1.0 - part) ** 2 * run.shape.square(before)
+    assert cut and len(gone) == 6

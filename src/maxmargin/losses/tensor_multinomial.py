@@ -9,6 +9,7 @@ outside, fall to the solution and never beyond it.
 """
 
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from .multilabel_steps import NO_CURVATURE
@@ -26,7 +27,7 @@ class MultinomialRows(ClassRows):
         return True
 
     def value(self, rows, S, error=None):
-        found = (S.logsumexp(1) - S.gather(1, self.label[rows][:, None])[:, 0]).double()
+        found = above_truth(S, self.label[rows][:, None])[:, 0].double()
         return (self.cap[rows] * (found if error is None else found + 2.0 * error)).sum()
 
     def stepped(self, rows, S, A, q):
@@ -35,7 +36,7 @@ class MultinomialRows(ClassRows):
         rho = (q * cap).clamp(min=NO_CURVATURE)
         new = best_probabilities(S + rho * old, rho).where(cap > 0.0, old)
         before, after = cap * entropies(old), cap * entropies(new)
-        share = (cap * (S.logsumexp(1, keepdim=True) - S.gather(1, y)) - before + (S * A).sum(1, keepdim=True))[:, 0]
+        share = (cap * above_truth(S, y) - before + ((S - S.gather(1, y)) * A).sum(1, keepdim=True))[:, 0]
         change = self.closed(y, (cap * new).scatter(1, y, 0.0)) - A
         return BlockStep(change, wide(after - before), 0.0 * share.double().sum(), share)
 
@@ -54,6 +55,13 @@ class MultinomialRows(ClassRows):
         a = a * (cap / a.sum(1, keepdim=True).clamp(min=tiny_of(a))).clamp(max=1.0)
         reward = wide(cap * entropies(self.probabilities(y, a, cap)))
         return self.closed(y, a), reward, reward
+
+
+def above_truth(S: Any, y: Any) -> Any:
+    """(rows, 1): the logarithm of sum_j exp(z_j - z_y), which may be far less than the rounding of either z: those of the other
+    classes are summed up alone."""
+    others = (S - S.gather(1, y)).scatter(1, y, -inf).logsumexp(1, keepdim=True)
+    return others.clamp(min=0.0) + (-others.abs()).exp().log1p()
 
 
 def entropies(p: Any) -> Any:

@@ -46,15 +46,21 @@ EXACT_LEVEL = 1e-14
 
 class PairColumns(RowColumns):
     """The matrix of the pairs that count; `label` is that of each row of the table. `single`: dense rows as float32,
-    where products of these will do; `doubled`: they will not."""
+    where products of these will do; `doubled`: they will not. `mean` is
+    that of other rows, which do as well: gradients do the rest."""
 
-    def __init__(self, table: Table, label: np.ndarray, classes: int, doubled: bool = False):
+    def __init__(self, table: Table, label: np.ndarray, classes: int, doubled: bool = False, mean: np.ndarray | None = None):
         super().__init__(table)
         self.bias = next(table.blocks(1)).bias
         self.single = None if sp.issparse(table.matrix) or doubled else SingleRows(table.matrix, self.bias)
         self.of_label = np.eye(classes)[label]
+        self.mean = self.of_labels() if mean is None else mean
+
+    def of_labels(self) -> np.ndarray:
+        """(classes, features + 1, features + 1): the mean of x x' over the rows of each label."""
         count = np.maximum(self.of_label.sum(axis=0), 1.0)
-        self.mean = np.stack([self.products(np.flatnonzero(of), of[of > 0.0]) for of in self.of_label.T]) / count[:, None, None]
+        found = [self.products(np.flatnonzero(of), of[of > 0.0]) for of in self.of_label.T]
+        return np.stack(found) / count[:, None, None]
 
     def products(self, rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """sum of weight x x' over these rows."""
@@ -199,6 +205,7 @@ class WideInterior(BlendedInterior, RowInterior):
     may_idle = 1
     firm = firm_first = mu_first = 1.0  # how many times the quadratic term counts now and did at first, and mu then
     doubled = False  # whether float32 has failed: it will again
+    of_labels: np.ndarray | None = None  # means of x x' over all examples of each label
     chosen = coming = np.zeros((0, 0), bool)  # (examples that count, classes): pairs that may have duals, and those that are next
 
     def settle(self):
@@ -254,7 +261,10 @@ class WideInterior(BlendedInterior, RowInterior):
         self.pairs, self.resting, working = np.nonzero(self.chosen), np.flatnonzero(~at_work), np.flatnonzero(at_work)
         self.working = self.counted[working]
         self.in_table = (np.cumsum(at_work) - 1)[self.pairs[0]], self.pairs[1]
-        self.system = PairColumns(self.table_of(working), self.label[working], self.shape.classes, self.doubled)
+        classes = self.shape.classes
+        if self.of_labels is None:
+            self.of_labels = PairColumns(self.table_of(np.arange(len(self.label))), self.label, classes).mean
+        self.system = PairColumns(self.table_of(working), self.label[working], classes, self.doubled, self.of_labels)
 
     def grow(self) -> None:
         """Take up the pairs that have come near, or would have: on the path, as far as the others of their example leave them
@@ -306,14 +316,19 @@ class WideInterior(BlendedInterior, RowInterior):
         self.note(self.here, slack, self.left_by_losses(), products(self.inside, self.against), unmet)
 
     def falling(self, found, goal):
-        """Not so far that other pairs would be the highest; those that would come near are taken up before the next step."""
+        """Weights not so far that other pairs would be the highest; those that would come near are taken up before the next step.
+        Duals go all of their way even so, where they leave less of the gradient by it."""
         dW, ahead, back, far = super().falling(found, goal)
         worth, along = self.worths, scores_of(self.table, dW)[self.counted]
         top = np.arange(len(worth)), worth.argmax(axis=1)
         below, rise = worth[top][:, None] - worth, along - along[top][:, None]
         self.coming = (far * rise > np.maximum(below - WORKING.grown * self.reach, 0.0)) & ~self.chosen
         most = float(np.max(rise / below, where=self.coming, initial=0.0))
-        return dW, ahead, back, min(far, WORKING.part / max(most, LEAST_THETA))
+        near = min(far, WORKING.part / max(most, LEAST_THETA))
+        apart = (1.0 - far) * self.slack + (far - near) * self.firm * self.shape.pulled(dW)
+        if not self.shape.square(apart) < (1.0 - near) ** 2 * self.shape.square(self.slack):
+            return dW, ahead, back, near
+        return near / far * dW, ahead, [near / far * change for change in back], far
 
     def look(self):
         self.worths = worth = self.worth()
