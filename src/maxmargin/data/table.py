@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ..utils.blas import inner
 from ..utils.threads import in_threads, spans
 from . import rows
 from .matrices import check_norms
@@ -206,7 +207,7 @@ class MemoryTable(Table):
         values = getattr(self._rows, "values", None)
         if values is None or values.dtype != np.float64:
             return np.inf
-        return float(np.vdot(values, values)) + self.shape[0] * self.bias**2
+        return float(inner(values, values)) + self.shape[0] * self.bias**2
 
     @property
     def matrix(self) -> Any:

@@ -12,6 +12,7 @@ from sklearn.utils import validation
 
 from ..data.sources.column_names import check_same_names
 from ..data.sources.tables import coded_frame
+from ..utils.blas import inner
 from ..utils.threads import in_threads, spans, thread_count
 
 KNOWN_OPTIONS = frozenset({"accept_sparse", "accept_large_sparse", "dtype", "order", "y_numeric", "reset"})
@@ -53,7 +54,7 @@ def surely_finite(array: np.ndarray, n_jobs: int = 1) -> bool:
 
     def piece(span: tuple[int, int]) -> bool:
         some = flat[span[0] : span[1]]
-        return math.isfinite(np.vdot(some, some))
+        return math.isfinite(inner(some, some))
 
     return all(in_threads(piece, spans(flat.size, -(-flat.size // PIECE)), n_jobs))
 

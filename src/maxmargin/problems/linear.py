@@ -36,6 +36,7 @@ from ..losses.crammer_singer import CrammerSingerLoss
 from ..regularizers.base import Regularizer
 from ..regularizers.half_spaces import HalfSpaces
 from ..regularizers.spaces import Free, move_row
+from ..utils.blas import inner
 from ..utils.threads import in_threads, spans
 from .base import PLAIN_TERM, Evaluated, Problem
 from .products import TAKEN, combined_by_products, risk_by_products
@@ -255,7 +256,7 @@ class LinearProblem(Problem):
         with np.errstate(over="ignore", invalid="ignore"):
             duals = duals.reshape(self.n_examples, -1)
             # By Cauchy and Schwarz, |b_i|_1 being at most sqrt(classes) |b_i|_2.
-            bound = 0.5 * EPSILON**2 * duals.shape[1] * float(np.vdot(duals, duals)) * self.total_curvature
+            bound = 0.5 * EPSILON**2 * duals.shape[1] * float(inner(duals, duals)) * self.total_curvature
             if bound <= most:
                 return bound
             sizes = np.abs(duals).sum(axis=1)
