@@ -10,7 +10,7 @@ from ..jit import kernel
 from ..utils.threads import in_threads, spans
 from .mistakes import uneven
 
-ENTRIES = 1 << 20  # of a CSR matrix, that a thread looks at: some hundred microseconds. By guess, 2026-11-18
+ENTRIES_LOOKED_AT = 1 << 20  # of a CSR matrix, that a thread looks at: some hundred microseconds. By guess, 2026-11-18
 SYMMETRIC = 1e-8  # part of the largest entry by which a matrix may differ from its transpose: that passes for rounding
 
 
@@ -47,7 +47,7 @@ def numbers(name: str, given) -> np.ndarray:
 
 def all_in_order(X, n_jobs: int) -> bool:
     """Whether the columns of each row rise, within the matrix: then nothing is wrong with them. Its arrays are known to fit."""
-    parts = spans(X.shape[0], max(1, min(n_jobs, X.indices.size // ENTRIES)))
+    parts = spans(X.shape[0], max(1, min(n_jobs, X.indices.size // ENTRIES_LOOKED_AT)))
     return all(in_threads(lambda span: in_order(X.indptr, X.indices, X.shape[1], *span), parts, n_jobs))
 
 

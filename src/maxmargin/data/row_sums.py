@@ -8,7 +8,7 @@ from .rows import Dense, add, dot, last_column, prefetch
 
 # Numbers of dense rows up to which products are NumPy's: that it may take longer than a kernel is less than the microseconds of
 # its call, or than what compiling it takes in hundreds of fits. By guess, 2026-11-18.
-FEW = 1 << 14
+FEW_NUMBERS = 1 << 14
 AHEAD = 8  # rows by which one is asked for before its turn: those that count are not evenly spaced. By guess, 2026-11-17.
 
 
@@ -54,9 +54,9 @@ def sum_rows(X, factors, w, start, stop):
     add_span(X, factors, w, start, stop)
 
 
-def add_rows(X, factors: np.ndarray, w: np.ndarray, start: int, stop: int) -> None:
+def add_some_rows(X, factors: np.ndarray, w: np.ndarray, start: int, stop: int) -> None:
     """The same; where dense rows are few, as a product of NumPy's: nothing has to be compiled for it."""
-    if type(X) is not Dense or (stop - start) * X.values.shape[1] > FEW:
+    if type(X) is not Dense or (stop - start) * X.values.shape[1] > FEW_NUMBERS:
         sum_rows(X, factors, w, start, stop)
         return
     some = factors[start:stop]

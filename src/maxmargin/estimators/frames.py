@@ -12,12 +12,12 @@ from sklearn.utils import validation
 
 from ..data.sources.column_names import check_same_names
 from ..data.sources.tables import coded_frame
-from ..utils.blas import inner
+from ..utils.blas import inner_product
 from ..utils.threads import in_threads, spans, thread_count
 
 KNOWN_OPTIONS = frozenset({"accept_sparse", "accept_large_sparse", "dtype", "order", "y_numeric", "reset"})
 INDEX_DTYPES = np.dtype(np.int32), np.dtype(np.int64)
-PIECE = 1 << 20  # numbers that a thread looks at: some hundred microseconds. By guess, 2026-11-18
+NUMBERS_LOOKED_AT = 1 << 20  # numbers that a thread looks at: some hundred microseconds. By guess, 2026-11-18
 BLIND = tuple(int(part) for part in sklearn.__version__.split(".")[:2]) < (1, 9)
 
 
@@ -54,9 +54,9 @@ def surely_finite(array: np.ndarray, n_jobs: int = 1) -> bool:
 
     def piece(span: tuple[int, int]) -> bool:
         some = flat[span[0] : span[1]]
-        return math.isfinite(inner(some, some))
+        return math.isfinite(inner_product(some, some))
 
-    return all(in_threads(piece, spans(flat.size, -(-flat.size // PIECE)), n_jobs))
+    return all(in_threads(piece, spans(flat.size, -(-flat.size // NUMBERS_LOOKED_AT)), n_jobs))
 
 
 def plain_matrix(X, options: dict[str, Any], n_jobs: int) -> bool:

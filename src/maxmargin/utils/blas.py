@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import OpenBLASController, ThreadpoolController
 
-SHORT = 8192  # numbers of an inner product up to which OpenBLAS takes one thread: it does below 10,000
+SHORT_PRODUCT = 8192  # numbers of an inner product up to which OpenBLAS takes one thread: it does below 10,000
 
 
 @cache
@@ -29,10 +29,10 @@ def let_go() -> None:
         OpenBLASController.clear_controlling_thread(force=True)
 
 
-def inner(a: np.ndarray, b: np.ndarray) -> Any:
+def inner_product(a: np.ndarray, b: np.ndarray) -> Any:
     """The inner product of two arrays of one shape. A long one is not left to BLAS: its threads go on looking for work for a
     tenth of a second, on the cores that ours are about to need."""
-    if a.size <= SHORT:
+    if a.size <= SHORT_PRODUCT:
         return np.vdot(a, b)
     return np.einsum("i,i->", a.reshape(-1), b.reshape(-1))
 
