@@ -133,7 +133,7 @@ def test_what_is_wrong_with_a_csr_matrix_is_said_as_ever(n_jobs, monkeypatch):
     with pytest.raises(ValueError, match="not a valid CSR matrix"):
         model.fit(X, y)
     X, y = sparse_samples()
-    with pytest.raises(ValueError, match="parse"):
+    with pytest.raises(TypeError, match="Sparse data was passed"):
         frames.validate_data(model, X, y, **{**OPTIONS, "accept_sparse": False})
 
 

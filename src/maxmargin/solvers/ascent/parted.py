@@ -6,9 +6,9 @@ way. Then all go together, part p a share t_p of its way, which `copies` and `jo
 goes less than all its way takes its duals back to that point. The dual value is that of the duals kept, whatever was found, and
 never falls but for rounding. Results depend on the number of threads, not on how fast each of them was.
 
-All of that happens in compiled code, in which the threads stay (`crew`): a meeting takes microseconds, an order a few more. Where
-examples are few or short beside that, and late in a run when most rest, one thread works alone. It does so too where the gap is
-so small that rounding says how far to go.
+All of that happens in compiled code, in which the threads stay (`crew`): a meeting takes microseconds, an order a few more. As
+many of them take part in a pass as it is worth: where examples are few or short, and late in a run when most rest, half of them,
+a quarter and so on, at last one. One works alone too where the gap is so small that rounding says how far to go.
 """
 
 from abc import abstractmethod
