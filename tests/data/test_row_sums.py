@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from maxmargin.data.row_sums import sum_rows
+from maxmargin.data import row_sums
+from maxmargin.data import table as table_module
+from maxmargin.data.row_sums import FEW_NUMBERS, sum_rows
 from maxmargin.data.table import NARROW, RowBlock, table_of
 from maxmargin.losses import SquaredErrorLoss
 from maxmargin.problems.linear import ScalarProblem
@@ -37,11 +39,30 @@ def test_sums_of_rows(form, part, span):
     np.testing.assert_allclose(found, np.arange(6.0) + factors[run] @ full[run], rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("few", [0, FEW_NUMBERS])
+def test_few_rows_are_summed_without_a_kernel(form, few, monkeypatch):
+    monkeypatch.setattr(row_sums, "FEW_NUMBERS", few)
+    called = []
+    monkeypatch.setattr(row_sums, "sum_rows", lambda *args: (called.append(1), sum_rows(*args)))
+    X, rng = drawn(43, 5)
+    factors, full = rng.normal(size=43), np.column_stack([X, np.full(43, 0.5)])
+    convert, sparse_below = FORMS[form]
+    for first, last in ((0, 43), (7, 40), (5, 5)):
+        found = np.arange(6.0)
+        row_sums.add_some_rows(table_of(convert(X), 0.5, sparse_below).rows, factors, found, first, last)
+        np.testing.assert_allclose(found, np.arange(6.0) + factors[first:last] @ full[first:last], rtol=1e-13, atol=1e-13)
+    assert bool(called) == (form in ("csr", "indexed") or few == 0)
+
+
 @pytest.mark.parametrize("columns", [1, 8, NARROW, NARROW + 1])
 @pytest.mark.parametrize("rows", [1, 6, 40])
 @pytest.mark.parametrize("classes", [1, 3])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_blocks_of_short_and_long_rows(columns, rows, classes, dtype):
+@pytest.mark.parametrize("few", [0, FEW_NUMBERS])
+def test_blocks_of_short_and_long_rows(columns, rows, classes, dtype, few, monkeypatch):
+    """By our kernels as by products, which rows so few are left to."""
+    monkeypatch.setattr(table_module, "FEW_NUMBERS", few)
     X, rng = drawn(rows, columns)
     W, duals, full = (
         rng.normal(size=(classes, columns + 1)),

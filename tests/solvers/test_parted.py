@@ -26,7 +26,7 @@ from maxmargin.solvers.ascent import joint
 from maxmargin.solvers.ascent.copies import Copies
 from maxmargin.solvers.ascent.crew import GATHER, STANDING, StandingCrew
 from maxmargin.solvers.ascent.linear import AscentOptions, BlockAscent, ScalarAscent
-from maxmargin.solvers.ascent.parted import PartedRows, PartedScalars, crew_size, portion, rounds, worth_an_order
+from maxmargin.solvers.ascent.parted import Parted, PartedRows, PartedScalars, crew_size, portion, rounds, worth_an_order
 from maxmargin.solvers.ascent.schedule import gather_strips, schedule, strip_starts
 from maxmargin.solvers.ascent.tuning import ASCENT, PartTuning
 from maxmargin.solvers.base import Setting, Start
@@ -95,9 +95,9 @@ def duals_of(run):
     return np.asarray(run.duals if isinstance(run, ScalarAscent) else run.duals.flat)
 
 
-def check_passes(problem, n_jobs, passes=12):
+def check_passes(problem, n_jobs, passes=12, parts=EAGER):
     """The dual value of a run is that of its duals and never falls; its weights are those of its duals, which are feasible."""
-    run, last = run_of(problem, n_jobs), -np.inf
+    run, last = run_of(problem, n_jobs, parts=parts), -np.inf
     for _ in range(passes):
         run.advance(lambda: False)
         tracked, v = run.dual, np.array(run.space.w)
@@ -117,8 +117,9 @@ def check_passes(problem, n_jobs, passes=12):
     return run
 
 
-def check_optimum(problem, n_jobs, tol=1e-5):
-    alone, many = (drive(run_of(problem, jobs, tol), Budget(tol=tol, max_iter=20_000), History()) for jobs in (1, n_jobs))
+def check_optimum(problem, n_jobs, tol=1e-5, parts=EAGER):
+    runs = [run_of(problem, jobs, tol, parts=parts) for jobs in (1, n_jobs)]
+    alone, many = (drive(run, Budget(tol=tol, max_iter=20_000), History()) for run in runs)
     assert many.certificate.converged
     assert relative(alone.certificate.primal, many.certificate.dual) <= 2.0 * tol
     assert many.certificate.dual <= alone.certificate.primal * (1.0 + 1e-12)
@@ -228,6 +229,66 @@ def test_how_many_threads():
     assert crew_size(1e-2, 10**7, 4, tuning) == 1  # too many weights
     assert 1 < crew_size(1e-3, 50, 16, tuning) < 16  # not all are worth their meetings
     assert worth_an_order(1.0, 16, tuning) and not worth_an_order(1e-5, 16, tuning) and not worth_an_order(1.0, 1, tuning)
+
+
+# So much does a meeting cost that fewer threads go through shorter lists.
+VARYING = EAGER._replace(thread=1e-8, order=1e-12)
+
+
+@pytest.mark.parametrize("name", ["hinge", "epsilon", "crammer_singer"])
+@pytest.mark.parametrize("n_jobs", [6, 8])
+def test_as_many_threads_as_a_pass_is_worth(name, n_jobs, monkeypatch):
+    """Whoever stays away: the dual value is that of the duals, the optimum that of one thread, the same again after a stop."""
+    problem, seen = problem_of(name, 3, n=120), set()
+    advance = Parted.advance
+
+    def noted(run, stop):
+        found = advance(run, stop)
+        seen.add(run.at_work)
+        return found
+
+    monkeypatch.setattr(Parted, "advance", noted)
+    check_passes(problem, n_jobs, passes=40, parts=VARYING)
+    check_optimum(problem, n_jobs, parts=VARYING)
+    assert len(seen) > 2 and max(seen) <= n_jobs
+    first, resumed = (run_of(problem, n_jobs, parts=VARYING) for _ in range(2))
+    after(first, 9)
+    resumed.resume(first.snapshot())
+    np.testing.assert_array_equal(duals_of(after(resumed, 6)), duals_of(after(first, 6)))
+
+
+@pytest.mark.parametrize("name", ["hinge", "crammer_singer"])
+def test_duals_are_kept_and_taken_back_by_runs_of_examples(name):
+    """Copies that threads share out, bit by bit those of one, where every third extrapolation is taken back."""
+    problem, parts = problem_of(name, 6, n=90, C=5.0), EAGER._replace(fewest=10**9, copied=8)
+    runs, restarts = [run_of(problem, jobs, parts=parts) for jobs in (1, 4)], 0
+    for _ in range(25):
+        for run in runs:
+            run.advance(lambda: False)
+            before = run.memory
+            if run.passes % 3 == 0:
+                run.floor = np.inf  # whatever it gains is too little
+            run.accelerate()
+            restarts += before > 0 and run.memory == 0
+            if run.passes % 7 == 0:
+                run.wake()
+        np.testing.assert_array_equal(duals_of(runs[1]), duals_of(runs[0]))
+        np.testing.assert_array_equal(runs[1].plan.due, runs[0].plan.due)
+        np.testing.assert_array_equal(runs[1].plan.wait, runs[0].plan.wait)
+    assert runs[1].size == 1 and restarts > 0
+
+
+def test_what_is_left_is_asked_for_once_and_again_after_a_pass():
+    run = after(run_of(problem_of("crammer_singer", 2), 2), 3)
+    run.synchronise()
+    first = run.left()
+    assert run.left() is first
+    np.testing.assert_array_equal(first, run.problem.repaired(run.duals))
+    after(run, 1)
+    np.testing.assert_array_equal(run.left(), run.problem.repaired(run.duals))
+    run.synchronise()
+    np.testing.assert_array_equal(run.left(), run.problem.repaired(run.duals))
+    assert not np.array_equal(run.left(), first)
 
 
 def solved(name, n_jobs=3):

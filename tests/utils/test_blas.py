@@ -8,7 +8,7 @@ import pytest
 
 import maxmargin as mm
 from maxmargin.solvers.loop import Budget, product_threads
-from maxmargin.utils.blas import BLAS_USERS, blas_libraries, blas_threads
+from maxmargin.utils.blas import BLAS_USERS, SHORT_PRODUCT, blas_libraries, blas_threads, inner_product
 
 
 def numbers() -> list[int]:
@@ -84,3 +84,15 @@ def test_products_are_large_by_rows_times_weights(n_jobs):
     enough = -(-budget.tuning.products // 8)
     assert product_threads(SimpleNamespace(n_examples=enough, weight_shape=shape), budget) == n_jobs
     assert product_threads(SimpleNamespace(n_examples=enough - 1, weight_shape=shape), budget) == 1
+
+
+@pytest.mark.parametrize("shape", [(0,), (7,), (SHORT_PRODUCT,), (SHORT_PRODUCT + 1,), (30, 1_000), (20, 100, 8)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_inner_products_long_and_short(shape, dtype):
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-4, 5, shape).astype(dtype) for _ in range(2))  # exact in float32
+    assert inner_product(a, b) == np.sum(a.astype(np.int64) * b.astype(np.int64))
+    assert inner_product(a.T, a.T) == np.sum(a.astype(np.int64) ** 2)
+    if a.size:
+        a.flat[-1] = np.nan
+        assert np.isnan(inner_product(a, b))

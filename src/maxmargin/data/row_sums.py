@@ -1,9 +1,14 @@
 """Products with all rows, several of them at a time: weighted sums X' b, which dual values and gradients are made of, and the
 scores X w of dense rows. Rows of weight zero are not read."""
 
+import numpy as np
+
 from ..jit import generic, jitable, kernel
 from .rows import Dense, add, dot, last_column, prefetch
 
+# Numbers of dense rows up to which products are NumPy's: that it may take longer than a kernel is less than the microseconds of
+# its call, or than what compiling it takes in hundreds of fits. By guess, 2026-11-18.
+FEW_NUMBERS = 1 << 14
 AHEAD = 8  # rows by which one is asked for before its turn: those that count are not evenly spaced. By guess, 2026-11-17.
 
 
@@ -47,6 +52,16 @@ def _(X, factors, w, start, stop):
 def sum_rows(X, factors, w, start, stop):
     """w += sum_i factors_i x_i over a run of rows"""
     add_span(X, factors, w, start, stop)
+
+
+def add_some_rows(X, factors: np.ndarray, w: np.ndarray, start: int, stop: int) -> None:
+    """The same; where dense rows are few, as a product of NumPy's: nothing has to be compiled for it."""
+    if type(X) is not Dense or (stop - start) * X.values.shape[1] > FEW_NUMBERS:
+        sum_rows(X, factors, w, start, stop)
+        return
+    some = factors[start:stop]
+    w[:-1] += some @ X.values[start:stop]
+    w[-1] += X.bias * some.sum()
 
 
 @kernel

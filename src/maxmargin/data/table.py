@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ..utils.blas import inner_product
 from ..utils.threads import in_threads, spans
 from . import rows
 from .matrices import check_norms
-from .row_sums import score_rows, sum_rows
+from .row_sums import FEW_NUMBERS, score_rows, sum_rows
 
 DENSE_ABOVE = 1 / 16  # part of non-zeros above which products of CSR rows are taken as of dense ones. Estimated, 2026-11-16.
 # Columns up to which products with one vector are loops of ours: BLAS takes 1.2 (8 columns) to 1.4 times as long for sums of
@@ -35,9 +36,9 @@ class RowBlock:
         self.X, self.bias, self.start, self.stop = X, float(bias), start, stop
 
     def is_narrow(self, factors: np.ndarray) -> bool:
-        """Whether products with the one column of `factors` are faster by our kernels: dense rows of few columns."""
+        """Whether products with the one column of `factors` are faster by our kernels: many dense rows of few columns."""
         X = self.X
-        short = type(X) is np.ndarray and X.shape[1] <= NARROW and X.flags.c_contiguous
+        short = type(X) is np.ndarray and X.shape[1] <= NARROW and X.size > FEW_NUMBERS and X.flags.c_contiguous
         return short and factors.shape[1] == 1 and factors.dtype == np.float64
 
     def dense(self) -> rows.Dense:
@@ -206,7 +207,7 @@ class MemoryTable(Table):
         values = getattr(self._rows, "values", None)
         if values is None or values.dtype != np.float64:
             return np.inf
-        return float(np.vdot(values, values)) + self.shape[0] * self.bias**2
+        return float(inner_product(values, values)) + self.shape[0] * self.bias**2
 
     @property
     def matrix(self) -> Any:

@@ -253,7 +253,7 @@ class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, KernelSVM):
             )
         if is_tensor(label):
             return label, self._class_factors(self.classes_, label, sample_weight)
-        return label.astype(np.int64), self._class_factors(y, label, sample_weight)
+        return label.astype(np.int64, copy=False), self._class_factors(y, label, sample_weight)
 
     def _class_factors(self, y, label, sample_weight) -> np.ndarray:
         """The factor of `class_weight` on each class."""
@@ -291,7 +291,8 @@ def counted(y: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         return None
     place = np.subtract(y, low, dtype=np.int64)
     present = np.bincount(place, minlength=high - low + 1) > 0
-    return (np.flatnonzero(present) + low).astype(y.dtype), (np.cumsum(present) - 1)[place]
+    label = place if present.all() else (np.cumsum(present) - 1).take(place)
+    return (np.flatnonzero(present) + low).astype(y.dtype), label
 
 
 def class_factors(class_weight, classes: np.ndarray, y, label: np.ndarray, sample_weight) -> np.ndarray:

@@ -6,13 +6,18 @@ from copy import copy
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import sklearn
 from sklearn.utils import validation
 
 from ..data.sources.column_names import check_same_names
 from ..data.sources.tables import coded_frame
+from ..utils.blas import inner_product
+from ..utils.threads import in_threads, spans, thread_count
 
 KNOWN_OPTIONS = frozenset({"accept_sparse", "accept_large_sparse", "dtype", "order", "y_numeric", "reset"})
+INDEX_DTYPES = np.dtype(np.int32), np.dtype(np.int64)
+NUMBERS_LOOKED_AT = 1 << 20  # numbers that a thread looks at: some hundred microseconds. By guess, 2026-11-18
 BLIND = tuple(int(part) for part in sklearn.__version__.split(".")[:2]) < (1, 9)
 
 
@@ -41,21 +46,40 @@ def named(X):
     return Named(X) if BLIND and polars and not hasattr(X, "__dataframe__") else X
 
 
-def surely_finite(array: np.ndarray) -> bool:
-    """Whether all numbers are finite for sure; the sum of their squares may overflow where they are."""
-    return array.dtype.kind in "iub" or math.isfinite(np.vdot(array, array))
+def surely_finite(array: np.ndarray, n_jobs: int = 1) -> bool:
+    """Whether all numbers are finite for sure; sums of their squares may overflow where they are."""
+    if array.dtype.kind in "iub":
+        return True
+    flat = array.reshape(-1)
+
+    def piece(span: tuple[int, int]) -> bool:
+        some = flat[span[0] : span[1]]
+        return math.isfinite(inner_product(some, some))
+
+    return all(in_threads(piece, spans(flat.size, -(-flat.size // NUMBERS_LOOKED_AT)), n_jobs))
 
 
-def plain_matrix(X, dtypes) -> bool:
-    """Whether X is an array that validation leaves as it is."""
-    if type(X) is not np.ndarray or X.ndim != 2 or not X.size or not X.flags.c_contiguous:
+def plain_matrix(X, options: dict[str, Any], n_jobs: int) -> bool:
+    """Whether X is an array, or a CSR matrix, that validation leaves as it is."""
+    dtypes = options["dtype"] if isinstance(options["dtype"], list) else [options["dtype"]]
+    if type(X) is np.ndarray:
+        plain, values = X.ndim == 2 and X.size > 0 and X.flags.c_contiguous, X
+    elif type(X) in (sp.csr_matrix, sp.csr_array):
+        known = X.indices.dtype == X.indptr.dtype and X.indices.dtype in INDEX_DTYPES
+        welcome = options.get("accept_sparse") == "csr" and options.get("accept_large_sparse", True)
+        plain, values = known and welcome and X.ndim == 2 and min(X.shape) > 0, X.data
+    else:
         return False
-    return X.dtype in (dtypes if isinstance(dtypes, list) else [dtypes]) and surely_finite(X)
+    return plain and values.dtype in dtypes and surely_finite(values, n_jobs)
 
 
-def plain_target(y, rows: int) -> bool:
+def plain_target(y, rows: int, n_jobs: int) -> bool:
     """The same of a target."""
-    return type(y) is np.ndarray and y.shape == (rows,) and y.dtype.kind in "fiub" and surely_finite(y)
+    return type(y) is np.ndarray and y.shape == (rows,) and y.dtype.kind in "fiub" and surely_finite(y, n_jobs)
+
+
+def threads_of(estimator) -> int:
+    return thread_count(getattr(estimator, "n_jobs", None))
 
 
 def expected(estimator, X, reset: bool) -> bool:
@@ -70,9 +94,10 @@ def expected(estimator, X, reset: bool) -> bool:
 def validate_data(estimator, X="no_validation", y="no_validation", **options):
     """As `sklearn.utils.validation.validate_data`, which takes longer than a small fit: what it would leave as it is, is given
     back at once."""
-    if KNOWN_OPTIONS.issuperset(options) and options.keys() >= {"dtype", "reset"} and plain_matrix(X, options["dtype"]):
+    known, n_jobs = KNOWN_OPTIONS.issuperset(options) and options.keys() >= {"dtype", "reset"}, threads_of(estimator)
+    if known and plain_matrix(X, options, n_jobs):
         alone = isinstance(y, str)
-        if (alone or plain_target(y, X.shape[0])) and expected(estimator, X, options["reset"]):
+        if (alone or plain_target(y, X.shape[0], n_jobs)) and expected(estimator, X, options["reset"]):
             return X if alone else (X, y)
     return validation.validate_data(estimator, named(X), y, **options)
 

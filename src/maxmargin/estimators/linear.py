@@ -28,7 +28,7 @@ from ..solvers.base import NOWHERE, Solver, WarmStart
 from ..utils.threads import thread_count
 from .base import Certified, Fitter, Step, along, settings_of
 from .by_block import Streaming, check_in_memory, check_source, keep_names, reading_solver
-from .frames import validate_data, with_categories
+from .frames import threads_of, validate_data, with_categories
 from .on_device import check_linear, moved_to, ones_beside, posed_anywhere, read_tensor
 from .posing import Posing
 from .scaling import Scaling, scaling_of
@@ -216,7 +216,7 @@ class LinearModel(Certified):
         check_table(X)
         options = {"accept_sparse": "csr", "accept_large_sparse": True, "dtype": FLOATS, **checks}
         found = validate_data(model, X, *y, reset=reset, **options)
-        checked = checked_matrix(found[0] if y else found)
+        checked = checked_matrix(found[0] if y else found, threads_of(self))
         if self.device is not None and reset:
             check_linear(self)
             checked = moved_to(self.device, checked)

@@ -33,6 +33,11 @@ class Posing(ABC):
         """The problem of these samples at C = 1; `code` is what the estimator makes of y."""
 
 
+def weighted(weight: np.ndarray, factors: np.ndarray, code: np.ndarray) -> np.ndarray:
+    """Weights of samples, times the factors of their classes."""
+    return weight if np.all(factors == 1.0) else weight * factors.take(code)
+
+
 @dataclass(frozen=True)
 class TwoClasses(Posing):
     """Codes 0 and 1; `factors` are those of the classes on the weights."""
@@ -44,8 +49,8 @@ class TwoClasses(Posing):
     classes = None
 
     def problem(self, table, code, weight, regularizer, half_spaces):
-        target = np.where(code == 1, 1.0, -1.0), self.cost[code, 1 - code]
-        return ScalarProblem(table, self.loss, target, weight * self.factors[code], regularizer, half_spaces)
+        target = np.array([-1.0, 1.0]).take(code), self.cost[[0, 1], [1, 0]].take(code)
+        return ScalarProblem(table, self.loss, target, weighted(weight, self.factors, code), regularizer, half_spaces)
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,7 @@ class SeveralClasses(Posing):
         return len(self.cost)
 
     def problem(self, table, code, weight, regularizer, half_spaces):
-        return BlockProblem(table, code, weight * self.factors[code], self.cost, self.loss, regularizer, half_spaces)
+        return BlockProblem(table, code, weighted(weight, self.factors, code), self.cost, self.loss, regularizer, half_spaces)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from ..jit import kernel, vectors
 from ..losses.base import BinaryLoss, Loss, MulticlassLoss, RegressionLoss, value
 from ..losses.blocks import row_block_value
 from .base import Problem
-from .linear import row_repairs, scalar_clip, scalar_rewards
+from .linear import rewards_of, row_repairs, scalar_clip
 from .sizes import overlarge_kernel, worth_of_duals
 
 
@@ -160,7 +160,7 @@ class KernelScalarProblem(KernelProblem):
         return total_value(self.exact_loss, scores.reshape(-1))
 
     def rewards(self, duals):
-        return scalar_rewards(self.exact_loss, duals.reshape(-1))
+        return rewards_of(self.exact_loss, duals.reshape(-1))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..data import rows
 from ..data.gathered import has_dense_rows
-from ..data.row_sums import sum_rows
+from ..data.row_sums import add_some_rows, sum_rows
 from ..data.rows import dot
 from ..data.table import Table
 from ..jit import kernel, vectors
@@ -36,6 +36,7 @@ from ..losses.crammer_singer import CrammerSingerLoss
 from ..regularizers.base import Regularizer
 from ..regularizers.half_spaces import HalfSpaces
 from ..regularizers.spaces import Free, move_row
+from ..utils.blas import inner_product
 from ..utils.threads import in_threads, spans
 from .base import PLAIN_TERM, Evaluated, Problem
 from .products import TAKEN, combined_by_products, risk_by_products
@@ -101,13 +102,19 @@ def scalar_risk(X, loss, w, start, stop, sums):
 
 
 @kernel
-def scalar_rewards(loss, duals):
-    """Their sum. Not formed beside `sum_rows`: threads share that out, and the sum is the same for any number of them."""
-    total = 0.0
-    for i in range(duals.size):
-        if duals[i] != 0.0:
-            total += reward(loss, i, duals[i])
-    return total
+def scalar_rewards(loss, duals, start, stop, sums):
+    """The rewards of a range of examples, part by part into `sums`."""
+    for begin in range(start, stop, CHUNK):
+        part = 0.0
+        for i in range(begin, min(begin + CHUNK, stop)):
+            if duals[i] != 0.0:
+                part += reward(loss, i, duals[i])
+        sums[begin // CHUNK] = part
+
+
+def rewards_of(loss: Any, duals: np.ndarray, n_jobs: int = 1) -> float:
+    """The sum of the rewards, the same on any number of threads."""
+    return in_pieces(lambda *part: scalar_rewards(loss, duals, *part), duals.size, n_jobs)
 
 
 @kernel
@@ -249,7 +256,7 @@ class LinearProblem(Problem):
         with np.errstate(over="ignore", invalid="ignore"):
             duals = duals.reshape(self.n_examples, -1)
             # By Cauchy and Schwarz, |b_i|_1 being at most sqrt(classes) |b_i|_2.
-            bound = 0.5 * EPSILON**2 * duals.shape[1] * float(np.vdot(duals, duals)) * self.total_curvature
+            bound = 0.5 * EPSILON**2 * duals.shape[1] * float(inner_product(duals, duals)) * self.total_curvature
             if bound <= most:
                 return bound
             sizes = np.abs(duals).sum(axis=1)
@@ -338,11 +345,11 @@ class ScalarProblem(LinearProblem):
     def evaluate(self, duals: np.ndarray, side_duals: np.ndarray | None = None, n_jobs: int = 1) -> Evaluated:
         """The exact dual value; `side_duals` are the duals of the half_spaces. The same on any number of threads."""
         r = np.zeros(self.weight_shape)
-        sum_of_runs(lambda span, w: sum_rows(self.X, duals, w, *span), self.runs_of_rows(r.size), r, n_jobs)
+        sum_of_runs(lambda span, w: add_some_rows(self.X, duals, w, *span), self.runs_of_rows(r.size), r, n_jobs)
         if self.half_spaces is not None and side_duals is not None:
             sum_rows(self.half_spaces.rows, side_duals, r, 0, side_duals.size)
         v = self.regularizer.unclipped(r)
-        return Evaluated(scalar_rewards(self.exact_loss, duals) + self.regularizer.dual(r, v), v)
+        return Evaluated(rewards_of(self.exact_loss, duals, n_jobs) + self.regularizer.dual(r, v), v)
 
     def reevaluated(self, duals: np.ndarray) -> Evaluated:
         return self.evaluate(duals)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..jit import vectors
+from ..utils.blas import inner_product
 from .base import Regularizer
 from .spaces import Free, Shaped, Space, set_to
 
@@ -48,19 +49,19 @@ class Gaussian(Regularizer):
     def dual(self, r: np.ndarray, v: np.ndarray) -> float:
         """What the quadratic term contributes to the dual value. From r: under a narrow prior v - mean is lost in rounding."""
         if self.plain:
-            return -0.5 * float(np.vdot(r, r))
+            return -0.5 * float(inner_product(r, r))
         w = self.weights(v)
         centred = r if self.variance is None else self.variance * r
         if self.lower is not None:
             centred = np.where(w > v, self._centred(w), centred)
-        return 0.5 * self._inner(centred, centred) - float(np.vdot(w, r))
+        return 0.5 * self._inner(centred, centred) - float(inner_product(w, r))
 
     def _centred(self, w):
         return w if self.mean is None else w - self.mean
 
     def _inner(self, a, b) -> float:
         a = a if self.variance is None else a / self.variance
-        return float(np.vdot(a, b))
+        return float(inner_product(a, b))
 
     def space(self, v: np.ndarray, dtype) -> Space:
         """The weights as a solver moves them, in the dtype of the iterations."""

@@ -22,6 +22,7 @@ from ..problems.linear import BlockProblem, ScalarProblem
 from ..problems.multilabel import LabelGroup
 from ..problems.ranking import RankingProblem
 from ..result import TINY
+from ..utils.blas import inner_product
 from .base import Run, Setting, Solver, Start
 from .dual_coordinate import DualCoordinate
 from .newton import Newton, work
@@ -120,7 +121,7 @@ def _(problem: BlockProblem) -> bool:
 
 def expected_passes(problem: Any, tol: float, tuning: BeginningTuning = BEGINNING) -> float:
     """Of coordinate ascent, by the size of the rows."""
-    size = float(np.mean(problem.cap * problem.curvature)) if problem.n_examples else 0.0
+    size = float(inner_product(problem.cap, problem.curvature)) / problem.n_examples if problem.n_examples else 0.0
     slope = tuning.slope_searched if searched(problem) else tuning.slope
     return (tuning.least + slope * math.sqrt(size)) * -math.log(min(max(tol, TINY), 1.0)) / math.log(1e3)
 

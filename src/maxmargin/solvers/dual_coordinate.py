@@ -14,6 +14,7 @@ from .base import Solver
 
 SAFE = 1e-10, 1e10  # curvatures and caps for which float32 iterations are tried
 COARSE = 1e-4  # and the smallest tol
+MOVING = 1e-2  # and the least that most scores must move by their own duals
 WAY_OUT = "Coordinate steps crawl here: solver='auto' turns to Newton's method where it serves the problem."
 
 
@@ -100,9 +101,16 @@ def _working_dtype(problem: ScalarProblem | RowProblem, tol: float, wanted):
     there are half-spaces."""
     if problem.loss.precise or wanted == np.float64:
         return np.float64
-    sizes = np.concatenate([problem.curvature, problem.cap])
-    sizes = sizes[sizes > 0]
-    fits = sizes.size == 0 or (sizes.min() >= SAFE[0] and sizes.max() <= SAFE[1])
-    # How far a score can move by its own dual: what rounding must be well below.
-    moves = np.median(problem.curvature * problem.cap) >= 1e-2
-    return wanted if fits and moves and tol >= COARSE and problem.half_spaces is None else np.float64
+    if tol < COARSE or problem.half_spaces is not None or not (is_safe(problem.curvature) and is_safe(problem.cap)):
+        return np.float64
+    # How far a score can move by its own dual, of most examples: what rounding must be well below.
+    moving = np.count_nonzero(problem.curvature * problem.cap >= MOVING)
+    return wanted if 2 * moving > problem.n_examples else np.float64
+
+
+def is_safe(sizes: np.ndarray) -> bool:
+    """Whether all of these that are not zero are neither too small nor too large."""
+    least = sizes.min(initial=np.inf)
+    if least < SAFE[0]:
+        least = sizes[sizes > 0.0].min(initial=np.inf)
+    return bool(least >= SAFE[0] and sizes.max(initial=0.0) <= SAFE[1])

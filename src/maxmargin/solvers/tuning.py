@@ -14,6 +14,8 @@ Rooms below this one cannot import it, so that these stand where they are used, 
     data/rows.py                  SPARSE_BELOW, SPARE: which dense rows are read by an index of their non-zeros
     data/gram.py, kernel_rows.py  TILE, STRIP, BLOCK, LISTED_BELOW, FEW_FACTORS: how rows of a kernel matrix are made and added up
     data/table.py                 BLOCK_SIZE: rows of a block of a table
+    data/row_sums.py              FEW_NUMBERS: when dense rows are so few that no kernel is compiled for their sums
+    data/matrices.py              ENTRIES_LOOKED_AT: of a CSR matrix, that one thread checks
     data/gathered.py              ENTRY, WEIGHT_MOVED, TILE_SIDE: when a product is a sum over entries, and how weights are turned
     data/sources/memory.py        BLOCK_ROWS: rows of a block of arrays in memory
     data/sources/blocks.py        PIECE: bytes of a checksum that one thread computes

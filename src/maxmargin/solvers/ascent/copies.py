@@ -83,7 +83,7 @@ def decide(meeting, spread):
             for k in range(crew):
                 bend += found[k, 2 + p, q]
             sheet[2 + p, q] = sheet[2 + q, p] = bend / spread**2
-    gains, slopes, bends, far = sheet[1], sheet[0], sheet[2 : 2 + crew], sheet[2 + crew]
+    gains, slopes, bends, far = sheet[1, :crew], sheet[0, :crew], sheet[2 : 2 + crew], sheet[2 + crew, :crew]
     return settle_ways(gains, slopes, bends, far, SWEEPS_TO_SETTLE, SETTLED_BELOW, ROUNDING_OF_SUMS)
 
 
@@ -225,7 +225,7 @@ class Copies:
     """As many copies of the weights as there are threads."""
 
     def __init__(self, space: Space, count: int):
-        self.size, self.count, self.line = space.w.size, count, vectors.LINE // space.w.itemsize
+        self.size, self.count = space.w.size, count
         self.V = stack(unclipped(space), count)
         self.W = self.V if isinstance(space, Free) else stack(space.w, count)
         self.spaces: list[Any] = [self.view(space, p) for p in range(count)]
@@ -238,8 +238,6 @@ class Copies:
         return Free(w) if isinstance(space, Free) else space._replace(v=v, w=w)
 
     def meeting(self, p: int) -> Meeting:
-        """What thread p brings; which weights all start from and move, orders say. Spans of entries end with cache lines."""
-        lines = -(-self.size // self.line)
-        first, last = (min(self.size, lines * k // self.count * self.line) for k in (p, p + 1))
+        """What thread p brings; which weights all start from and move, who comes and what each compares, orders say."""
         weights = self.V[p], self.W[p], self.V, self.W
-        return Meeting(p, self.count, first, last, self.board, *weights, self.variance, self.found, *self.rooms[p])
+        return Meeting(p, self.count, 0, 0, self.board, *weights, self.variance, self.found, *self.rooms[p])

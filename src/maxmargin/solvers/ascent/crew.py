@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...jit import jitable, jitable_call
-from ...jit.meeting import GIVEN_UP, fetch_add, give_up
+from ...jit import jitable, jitable_call, vectors
+from ...jit.meeting import ARRIVED, GIVEN_UP, fetch_add, give_up
 from ...jit.standby import CARRIED_OUT, LEAVE, ORDER_KIND, ORDERS, SAYS, all_done, new_desk, next_order, send
 from .copies import Copies, Meeting
 from .schedule import Schedule, gather_strips, strip_starts
 
 GATHER, VISIT, REACH = 1, 2, 3  # kinds of orders, beside LEAVE
-ORDER_HOME, ORDER_PASS, ORDER_START, ORDER_STOP, ORDER_EACH, IN_ALL_LISTS = range(
-    SAYS + 1, SAYS + 7
+ORDER_HOME, ORDER_PASS, ORDER_START, ORDER_STOP, ORDER_EACH, IN_ALL_LISTS, ORDER_CREW = range(
+    SAYS + 1, SAYS + 8
 )  # what an order says: places on the desk
 ORDER_LEVEL, ORDER_SPREAD, ORDER_PUSH = range(3)  # and among the numbers
 FOUND_GAP, FOUND_GAIN, FOUND_SPREAD, FOUND_COUNT = range(4)  # what a thread has found
@@ -75,10 +75,19 @@ def reports(post):
 
 
 @jitable
+def takes_part(post):
+    """Whether the order is for this thread: some are for the first few of the crew."""
+    return post.me < post.desk[ORDER_CREW]
+
+
+@jitable
 def at_home(post):
-    """The meeting about the weights that the order is about."""
-    m, home = post.meeting, post.homes[post.desk[ORDER_HOME]]
-    return Meeting(m.me, m.crew, m.first, m.last, m.board, home[0], home[1], m.V, m.W, m.variance, m.found, m.sheet, m.moved)
+    """The meeting about the weights that the order is about, of those who take part. Spans of entries end with cache lines."""
+    m, home, crew = post.meeting, post.homes[post.desk[ORDER_HOME]], post.desk[ORDER_CREW]
+    size, line = home[0].size, vectors.LINE // home[0].itemsize
+    first, last = portion(0, (size + line - 1) // line, m.me, crew)
+    first, last = min(first * line, size), min(last * line, size)
+    return Meeting(m.me, crew, first, last, m.board, home[0], home[1], m.V, m.W, m.variance, m.found, m.sheet, m.moved)
 
 
 @jitable_call
@@ -119,9 +128,13 @@ class StandingCrew:
         for p in range(1, self.size):
             start_new_thread(stand, (self.serve, self.args[p], copies.board, self.errors))  # which does not wait for it to begin
 
-    def carry_out(self, kind: int, home: int, says: tuple[int, ...], numbers: tuple[float, ...]) -> np.ndarray:
-        """Give an order and take part in it; returns what all have found."""
-        self.desk[ORDER_KIND], self.desk[ORDER_HOME] = kind, home
+    def carry_out(
+        self, kind: int, home: int, says: tuple[int, ...], numbers: tuple[float, ...], crew: int | None = None
+    ) -> np.ndarray:
+        """Give an order to the first `crew` threads, or to all, and take part in it; returns what they have found."""
+        crew = self.size if crew is None else crew
+        self.desk[ORDER_KIND], self.desk[ORDER_HOME], self.desk[ORDER_CREW] = kind, home, crew
+        self.copies.board[ARRIVED] = 0  # nobody is at a meeting
         self.desk[ORDER_PASS : ORDER_PASS + len(says)], self.numbers[: len(numbers)] = says, numbers
         try:
             self.serve(*self.args[0])
@@ -130,7 +143,7 @@ class StandingCrew:
             raise
         if self.copies.board[GIVEN_UP]:
             raise self.errors[0]
-        return self.found
+        return self.found[:crew]
 
     def gather(self, now: int, words: np.ndarray) -> int:
         """Let each thread list its examples, in the random order that its word begins; returns how many there are."""
@@ -140,11 +153,11 @@ class StandingCrew:
         self.desk[IN_ALL_LISTS] = listed
         return listed
 
-    def hand_out(self, count: int) -> None:
-        """The first `count` of the order of visits, in equal parts."""
+    def hand_out(self, count: int, crew: int) -> None:
+        """The first `count` of the order of visits, in equal parts for the first `crew` threads."""
         self.desk[IN_ALL_LISTS] = count
-        for post in self.posts:
-            first, last = portion(0, count, post.me, self.size)
+        for post in self.posts[:crew]:
+            first, last = portion(0, count, post.me, crew)
             post.list[:2] = first, last - first
 
     def lists(self) -> list[tuple[int, int]]:

@@ -28,10 +28,11 @@ from ...problems.base import Evaluated
 from ...problems.explicit import GroupedProblem
 from ...problems.linear import RowProblem, ScalarProblem
 from ...regularizers.spaces import averaged, extrapolate, quadratic, quadratic_adding, room_for, unclipped
+from ...utils.threads import in_threads, spans
 from ..pace import examples_between
 from ..polish.tables import LinearFinishing
 from .momentum import move_listed, room_to_lack, row_reach
-from .schedule import EVERY, gather, schedule, visited
+from .schedule import gather, schedule, visited
 from .tuning import ASCENT, AscentTuning
 from .visits import reach_scalars, visit_rows, visit_scalars
 
@@ -98,6 +99,7 @@ class Ascent(LinearFinishing, ABC):
     duals: Any
     side_duals: Any = None
     in_step = False  # whether the weights and the dual value are those of the duals, from scratch
+    n_jobs = 1
 
     def __init__(self, problem, duals: np.ndarray | None, options: AscentOptions):
         self.problem, self.options, self.average = problem, options, options.average
@@ -212,9 +214,20 @@ class Ascent(LinearFinishing, ABC):
 
     def wake(self) -> None:
         """Visit every example in the next pass. Who was visited in the last one stays known, for the extrapolation."""
-        visited_now = self.plan.due - self.plan.wait == self.passes
-        np.minimum(self.plan.due, self.passes, out=self.plan.due)
-        self.plan.wait[:] = np.where(visited_now, 0, np.maximum(self.plan.wait, 1))
+
+        def wake_some(some: slice) -> None:
+            due, wait = self.plan.due[some], self.plan.wait[some]
+            visited_now = due - wait == self.passes
+            np.minimum(due, self.passes, out=due)
+            wait[:] = np.where(visited_now, 0, np.maximum(wait, 1))
+
+        self.by_runs(wake_some)
+
+    def by_runs(self, work: Callable[[slice], Any]) -> None:
+        """work(some) for runs of the examples, side by side where there are many."""
+        n = self.problem.n_examples
+        runs = spans(n, max(1, min(self.n_jobs, n // self.options.tuning.parts.copied)))
+        in_threads(lambda run: work(slice(*run)), runs, self.n_jobs)
 
     @property
     @abstractmethod
@@ -342,19 +355,22 @@ class ScalarAscent(Accelerated):
         return scalar_pass(X, loss, self.space, self.duals, self.curvature, self.plan, (*visit, ALONE), level)
 
     def remember(self):
-        self.before[:] = self.duals
+        self.by_runs(lambda some: np.copyto(self.before[some], self.duals[some]))
 
     def reach(self, t):
         X, loss, visit = self.problem.X, self.problem.exact_loss, (self.passes - 1, 0, self.problem.n_examples)
         return scalar_reach(X, loss, self.other, self.duals, self.before, self.plan, visit, t)
 
     def take_back(self):
-        np.copyto(self.duals, self.before, where=visited(self.plan, EVERY, self.passes - 1))
+        def take_some(some: slice) -> None:
+            np.copyto(self.duals[some], self.before[some], where=visited(self.plan, some, self.passes - 1))
+
+        self.by_runs(take_some)
 
 
 class BlockAscent(Accelerated):
     problem: RowProblem
-    n_jobs = 1
+    known_left: np.ndarray | None = None  # what is left, of the last time that it was asked for in step
 
     @property
     def stretch(self):
@@ -383,9 +399,14 @@ class BlockAscent(Accelerated):
         return row_pass(X, NonNegativeRow(0), self.space, self.side_duals, curvature, plan, visit, scratch)[0]
 
     def left(self):
-        return self.problem.repaired(self.duals, self.n_jobs)
+        if not self.in_step:
+            return self.problem.repaired(self.duals, self.n_jobs)
+        if self.known_left is None:
+            self.known_left = self.problem.repaired(self.duals, self.n_jobs)
+        return self.known_left
 
     def evaluated(self):
+        self.known_left = None
         return self.problem.evaluate(self.duals, self.side_duals, self.n_jobs)
 
     def visit(self, visit, level):
@@ -393,7 +414,7 @@ class BlockAscent(Accelerated):
         return row_pass(self.problem.X, self.loss, self.space, self.duals, self.curvature, self.plan, visit, scratch)
 
     def remember(self):
-        self.before.vectors[...] = self.duals.vectors
+        self.by_runs(lambda some: np.copyto(self.before.vectors[some], self.duals.vectors[some]))
 
     def reach(self, t):
         regularizer = self.problem.regularizer
@@ -416,5 +437,8 @@ class BlockAscent(Accelerated):
         move_listed(space, self.problem.X, self.lacking, count, self.change)
 
     def take_back(self):
-        which = visited(self.plan, EVERY, self.passes - 1)
-        np.copyto(self.duals.flat, self.before.flat, where=which[:, None])
+        def take_some(some: slice) -> None:
+            which = visited(self.plan, some, self.passes - 1)
+            np.copyto(self.duals.flat[some], self.before.flat[some], where=which[:, None])
+
+        self.by_runs(take_some)

@@ -6,9 +6,9 @@ way. Then all go together, part p a share t_p of its way, which `copies` and `jo
 goes less than all its way takes its duals back to that point. The dual value is that of the duals kept, whatever was found, and
 never falls but for rounding. Results depend on the number of threads, not on how fast each of them was.
 
-All of that happens in compiled code, in which the threads stay (`crew`): a meeting takes microseconds, an order a few more. Where
-examples are few or short beside that, and late in a run when most rest, one thread works alone. It does so too where the gap is
-so small that rounding says how far to go.
+All of that happens in compiled code, in which the threads stay (`crew`): a meeting takes microseconds, an order a few more. As
+many of them take part in a pass as it is worth: where examples are few or short, and late in a run when most rest, half of them,
+a quarter and so on, at last one. One works alone too where the gap is so small that rounding says how far to go.
 """
 
 from abc import abstractmethod
@@ -20,7 +20,7 @@ import numpy as np
 from ...data.rows import mean_length
 from ...jit import jitable_call, kernel, vectors
 from ...jit.standby import LEAVE, ORDER_KIND
-from ...losses.base import clip, reward, row_extrapolate
+from ...losses.base import clip, own_scratch, reward, row_extrapolate
 from ...problems.linear import RowProblem
 from ...regularizers.spaces import Free, unclipped
 from ...utils.threads import in_threads, spans
@@ -47,6 +47,7 @@ from .crew import (
     part_of_list,
     portion,
     reports,
+    takes_part,
 )
 from .linear import ALONE, Accelerated, BlockAscent, ScalarAscent
 from .momentum import move_run, move_some, reach_some, room_to_lack
@@ -164,7 +165,8 @@ def serve_scalars(X, loss, spaces, tables, plan, post):
         if kind == GATHER:
             gather_list(plan, post)
         elif kind == VISIT:
-            scalar_rounds(X, loss, space, (duals, old, curvature), plan, post)
+            if takes_part(post):
+                scalar_rounds(X, loss, space, (duals, old, curvature), plan, post)
         else:
             scalar_reach_part(X, loss, loose, (duals, before), plan, post)
         staying = reports(post)
@@ -183,7 +185,8 @@ def serve_rows(X, loss, spaces, tables, plan, scratch, post):
         if kind == GATHER:
             gather_list(plan, post)
         elif kind == VISIT:
-            row_rounds(X, loss, space, (duals, old, curvature), plan, post, (scores, change))
+            if takes_part(post):
+                row_rounds(X, loss, space, (duals, old, curvature), plan, post, (scores, change))
         else:
             row_reach_part(X, loss, loose, (duals, before), plan, post, (change, lacking))
         staying = reports(post)
@@ -201,7 +204,7 @@ def meeting_seconds(weights: int, threads: int, tuning: PartTuning) -> float:
 
 def rounds(work: float, weights: int, threads: int, tuning: PartTuning) -> int:
     """How often threads may meet in a pass that takes one of them `work` seconds."""
-    return int(min(tuning.most, tuning.part * work / threads / meeting_seconds(weights, threads, tuning)))
+    return int(min(tuning.most, tuning.part * work / meeting_seconds(weights, threads, tuning)))
 
 
 def worth_an_order(work: float, threads: int, tuning: PartTuning) -> bool:
@@ -210,7 +213,7 @@ def worth_an_order(work: float, threads: int, tuning: PartTuning) -> bool:
 
 
 def crew_size(work: float, weights: int, n_jobs: int, tuning: PartTuning) -> int:
-    """How many threads a run has whose passes take one of them so many seconds at first."""
+    """How many threads are best for a pass that takes one of them so many seconds: those of a run, by its first pass."""
     best, found = work, 1
     for threads in crews(n_jobs):
         times = rounds(work, weights, threads, tuning)
@@ -223,9 +226,10 @@ def crew_size(work: float, weights: int, n_jobs: int, tuning: PartTuning) -> int
 class Parted(Accelerated):
     """A run on `n_jobs` threads."""
 
-    held = (*Accelerated.held, "spread", "last_gap", "last_count")
+    held = (*Accelerated.held, "spread", "spread_of", "last_gap", "last_count")
     n_jobs = 1
     spread = ALONE
+    spread_of = 1  # threads that it was found with
     last_gap = np.inf  # as the last pass estimated it
     last_count: float = np.inf  # of its visits
     each = 1  # examples of a round
@@ -275,18 +279,20 @@ class Parted(Accelerated):
         return count
 
     def divide(self, count: int, size: int, gathered: bool) -> None:
-        """Decide whether the crew goes through the list, and give each of it a part; else put together what it has gathered."""
-        tuning, work = self.options.tuning.parts, count * self.visit_seconds
-        times = rounds(work, self.space.w.size, size, tuning)
-        coarse = self.last_gap > tuning.fine * abs(self.dual)
-        if coarse and times >= tuning.fewest and worth_an_order(work, size, tuning):
-            self.at_work, self.each = size, max(1, min(-(-count // times), size * self.between))
-            self.spread = min(self.spread, float(size))
-            if not gathered:
-                self.call_together().hand_out(count)
-        elif gathered:
+        """Decide how many of the crew go through the list, and give each of them a part. What all have gathered is put together
+        for fewer."""
+        tuning, work, weights = self.options.tuning.parts, count * self.visit_seconds, self.space.w.size
+        threads = crew_size(work, weights, size, tuning) if self.last_gap > tuning.fine * abs(self.dual) else 1
+        if gathered and threads < size:
             lists = [self.plan.order[first : first + length].copy() for first, length in self.call_together().lists()]
             self.plan.order[:count] = np.concatenate(lists)
+        if threads > 1:
+            times = rounds(work, weights, threads, tuning)
+            self.at_work, self.each = threads, max(1, min(-(-count // times), threads * self.between))
+            self.spread = 1.0 + (self.spread - 1.0) * (threads - 1) / max(self.spread_of - 1, 1)
+            self.spread_of = threads
+            if not gathered or threads < size:
+                self.call_together().hand_out(count, threads)
 
     def together(self, count):
         if self.at_work == 1:
@@ -301,7 +307,8 @@ class Parted(Accelerated):
         if self.at_work == 1:
             return self.visit_alone(visit, level)
         crew = self.call_together()
-        found = crew.carry_out(VISIT, self.home(self.space, False), (*visit, self.each), (level, self.spread))
+        says, numbers = (*visit, self.each), (level, self.spread)
+        found = crew.carry_out(VISIT, self.home(self.space, False), says, numbers, self.at_work)
         self.spread = float(found[0, FOUND_SPREAD])
         return float(found[:, FOUND_GAP].sum()), float(found[:, FOUND_GAIN].sum())
 
@@ -379,8 +386,9 @@ class PartedRows(Parted, BlockAscent):
         tables = self.duals, self.before, vectors.zeros_table(n, classes, self.dtype), self.curvature
         seats = []
         for pair, post in zip(spaces, posts, strict=True):
+            loss = self.loss if post.me == 0 else own_scratch(self.loss)
             scratch = *(vectors.zeros_table(count, classes, self.dtype) for count in (1, moves)), self.room()
-            seats.append((self.problem.X, self.problem.loss_in(self.dtype), pair, tables, self.plan, scratch, post))
+            seats.append((self.problem.X, loss, pair, tables, self.plan, scratch, post))
         return serve_rows, seats
 
     def room(self) -> Any:

@@ -12,7 +12,6 @@ import numpy as np
 from ...jit import jitable, jitable_call, kernel, vectors
 from ..tuning import VISITS, VisitTuning
 
-EVERY = slice(None)  # in the place of an example, outside of kernels
 ROWS_LISTED = (
     512  # examples side by side that one thread lists: a multiple of a run, a few lines of what it reads. By guess, 2026-11-17
 )

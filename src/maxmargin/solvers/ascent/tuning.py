@@ -72,9 +72,11 @@ class PartTuning(NamedTuple):
     thread: float = 1.6e-6
     weight: float = 5e-9
     pair: float = 6e-10
-    # Part of the visits' time that meetings may take; how many in a pass at the most, and at least.
-    part: float = 0.1
-    most: int = 128
+    # Part of the time that the visits of a pass take one thread, that meetings may take; how many in a pass at the most, and at
+    # least. `part` out of 0.025 and 0.04, and 0.1 to 0.6 over the number of threads: 100,000 to 200,000 made rows of 32 to 150
+    # columns and CSR, two classes and regression, 2, 4 and 16 threads, by visits and what these numbers say of them, 2026-11-18.
+    part: float = 0.04
+    most: int = 256
     fewest: int = 3
     # Of a visit, what an extrapolation costs; an example that may be listed, one that is; times an order that threads must bring.
     reach: float = 0.1
@@ -84,6 +86,8 @@ class PartTuning(NamedTuple):
     # Vectors of classes of a thread at least, where what an extrapolation lacks is taken back by runs of classes. By guess: a row
     # is read once for a few of them, 2026-11-18.
     vectors: int = 3
+    # Examples whose duals a thread copies at least. By guess: a tenth of a millisecond, 2026-11-18.
+    copied: int = 1 << 16
     # Relative gap from which on one thread goes on alone: dual values that differ by less than rounding do not say how far to go.
     # Four made classes, 40 rows, on which two threads stay at 1e-8 without it, 2026-11-16.
     fine: float = 1e-6

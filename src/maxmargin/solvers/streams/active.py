@@ -10,7 +10,7 @@ from ...data.row_sums import sum_rows
 from ...data.rows import mean_length
 from ...jit import vectors
 from ...problems.blocked import Examples, StreamProblem, joined
-from ...problems.linear import row_combine, scalar_rewards
+from ...problems.linear import rewards_of, row_combine
 from ...regularizers.spaces import Free
 from ..ascent.linear import ALONE, row_pass, scalar_pass
 from ..ascent.schedule import Schedule, gather, schedule
@@ -100,7 +100,7 @@ class ScalarExamples(ActiveExamples):
     def combine(self, space, which=None):
         duals = self.held if which is None else np.where(which, self.held, 0.0)
         sum_rows(self.problem.X, duals, space.w, 0, duals.size)
-        return scalar_rewards(self.problem.exact_loss, duals)
+        return rewards_of(self.problem.exact_loss, duals)
 
 
 class RowExamples(ActiveExamples):
