@@ -4,9 +4,10 @@
 
 Labels and values are decimal numbers, indices grow along the line; `qid` is the group of a row. Blank lines and comments are
 skipped, lines end with LF or CRLF. Anything else is refused with its line and column. Numbers are rounded correctly: up to 2^53
-and with exponents up to 22 by one operation on exact doubles (Clinger 1990), up to 19 digits by a product of two 64-bit integers
-that gives the nearest double or tells that it cannot (after Lemire 2021); those that remain, about one in five hundred, and
-longer ones are left to Python's own `float`. With dtype=float32 the double is rounded once more.
+and with exponents up to 22 by one operation on exact doubles (Clinger 1990), up to 19 digits by a product with 64 bits of the
+power of ten, or 128 where these do not do, that gives the nearest double or tells that it cannot (after Lemire 2021); those that
+remain, halfway between two doubles, and longer ones are left to Python's own `float`. With dtype=float32 the double is rounded
+once more.
 """
 
 from functools import cache
@@ -38,6 +39,7 @@ REASONS = {
 ONE, TEN, LOW, HALF = np.uint64(1), np.uint64(10), np.uint64(0xFFFFFFFF), np.uint64(32)
 DIGITS_FULL = np.uint64(10**18)  # below it another digit fits
 EXACT = np.uint64(2**53)  # so far integers are doubles
+ALL_ONES, ALMOST = np.uint64(2**64 - 1), np.uint64(2**64 - 2)  # from `ALMOST` on two units more are a carry
 RUNS, LEAST_BYTES, LOOK_BYTES = (
     2,
     1 << 18,
@@ -50,9 +52,11 @@ NEWLINE, HASH, COMMA, COLON, PLUS, MINUS, DOT, Q = (ord(c) for c in "\n#,:+-.q")
 
 
 class Tables(NamedTuple):
-    """`powers[e + LARGE]` are the first 64 bits of 10^e, cut off, `twos[e + 1022]` is 2^e and `tens[e]` is 10^e."""
+    """`powers[e + LARGE]` are the first 64 bits of 10^e, `following` the 64 behind them, cut off; `twos[e + 1022]` is 2^e and
+    `tens[e]` is 10^e."""
 
     powers: np.ndarray
+    following: np.ndarray
     twos: np.ndarray
     tens: np.ndarray
 
@@ -93,11 +97,13 @@ def tables() -> Tables:
     for e in range(-LARGE, LARGE + 1):
         power = 10 ** abs(e)
         if e < 0:
-            power = (1 << (power.bit_length() + 63)) // power
+            power = (1 << (power.bit_length() + 127)) // power
         bits = power.bit_length()
-        powers.append(power >> (bits - 64) if bits > 64 else power << (64 - bits))
+        first = power >> (bits - 128) if bits > 128 else power << (128 - bits)
+        powers.append((first >> 64, first & (2**64 - 1)))
+    firsts, following = np.array(powers, np.uint64).T.copy()
     twos, tens = np.ldexp(1.0, np.arange(-1022, 1023)), np.array([float(f"1e{e}") for e in range(23)])
-    return Tables(np.array(powers, np.uint64), twos, tens)
+    return Tables(firsts, following, twos, tens)
 
 
 # ---- kernels -------------------------------------------------------------------------------------------------
@@ -150,12 +156,23 @@ def digit(c):
     return 48 <= c <= 57
 
 
+@jitable
+def product(x, y):
+    """Of two 64-bit integers: its upper and its lower 64 bits."""
+    a, b, c, d = x >> HALF, x & LOW, y >> HALF, y & LOW
+    ad, bc = a * d, b * c
+    bd = b * d
+    middle = (bd >> HALF) + (ad & LOW) + (bc & LOW)
+    return a * c + (ad >> HALF) + (bc >> HALF) + (middle >> HALF), ((middle & LOW) << HALF) | (bd & LOW)
+
+
 @jitable_call
 def nearest(mantissa, exponent, tables):
-    """mantissa * 10^exponent rounded to the nearest double, and FINE; or HARD if 64 bits of the power do not tell which it is.
+    """mantissa * 10^exponent rounded to the nearest double, and FINE; or HARD if 128 bits of the power do not tell which it is.
 
-    With the mantissa shifted to 64 bits, `high` is the upper half of its product with the power's first 64 bits. The true product
-    is less than two units larger, so it rounds as `high` does unless the bits to be dropped are all ones, or say exactly "half".
+    With the mantissa shifted to 64 bits, `high` and `low` are the upper 128 bits of its product with the power's first 64 bits,
+    which is at most so much too small that `high` lacks one. It rounds as the true product does unless the bits to be dropped
+    are all ones, or say exactly "half". Then 64 bits more of the power leave at most two units of `low` open.
     """
     if not -LARGE <= exponent <= LARGE:
         return 0.0, HARD
@@ -165,17 +182,24 @@ def nearest(mantissa, exponent, tables):
             mantissa <<= np.uint64(step)
             shift += step
         step >>= 1
-    power = tables.powers[np.uint64(exponent + LARGE)]
-    a, b, c, d = mantissa >> HALF, mantissa & LOW, power >> HALF, power & LOW
-    ad, bc = a * d, b * c
-    high = a * c + (ad >> HALF) + (bc >> HALF) + ((((b * d) >> HALF) + (ad & LOW) + (bc & LOW)) >> HALF)
+    at = np.uint64(exponent + LARGE)
+    high, low = product(mantissa, tables.powers[at])
     drop = 11 if high >> np.uint64(63) else 10
     half = ONE << np.uint64(drop - 1)
     rest = high & (half - ONE)
-    up = high & half
-    if rest == half - ONE or (rest == 0 and up):
-        return 0.0, HARD
-    kept = np.int64(high >> np.uint64(drop)) + (1 if up else 0)
+    if rest == half - ONE or (rest == 0 and high & half):
+        more, _ = product(mantissa, tables.following[at])
+        left = ALL_ONES - low
+        if more > left:
+            high, low = high + ONE, more - left - ONE
+        else:
+            low += more
+        rest = high & (half - ONE)
+        if (rest == half - ONE and low >= ALMOST) or (rest == 0 and high & half and low == 0):
+            return 0.0, HARD
+        drop = 11 if high >> np.uint64(63) else 10
+        half = ONE << np.uint64(drop - 1)
+    kept = np.int64(high >> np.uint64(drop)) + (1 if high & half else 0)
     binary = ((217706 * exponent) >> 16) + 1 - shift + drop  # floor(log2(10^exponent)) = 217706 exponent / 2^16 in this range
     return np.float64(kept) * tables.twos[np.uint64(binary + 1022)], FINE
 
@@ -396,21 +420,26 @@ def parse(text, bounds, tables, out):
 
 def parsed(text: np.ndarray, zero_based: bool, limit: int, dtype: np.dtype, n_jobs: int = 1) -> tuple[ParsedRows, int]:
     """The rows of a text that ends with a line end, and its lines; TextError names the byte where it is wrong, the first one on
-    any number of threads."""
+    any number of threads. Each thread counts what its part may hold, and then puts entries where they belong in those of all."""
     parts = line_spans(text, min(n_jobs * RUNS, text.size // LEAST_BYTES) if n_jobs > 1 else 1)
+    found = in_threads(lambda part: tuple(int(n) for n in counts(text[slice(*part)])), parts, n_jobs)
+    ends = np.cumsum([0, *(colons for _, colons, _ in found)]).tolist()
+    values, indices = np.empty(ends[-1], dtype), np.empty(ends[-1], np.int32)
 
-    def work(part: tuple[int, int]) -> tuple[ParsedRows, int]:
-        start, stop = part
+    def work(k: int) -> ParsedRows:
+        (start, stop), own = parts[k], slice(ends[k], ends[k + 1])
         try:
-            return parsed_part(text[start:stop], zero_based, limit, dtype)
+            return parsed_part(text[start:stop], found[k], (values[own], indices[own]), Bounds(int(not zero_based), limit, most))
         except TextError as error:
             raise TextError(start + error.at, error.reason) from None
 
-    found = in_threads(work, parts, n_jobs)
-    if len(found) == 1:
-        return found[0]
-    rows = one_after_another([rows for rows, _ in found], [start for start, _ in parts], n_jobs)
-    return rows, sum(lines for _, lines in found)
+    most, lines = float(np.finfo(dtype).max), sum(lines for lines, _, _ in found)
+    rows = in_threads(work, range(len(parts)), n_jobs)
+    if len(rows) == 1:
+        return rows[0], lines
+    full = all(part.values.size == colons for part, (_, colons, _) in zip(rows[:-1], found))
+    together = (values, indices) if full else None
+    return one_after_another(rows, [start for start, _ in parts], together, n_jobs), lines
 
 
 def line_spans(text: np.ndarray, count: int) -> list[tuple[int, int]]:
@@ -426,13 +455,18 @@ def line_spans(text: np.ndarray, count: int) -> list[tuple[int, int]]:
     return [(start, stop) for start, stop in pairwise(ends) if stop > start] or [(0, text.size)]
 
 
-def one_after_another(parts: list[ParsedRows], first_bytes: list[int], n_jobs: int = 1) -> ParsedRows:
-    """The rows of runs of text, one after another: a thread for each run, as to copy is half as long as to parse."""
+def one_after_another(
+    parts: list[ParsedRows], first_bytes: list[int], together: tuple[np.ndarray, np.ndarray] | None, n_jobs: int = 1
+) -> ParsedRows:
+    """The rows of runs of text, one after another. `together`: values and indices, where those of all runs lie side by side
+    already; what is left to copy is little, but where rows are short."""
     entries, labels = (np.cumsum([0, *(getattr(part, name).size for part in parts)]) for name in ("values", "labels"))
     beginning = [name in ("indptr", "label_indptr") for name in ParsedRows._fields]
     sizes = [[len(field) - int(k > 0 and begins) for field, begins in zip(part, beginning)] for k, part in enumerate(parts)]
     ends = np.cumsum(np.vstack([np.zeros(len(beginning), int), sizes]), axis=0)
-    out = ParsedRows(*(np.empty((int(ends[-1, f]), *field.shape[1:]), field.dtype) for f, field in enumerate(parts[0])))
+    out = [np.empty((int(ends[-1, f]), *field.shape[1:]), field.dtype) for f, field in enumerate(parts[0]) if f > 1 or not together]
+    if together:
+        out = [*(fitted(array, int(entries[-1])) for array in together), *out]
 
     def place(k: int) -> None:
         part, entry, label, byte_ = parts[k], int(entries[k]), int(labels[k]), first_bytes[k]
@@ -442,22 +476,21 @@ def one_after_another(parts: list[ParsedRows], first_bytes: list[int], n_jobs: i
         part.hard[:, 0] += np.where(part.hard[:, 0] < 0, -label, entry)
         part.hard[:, 1:] += byte_
         for f, (field, begins) in enumerate(zip(part, beginning)):
-            out[f][ends[k, f] : ends[k + 1, f]] = field[int(begins and k > 0) :]
+            if f > 1 or not together:
+                out[f][ends[k, f] : ends[k + 1, f]] = field[int(begins and k > 0) :]
 
-    in_threads(place, range(len(parts)), n_jobs)
-    return out
+    copied = sum(array.nbytes for array in out[2 if together else 0 :])
+    in_threads(place, range(len(parts)), n_jobs if copied >= LEAST_BYTES else 1)
+    return ParsedRows(*out)
 
 
-def parsed_part(text: np.ndarray, zero_based: bool, limit: int, dtype: np.dtype) -> tuple[ParsedRows, int]:
-    """The same on one thread."""
-    lines, colons, commas = (int(n) for n in counts(text))
-    capacity, largest = (colons + lines + commas) // 64 + 64, float(np.finfo(dtype).max)
-    bounds = Bounds(int(not zero_based), limit, largest)
-    status = NO_ROOM
+def parsed_part(text: np.ndarray, counted: tuple, room: tuple[np.ndarray, np.ndarray], bounds: Bounds) -> ParsedRows:
+    """The rows of a part of a text on one thread; values and indices are put into the room given."""
+    lines, colons, commas = counted
+    capacity, status = (colons + lines + commas) // 64 + 64, NO_ROOM
     while status == NO_ROOM:
         out = ParsedRows(
-            np.empty(colons, dtype),
-            np.empty(colons, np.int32),
+            *room,
             np.empty(lines + 1, np.int32),
             np.empty(lines + commas, np.float64),
             np.empty(lines + 1, np.int32),
@@ -471,14 +504,19 @@ def parsed_part(text: np.ndarray, zero_based: bool, limit: int, dtype: np.dtype)
     for slot, start, stop in out.hard[:hard].tolist():
         into, slot = (out.values, slot) if slot >= 0 else (out.labels, -1 - slot)
         value = float(text[start:stop].tobytes())
-        if not abs(value) <= (largest if into is out.values else np.finfo(np.float64).max):
+        if not abs(value) <= (bounds.largest if into is out.values else np.finfo(np.float64).max):
             raise TextError(start, REASONS[LARGE_NUMBER])
         into[slot] = value
     if status != FINE:
-        beyond = f"; there are {limit} features" if status == BEYOND and limit < WIDEST else ""
+        beyond = f"; there are {bounds.limit} features" if status == BEYOND and bounds.limit < WIDEST else ""
         raise TextError(at, REASONS[status] + beyond)
     used = (entries, entries, rows + 1, labels, rows + 1, rows, rows, hard)
-    return ParsedRows(*(array[:n] if n > array.shape[0] // 2 else array[:n].copy() for array, n in zip(out, used))), lines
+    return ParsedRows(*(fitted(array, n) for array, n in zip(out, used)))
+
+
+def fitted(array: np.ndarray, size: int) -> np.ndarray:
+    """The first of an array, which go on without the rest where that is large."""
+    return array[:size] if size > array.shape[0] // 2 else array[:size].copy()
 
 
 def line_and_column(text: np.ndarray, at: int) -> tuple[int, int]:
