@@ -40,11 +40,9 @@ ONE, TEN, LOW, HALF = np.uint64(1), np.uint64(10), np.uint64(0xFFFFFFFF), np.uin
 DIGITS_FULL = np.uint64(10**18)  # below it another digit fits
 EXACT = np.uint64(2**53)  # so far integers are doubles
 ALL_ONES, ALMOST = np.uint64(2**64 - 1), np.uint64(2**64 - 2)  # from `ALMOST` on two units more are a carry
-RUNS, LEAST_BYTES, LOOK_BYTES = (
-    2,
-    1 << 18,
-    1 << 12,
-)  # runs of text for each thread, and bytes: of one at least, and to find the end of a line in
+# Runs of text for each thread, and for all of many: each asks for the interpreter's lock. Bytes of one at least, and to find the
+# end of a line in.
+RUNS, MANY_RUNS, LEAST_BYTES, LOOK_BYTES = 2, 8, 1 << 18, 1 << 12
 STRIP_BYTES = 128  # bytes that are counted in a byte
 LARGEST_QID = 10**17  # another digit fits into 64 bits
 LARGE = 280  # decimal exponents up to which no double is subnormal or infinite
@@ -421,7 +419,7 @@ def parse(text, bounds, tables, out):
 def parsed(text: np.ndarray, zero_based: bool, limit: int, dtype: np.dtype, n_jobs: int = 1) -> tuple[ParsedRows, int]:
     """The rows of a text that ends with a line end, and its lines; TextError names the byte where it is wrong, the first one on
     any number of threads. Each thread counts what its part may hold, and then puts entries where they belong in those of all."""
-    parts = line_spans(text, min(n_jobs * RUNS, text.size // LEAST_BYTES) if n_jobs > 1 else 1)
+    parts = line_spans(text, min(max(n_jobs, min(n_jobs * RUNS, MANY_RUNS)), text.size // LEAST_BYTES) if n_jobs > 1 else 1)
     found = in_threads(lambda part: tuple(int(n) for n in counts(text[slice(*part)])), parts, n_jobs)
     ends = np.cumsum([0, *(colons for _, colons, _ in found)]).tolist()
     values, indices = np.empty(ends[-1], dtype), np.empty(ends[-1], np.int32)
