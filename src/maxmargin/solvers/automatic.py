@@ -163,9 +163,9 @@ class Prices:
         """What few steps of Newton's method cost, in passes over all examples."""
         return tuning.passes + tuning.steps * self.step / (self.examples * self.visit + self.sweep)
 
-    def of(self, run: Run) -> float:
-        """What the passes of a run have cost."""
-        return run.visits * self.visit + run.passes * self.sweep
+    def of(self, passes: int, visits: int) -> float:
+        """What so many passes and visits have cost."""
+        return visits * self.visit + passes * self.sweep
 
 
 class Relay(Run):
@@ -190,10 +190,15 @@ class Relay(Run):
         self.stuck = self.stage == 1 and run.stuck and (run.hidden or run.problem.half_spaces is not None)
 
     def advance(self, stop: Callable[[], bool]) -> float:
+        prices, asked = self.prices, self.asked
+        if asked is not None and self.stage == 0:
+            asked = asked._replace(relay=(prices.visit, prices.sweep, float(self.next_look)))
+        self.run.asked = asked
         estimate = self.run.advance(stop)
         self.mirror()
         if self.stage == 0:
-            self.trail.append((self.prices.of(self.run), estimate * self.times))
+            met = self.run.met or ((self.passes, self.visits, estimate),)
+            self.trail += [(prices.of(passes, visits), gap * self.times) for passes, visits, gap in met]
         return estimate
 
     def accelerate(self) -> None:

@@ -24,7 +24,7 @@ from ..result import History, Record, Result
 from ..utils.threads import in_threads, with_scratch
 from .base import NOWHERE, Solver, Start, admit
 from .keeping import is_result, result_of, state_of_result
-from .loop import BY_CALLBACK, BY_HAND, Budget, Interrupt, carry_out
+from .loop import BY_CALLBACK, BY_HAND, Budget, Interrupt, carry_out, unwatched
 from .tuning import GROUPS, GroupTuning
 
 
@@ -168,7 +168,8 @@ class Groups:
         share = None if left is None else left * min(budget.n_jobs, count - k) / (count - k)
         jobs, history = self.jobs(k), GroupHistory(self.totals, k)
         keeper = budget.keeper.part(part_name(k, self.size), not self.solver.keeps_duals)
-        own = replace(budget, max_time=share, n_jobs=jobs, watch=self.watch, halt=self.halted, begin=clock(), state_bytes=0)
+        watch = self.watch if budget.watch is not unwatched else unwatched
+        own = replace(budget, max_time=share, n_jobs=jobs, watch=watch, halt=self.halted, begin=clock(), state_bytes=0)
         own, earlier = replace(own, keeper=keeper), keeper.found()
         if earlier is not None and is_result(earlier):
             with keeper.taking_up():
