@@ -8,7 +8,6 @@ from typing import NamedTuple
 from ..jit import jitable
 from .tuning import LoopTuning
 
-
 NOT_ASKED = 0.0, 0.0, math.inf
 
 

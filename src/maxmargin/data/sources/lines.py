@@ -17,8 +17,8 @@ BinaryFile = RawIOBase | BufferedIOBase  # plain and packed ones: what both read
 
 
 class TextBuffers:
-    """Room for runs of text, two of them in turn: that of a run is written to again when the run after the next one is read. Pages
-    that are new take longer than what is read into them."""
+    """Room for runs of text, two of them in turn: that of a run is written to again when the run after the next one is read.
+    Pages that are new take longer than what is read into them."""
 
     def __init__(self) -> None:
         self.free = [np.empty(0, np.uint8), np.empty(0, np.uint8)]
@@ -37,8 +37,8 @@ def new_room(size: int) -> np.ndarray:
 
 
 def cut(file: BinaryFile, size: int, room: Callable[[int], np.ndarray] = new_room) -> Generator[tuple[np.ndarray, int]]:
-    """The text in runs of whole lines of about `size` bytes, each with its offset; longer only where a line is. Each has `room` of
-    its own, so that the next may be read beside. The last one ends with a line end even if the file does not."""
+    """The text in runs of whole lines of about `size` bytes, each with its offset; longer only where a line is. Each has `room`
+    of its own, so that the next may be read beside. The last one ends with a line end even if the file does not."""
     buffer, filled, offset = room(size + 1), 0, 0
     while True:
         more = fill(file, buffer, filled)

@@ -462,9 +462,9 @@ def one_after_another(
     beginning = [name in ("indptr", "label_indptr") for name in ParsedRows._fields]
     sizes = [[len(field) - int(k > 0 and begins) for field, begins in zip(part, beginning)] for k, part in enumerate(parts)]
     ends = np.cumsum(np.vstack([np.zeros(len(beginning), int), sizes]), axis=0)
-    out = [np.empty((int(ends[-1, f]), *field.shape[1:]), field.dtype) for f, field in enumerate(parts[0]) if f > 1 or not together]
-    if together:
-        out = [*(fitted(array, int(entries[-1])) for array in together), *out]
+    done = 2 if together else 0  # fields
+    out = [fitted(array, int(entries[-1])) for array in together or ()]
+    out += [np.empty((int(ends[-1, f]), *field.shape[1:]), field.dtype) for f, field in enumerate(parts[0]) if f >= done]
 
     def place(k: int) -> None:
         part, entry, label, byte_ = parts[k], int(entries[k]), int(labels[k]), first_bytes[k]
@@ -474,10 +474,10 @@ def one_after_another(
         part.hard[:, 0] += np.where(part.hard[:, 0] < 0, -label, entry)
         part.hard[:, 1:] += byte_
         for f, (field, begins) in enumerate(zip(part, beginning)):
-            if f > 1 or not together:
+            if f >= done:
                 out[f][ends[k, f] : ends[k + 1, f]] = field[int(begins and k > 0) :]
 
-    copied = sum(array.nbytes for array in out[2 if together else 0 :])
+    copied = sum(array.nbytes for array in out[done:])
     in_threads(place, range(len(parts)), n_jobs if copied >= LEAST_BYTES else 1)
     return ParsedRows(*out)
 
