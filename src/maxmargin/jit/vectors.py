@@ -59,10 +59,10 @@ def width(dtype) -> int:
 
 def aligned(shape: tuple[int, ...], dtype) -> np.ndarray:
     """An array of zeros that starts on a cache line, so that a vector never straddles two."""
-    return laid_out(shape, dtype, blank=True)
+    return new_aligned(shape, dtype, blank=True)
 
 
-def laid_out(shape: tuple[int, ...], dtype, blank: bool) -> np.ndarray:
+def new_aligned(shape: tuple[int, ...], dtype, blank: bool) -> np.ndarray:
     """As `aligned`; only a `blank` one has to be zeros, another is written to at once."""
     size, item = math.prod(shape), np.dtype(dtype).itemsize  # NumPy's own product takes a hundred times as long
     if size * item >= OWN_PAGES:
@@ -80,7 +80,7 @@ def zeros_apart(size: int, dtype) -> np.ndarray:
 
 def apart(size: int, dtype, blank: bool) -> np.ndarray:
     """The same from those that are kept, where some are."""
-    count, kept = max(size * np.dtype(dtype).itemsize, 1), getattr(KEPT, "pages", None)
+    count, kept = max(size * np.dtype(dtype).itemsize, 1), getattr(OF_THREAD, "pages", None)
     if kept is None:
         return np.frombuffer(new_pages(count), dtype, size)
     return kept.array(count, blank)[: size * np.dtype(dtype).itemsize].view(dtype)
@@ -117,14 +117,14 @@ class KeptPages:
     @contextmanager
     def in_use(self) -> Iterator[None]:
         """Arrays that this thread makes meanwhile are made of them."""
-        before, KEPT.pages = getattr(KEPT, "pages", None), self
+        before, OF_THREAD.pages = getattr(OF_THREAD, "pages", None), self
         try:
             yield
         finally:
-            KEPT.pages = before
+            OF_THREAD.pages = before
 
 
-KEPT = threading.local()
+OF_THREAD = threading.local()
 
 
 def zeros_vectors(first: int, second: int, dtype) -> np.ndarray:
@@ -158,7 +158,7 @@ def blocks(classes: int, dtype) -> int:
 def convert(array: np.ndarray, dtype) -> np.ndarray:
     """An aligned copy in another dtype; a lane array gets the other dtype's width."""
     shape = array.shape if array.ndim < 3 else (*array.shape[:-2], -1, width(dtype))
-    result = laid_out(array.shape, dtype, blank=False)
+    result = new_aligned(array.shape, dtype, blank=False)
     result[...] = array
     return result.reshape(shape)
 

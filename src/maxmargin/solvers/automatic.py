@@ -190,14 +190,14 @@ class Relay(Run):
         self.stuck = self.stage == 1 and run.stuck and (run.hidden or run.problem.half_spaces is not None)
 
     def advance(self, stop: Callable[[], bool]) -> float:
-        prices, asked = self.prices, self.asked
+        prices, asked = self.prices, self.loop_due
         if asked is not None and self.stage == 0:
             asked = asked._replace(relay=(prices.visit, prices.sweep, float(self.next_look)))
-        self.run.asked = asked
+        self.run.loop_due = asked
         estimate = self.run.advance(stop)
         self.mirror()
         if self.stage == 0:
-            met = self.run.met or ((self.passes, self.visits, estimate),)
+            met = self.run.passes_in_row or ((self.passes, self.visits, estimate),)
             self.trail += [(prices.of(passes, visits), gap * self.times) for passes, visits, gap in met]
         return estimate
 

@@ -74,13 +74,13 @@ class Run(ABC):
     continues: bool = False  # whether its state is a far better start towards a finer gap than its duals are
     way_out: str = ""  # what helps where passes have come to next to nothing, in a sentence
     hint: Any = None  # weights of an earlier run: a candidate for the first certificate
-    asked: Due | None = None  # when the loop has to hear of it: short passes may be made in a row until then. None: after each
-    met: Sequence[tuple[int, int, float]] = ()  # of passes that were made in a row: passes, visits and the estimate after each
+    loop_due: Due | None = None  # when the loop has to hear of it: short passes may be made in a row until then. None: each time
+    passes_in_row: Sequence[tuple[int, int, float]] = ()  # of the last call: passes, visits and the estimate after each
     held: tuple[str, ...] = ("passes", "visits", "dual", "hint")  # the fields that make up the state
 
     @abstractmethod
     def advance(self, stop: Callable[[], bool]) -> float:
-        """One pass, cut short where `stop` says so, or several where `asked` allows for it; returns an estimate of the gap,
+        """One pass, cut short where `stop` says so, or several where `loop_due` allows for it; returns an estimate of the gap,
         infinite where there is none."""
 
     @abstractmethod

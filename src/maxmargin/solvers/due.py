@@ -31,8 +31,8 @@ class Due(NamedTuple):
 
 
 def due_of(ratio: float, tol: float, examples: int, looked: int, tuning: LoopTuning) -> Due:
-    pairs = [(float(least), float(part)) for least, part in (tuning.near_seldom, tuning.seldom)]
-    return Due(float(ratio), float(tol), float(max(examples, 1)), float(looked), tuning.apart, tuning.near, *pairs)
+    near, seldom = ((float(least), float(part)) for least, part in (tuning.near_seldom, tuning.seldom))
+    return Due(float(ratio), float(tol), float(max(examples, 1)), float(looked), tuning.apart, tuning.near, near, seldom)
 
 
 @jitable

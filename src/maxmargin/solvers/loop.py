@@ -247,7 +247,7 @@ def drive(
         best.evaluate(run, budget, out_of_time)
         course.message = why()
     while not (course.message or relative(best.primal, best.dual) <= budget.tol):
-        run.asked = course.due(run, budget) if alone else None
+        run.loop_due = course.due(run, budget) if alone else None
         estimate = run.advance(out_of_time)
         history.taken_up(run.passes, run.solver_name)
         stopped = budget.watch(run.passes)

@@ -10,7 +10,6 @@ remain, halfway between two doubles, and longer ones are left to Python's own `f
 once more.
 """
 
-from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -19,8 +18,9 @@ import numpy as np
 from ...jit import jitable, jitable_call, kernel
 from ...utils.threads import in_threads
 from .blocks import NO_GROUP, WIDEST
+from .rounding import FINE, HARD, LARGE, ONE, nearest, tables  # noqa: F401 - LARGE is handed on, with `tables`
 
-FINE, HARD, NO_ROOM = range(3)
+NO_ROOM = 2
 BAD_NUMBER, NOT_FINITE, LARGE_NUMBER, GLUED, BAD_INDEX, NEGATIVE, ZERO, BEYOND, TWICE, UNSORTED, BAD_QID = range(3, 14)
 REASONS = {
     BAD_NUMBER: "a number is expected here",
@@ -36,27 +36,15 @@ REASONS = {
     LARGE_NUMBER: "the number is too large",
 }
 
-ONE, TEN, LOW, HALF = np.uint64(1), np.uint64(10), np.uint64(0xFFFFFFFF), np.uint64(32)
+TEN = np.uint64(10)
 DIGITS_FULL = np.uint64(10**18)  # below it another digit fits
 EXACT = np.uint64(2**53)  # so far integers are doubles
-ALL_ONES, ALMOST = np.uint64(2**64 - 1), np.uint64(2**64 - 2)  # from `ALMOST` on two units more are a carry
 # Runs of text for each thread, and for all of many: each asks for the interpreter's lock. Bytes of one at least, and to find the
 # end of a line in.
 RUNS, MANY_RUNS, LEAST_BYTES, LOOK_BYTES = 2, 8, 1 << 18, 1 << 12
 STRIP_BYTES = 128  # bytes that are counted in a byte
 LARGEST_QID = 10**17  # another digit fits into 64 bits
-LARGE = 280  # decimal exponents up to which no double is subnormal or infinite
 NEWLINE, HASH, COMMA, COLON, PLUS, MINUS, DOT, Q = (ord(c) for c in "\n#,:+-.q")
-
-
-class Tables(NamedTuple):
-    """`powers[e + LARGE]` are the first 64 bits of 10^e, `following` the 64 behind them, cut off; `twos[e + 1022]` is 2^e and
-    `tens[e]` is 10^e."""
-
-    powers: np.ndarray
-    following: np.ndarray
-    twos: np.ndarray
-    tens: np.ndarray
 
 
 class Bounds(NamedTuple):
@@ -87,21 +75,6 @@ class TextError(Exception):
     def __init__(self, at: int, reason: str):
         super().__init__(reason)
         self.at, self.reason = at, reason
-
-
-@cache
-def tables() -> Tables:
-    powers = []
-    for e in range(-LARGE, LARGE + 1):
-        power = 10 ** abs(e)
-        if e < 0:
-            power = (1 << (power.bit_length() + 127)) // power
-        bits = power.bit_length()
-        first = power >> (bits - 128) if bits > 128 else power << (128 - bits)
-        powers.append((first >> 64, first & (2**64 - 1)))
-    firsts, following = np.array(powers, np.uint64).T.copy()
-    twos, tens = np.ldexp(1.0, np.arange(-1022, 1023)), np.array([float(f"1e{e}") for e in range(23)])
-    return Tables(firsts, following, twos, tens)
 
 
 # ---- kernels -------------------------------------------------------------------------------------------------
@@ -152,54 +125,6 @@ def over(c):
 @jitable
 def digit(c):
     return 48 <= c <= 57
-
-
-@jitable
-def product(x, y):
-    """Of two 64-bit integers: its upper and its lower 64 bits."""
-    a, b, c, d = x >> HALF, x & LOW, y >> HALF, y & LOW
-    ad, bc = a * d, b * c
-    bd = b * d
-    middle = (bd >> HALF) + (ad & LOW) + (bc & LOW)
-    return a * c + (ad >> HALF) + (bc >> HALF) + (middle >> HALF), ((middle & LOW) << HALF) | (bd & LOW)
-
-
-@jitable_call
-def nearest(mantissa, exponent, tables):
-    """mantissa * 10^exponent rounded to the nearest double, and FINE; or HARD if 128 bits of the power do not tell which it is.
-
-    With the mantissa shifted to 64 bits, `high` and `low` are the upper 128 bits of its product with the power's first 64 bits,
-    which is at most so much too small that `high` lacks one. It rounds as the true product does unless the bits to be dropped
-    are all ones, or say exactly "half". Then 64 bits more of the power leave at most two units of `low` open.
-    """
-    if not -LARGE <= exponent <= LARGE:
-        return 0.0, HARD
-    shift, step = 0, 32
-    while step > 0:
-        if mantissa >> np.uint64(64 - step) == 0:
-            mantissa <<= np.uint64(step)
-            shift += step
-        step >>= 1
-    at = np.uint64(exponent + LARGE)
-    high, low = product(mantissa, tables.powers[at])
-    drop = 11 if high >> np.uint64(63) else 10
-    half = ONE << np.uint64(drop - 1)
-    rest = high & (half - ONE)
-    if rest == half - ONE or (rest == 0 and high & half):
-        more, _ = product(mantissa, tables.following[at])
-        left = ALL_ONES - low
-        if more > left:
-            high, low = high + ONE, more - left - ONE
-        else:
-            low += more
-        rest = high & (half - ONE)
-        if (rest == half - ONE and low >= ALMOST) or (rest == 0 and high & half and low == 0):
-            return 0.0, HARD
-        drop = 11 if high >> np.uint64(63) else 10
-        half = ONE << np.uint64(drop - 1)
-    kept = np.int64(high >> np.uint64(drop)) + (1 if high & half else 0)
-    binary = ((217706 * exponent) >> 16) + 1 - shift + drop  # floor(log2(10^exponent)) = 217706 exponent / 2^16 in this range
-    return np.float64(kept) * tables.twos[np.uint64(binary + 1022)], FINE
 
 
 @jitable_call
@@ -463,7 +388,7 @@ def one_after_another(
     sizes = [[len(field) - int(k > 0 and begins) for field, begins in zip(part, beginning)] for k, part in enumerate(parts)]
     ends = np.cumsum(np.vstack([np.zeros(len(beginning), int), sizes]), axis=0)
     done = 2 if together else 0  # fields
-    out = [fitted(array, int(entries[-1])) for array in together or ()]
+    out = [without_rest(array, int(entries[-1])) for array in together or ()]
     out += [np.empty((int(ends[-1, f]), *field.shape[1:]), field.dtype) for f, field in enumerate(parts[0]) if f >= done]
 
     def place(k: int) -> None:
@@ -509,10 +434,10 @@ def parsed_part(text: np.ndarray, counted: tuple, room: tuple[np.ndarray, np.nda
         beyond = f"; there are {bounds.limit} features" if status == BEYOND and bounds.limit < WIDEST else ""
         raise TextError(at, REASONS[status] + beyond)
     used = (entries, entries, rows + 1, labels, rows + 1, rows, rows, hard)
-    return ParsedRows(*(fitted(array, n) for array, n in zip(out, used)))
+    return ParsedRows(*(without_rest(array, n) for array, n in zip(out, used)))
 
 
-def fitted(array: np.ndarray, size: int) -> np.ndarray:
+def without_rest(array: np.ndarray, size: int) -> np.ndarray:
     """The first of an array, which go on without the rest where that is large."""
     return array[:size] if size > array.shape[0] // 2 else array[:size].copy()
 

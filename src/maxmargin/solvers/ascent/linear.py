@@ -17,7 +17,7 @@ is offered as a second candidate for the certificate.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -30,20 +30,19 @@ from ...problems.linear import RowProblem, ScalarProblem
 from ...regularizers.spaces import (
     NO_SUMS,
     Free,
-    adding_product,
     averaged,
     extrapolate,
-    pushed,
     quadratic,
     quadratic_adding,
     room_for,
     unclipped,
 )
-from ..due import Due, is_asked
+from ..due import Due
 from ..pace import examples_between
 from ..polish.tables import LinearFinishing
+from .in_a_row import InARow, scalar_passes
 from .momentum import move_listed, room_to_lack, row_reach
-from .schedule import EVERY, gather, gather_due, schedule, visited
+from .schedule import EVERY, gather, schedule, visited
 from .tuning import ASCENT, AscentTuning
 from .visits import reach_scalars, visit_rows, visit_scalars
 
@@ -61,64 +60,6 @@ def scalar_pass(X, loss, space, duals, curvature, plan, visit, level):
 @kernel
 def scalar_reach(X, loss, space, duals, before, plan, visit, t):
     return reach_scalars(X, loss, space, duals, before, plan, visit, t)
-
-
-class InARow(NamedTuple):
-    """Passes in a row: the dual value, its reward and what an extrapolation may not fall below; passes, visits, those since the
-    last restart, the mean's count and next restart, and whether the two sets of weights have changed places; after each pass the
-    visits and the estimate of the gap. Then what does not change: level over dual value, the longest extrapolation, and visits
-    after which it ends."""
-
-    values: np.ndarray
-    counts: np.ndarray
-    log: np.ndarray
-    level: float
-    farthest: float
-    most: int
-
-
-@kernel
-def scalar_passes(X, loss, spaces, tables, plan, sums, row, due):
-    """What `advance` and `accelerate` do, pass after pass until the loop is asked for; returns how many. The last one is not
-    extrapolated. `spaces`: the weights and room for others; `sums`: the weights before, and sums of them for a mean, if any."""
-    (space, other), (duals, before, curvature), (before_v, mean_sum) = spaces, tables, sums
-    dual, value, floor = row.values[0], row.values[1], row.values[2]
-    passes, visits, memory = row.counts[0], row.counts[1], row.counts[2]
-    count, restart, swapped = row.counts[3], row.counts[4], row.counts[5]
-    done, going, stop = 0, True, visits + row.most
-    while going:  # as long as there is room in the log
-        floor = dual
-        due_now = gather_due(plan, passes)
-        gap, gain = visit_scalars(X, loss, space, duals, curvature, plan, (passes, 0, due_now, 1.0), row.level * abs(dual))
-        value, visits = value + gain, visits + due_now
-        if mean_sum.size > 0:
-            if passes >= restart:
-                restart, count = 2 * restart, 0
-                mean_sum[:] = 0
-            count += 1
-        dual = value - 0.5 * adding_product(space.w, space.w, mean_sum, space.w)
-        passes += 1
-        row.log[done, 0], row.log[done, 1] = visits, gap
-        done += 1
-        going = done < row.log.shape[0] and visits < stop and not is_asked(due, gap, dual, visits, passes)
-        if going:
-            memory += 1
-            t = min(memory / (memory + 3.0), row.farthest)
-            pushed(space.w, before_v, t, other.w)
-            more = reach_scalars(X, loss, other, duals, before, plan, (passes - 1, 0, plan.due.size), t)
-            reached = value + more - 0.5 * adding_product(other.w, other.w, mean_sum[:0], other.w)
-            if reached >= floor:
-                dual, value = reached, value + more
-                space, other, swapped = other, space, 1 - swapped
-            else:
-                memory = 0
-                for i in range(plan.due.size):
-                    if visited(plan, i, passes - 1):
-                        duals[i] = before[i]
-    row.values[0], row.values[1], row.values[2] = dual, value, floor
-    row.counts[0], row.counts[1], row.counts[2] = passes, visits, memory
-    row.counts[3], row.counts[4], row.counts[5] = count, restart, swapped
-    return done
 
 
 # ---- a row of classes per example ------------------------------------------------------------------------
@@ -212,7 +153,7 @@ class Ascent(LinearFinishing, ABC):
 
     def advance(self, stop: Callable[[], bool]) -> float:
         """One pass; returns the sum of the shares of the gap that it met (an estimate: the weights moved meanwhile)."""
-        self.floor, self.in_step, self.met = self.dual, False, ()
+        self.floor, self.in_step, self.passes_in_row = self.dual, False, ()
         count, tuning = self.gathered(), self.options.tuning
         level = tuning.visits.calm * self.options.tol * abs(self.dual) / max(self.problem.n_examples, 1)
         gap, stretch = 0.0, self.together(count)
@@ -399,7 +340,7 @@ class ScalarAscent(Accelerated):
         self.before, self.in_step = self.duals.copy(), False
 
     def advance(self, stop):
-        if self.asked is None or not self.in_a_row() or stop():
+        if self.loop_due is None or not self.in_a_row() or stop():
             return super().advance(stop)
         first, tuning = self.passes, self.options.tuning
         counts = first, self.visits, self.memory, self.mean_count, self.mean_next, 0
@@ -413,7 +354,7 @@ class ScalarAscent(Accelerated):
         )
         sums = self.before_v, self.mean_sum if self.options.average else NO_SUMS[self.dtype]
         tables = self.duals, self.before, self.curvature
-        spaces, loss, due = (self.space, self.other), self.problem.exact_loss, self.own_due(self.asked)
+        spaces, loss, due = (self.space, self.other), self.problem.exact_loss, self.own_due(self.loop_due)
         done = scalar_passes(self.problem.X, loss, spaces, tables, self.plan, sums, row, due)
         self.dual, self.reward, self.floor = row.values.tolist()
         _, _, self.memory, self.mean_count, self.mean_next, swapped = row.counts.tolist()
@@ -423,7 +364,7 @@ class ScalarAscent(Accelerated):
         for passes, visits, gap in met:
             self.passes, self.visits = passes, visits
             self.note(gap)
-        self.met = met
+        self.passes_in_row = met
         return met[-1][2]
 
     def in_a_row(self) -> bool:
