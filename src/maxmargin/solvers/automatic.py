@@ -38,6 +38,11 @@ class Automatic(Solver):
     """`DualCoordinate`, then `Newton` where that is faster; from the start, where one step of it is the solution, or few are and
     coordinates would take many passes."""
 
+    newton_first = True  # where that needs few steps
+
+    def for_single_labels(self):
+        return PassesFirst()
+
     def serves(self, problem):
         return None if second_order_only(problem) else DualCoordinate().serves(problem)
 
@@ -55,11 +60,20 @@ class Automatic(Solver):
         problem.measure(setting.n_jobs)
         prices = None if cost is None else Prices(problem, cost, hard_on_coordinates(problem))
         again = start.method == STAGES[1] and start.duals is not None and start.rise >= 1.0  # passes would crawl again
-        if prices is not None and (again or begins_with_newton(problem, prices, expected_passes(problem, setting.tol))):
+        few = self.newton_first and prices is not None
+        few = few and begins_with_newton(problem, prices, expected_passes(problem, setting.tol))
+        if prices is not None and (again or few):
             return Relay(newton.begin(problem, start, setting), setting, prices, stage=1)
         run = DualCoordinate().begin(problem, start, setting)
         run.solver_name, run.way_out = STAGES[0], ""
         return run if prices is None else Relay(run, setting, prices)
+
+
+class PassesFirst(Automatic):
+    """The same of single labels on threads: products of Newton's method, from Python, wait for each other there. Sixteen threads,
+    20 labels of 20,000 x 128: 0.8 s where passes took 0.16 s, 2026-11-18."""
+
+    newton_first = False
 
 
 def begins_with_newton(problem: Problem, prices: "Prices", passes: float) -> bool:

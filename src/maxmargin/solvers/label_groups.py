@@ -178,7 +178,8 @@ class Groups:
             group = self.problem.group(self.columns[k])
             part = label_problem(group, 0) if self.size == 1 else group
             own_start = self.start(part, k, start)
-            result = carry_out(self.solver, part, own, history, start=own_start, seed=seed + k, average=average)
+            solver = self.solver.for_single_labels() if self.size == 1 else self.solver
+            result = carry_out(solver, part, own, history, start=own_start, seed=seed + k, average=average)
             if self.size == 1:
                 result = replace(result, w=vectors.from_classes(result.w[None], np.float64), duals=result.duals[:, None])
         self.note_ending(result, own)
