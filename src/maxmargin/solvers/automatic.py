@@ -60,9 +60,8 @@ class Automatic(Solver):
         problem.measure(setting.n_jobs)
         prices = None if cost is None else Prices(problem, cost, hard_on_coordinates(problem))
         again = start.method == STAGES[1] and start.duals is not None and start.rise >= 1.0  # passes would crawl again
-        few = self.newton_first and prices is not None
-        few = few and begins_with_newton(problem, prices, expected_passes(problem, setting.tol))
-        if prices is not None and (again or few):
+        passes = expected_passes(problem, setting.tol) if self.newton_first else 0.0
+        if prices is not None and (again or begins_with_newton(problem, prices, passes)):
             return Relay(newton.begin(problem, start, setting), setting, prices, stage=1)
         run = DualCoordinate().begin(problem, start, setting)
         run.solver_name, run.way_out = STAGES[0], ""
