@@ -428,3 +428,27 @@ def test_some_vectors_of_each_row(dtype, way):
     out = np.full((5, 9, width), -1, dtype)
     getattr(move_vectors, way)(array[:, 2:5], out[:, 4:7])
     assert np.array_equal(out[:, 4:7], array[:, 2:5]) and np.all(out[:, :4] == -1) and np.all(out[:, 7:] == -1)
+
+
+def test_pages_that_are_kept_are_used_again_and_blank():
+    """Those of an array that is gone, of any shape; never those of one that a view is left of."""
+    kept, shape = vectors.KeptPages(), (vectors.OWN_PAGES // 4, 1)
+    with kept.in_use():
+        first = vectors.aligned(shape, np.float32)
+        first[...] = 7.0
+        place, view = first.ctypes.data, first[5:9].reshape(2, 2)
+        del first
+        second = vectors.aligned(shape, np.float32)
+        assert second.ctypes.data != place and view.tolist() == [[7.0, 7.0], [7.0, 7.0]]
+        del view
+        third = vectors.aligned(shape[::-1], np.float32)
+        assert third.ctypes.data == place and not third.any()
+        third[...] = 3.0
+        del third
+        fourth = vectors.convert(np.full(shape, 2.0), np.float32)
+        assert fourth.ctypes.data == place and np.all(fourth == 2.0)
+    outside = vectors.aligned(shape, np.float32)
+    assert outside.ctypes.data not in (place, second.ctypes.data)
+    place = fourth.ctypes.data
+    del kept
+    assert np.all(fourth == 2.0) and fourth.ctypes.data == place

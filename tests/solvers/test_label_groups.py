@@ -1,6 +1,7 @@
 """Labels in groups on threads: how they are shared out, and that models, duals and states do not depend on it."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,10 +10,14 @@ import scipy.sparse as sp
 import maxmargin as mm
 from maxmargin.data.indicators import checked_labels
 from maxmargin.data.table import table_of
-from maxmargin.losses.multilabel_hinge import MultilabelHinge
+from maxmargin.losses.multilabel_hinge import MultilabelHinge, MultilabelHingeLoss
 from maxmargin.problems.multilabel import MultilabelProblem, group_starts
 from maxmargin.regularizers.spaces import Free, Paired, extrapolate, quadratic, quadratic_adding, room_for, unclipped
-from maxmargin.solvers.label_groups import joined_lanes, longest_load, vector_sizes, without_zeros
+from maxmargin.result import History
+from maxmargin.solvers.label_groups import Groups as LabelGroups
+from maxmargin.solvers.label_groups import joined_lanes, longest_load, single_load, vector_sizes, without_zeros
+from maxmargin.solvers.loop import Budget, Interrupt
+from maxmargin.solvers.tuning import GroupTuning
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((120, 6))
@@ -155,3 +160,55 @@ def test_groups_take_no_more_vectors_than_full_ones_and_a_rest(count, width):
 
 def test_two_groups_are_about_as_large():
     assert [np.diff([*group_starts(20, 16, width), 20]).tolist() for width in (8, 16)] == [[12, 8], [10, 10]]
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "log_loss"])
+def test_labels_alone_on_many_threads(loss, monkeypatch):
+    """Each one a problem of one score: the optimum is that of groups, and the certificate adds up from scratch."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        hidden = np.where(RNG.random(Y.shape) < 0.1, np.nan, Y)
+    monkeypatch.setattr(LabelGroups, "tuning", GroupTuning(entries=0))
+    names, taken = [], LabelGroups.work
+
+    def work(self, k, *rest):
+        names.append((self.size, len(self.columns)))
+        taken(self, k, *rest)
+
+    monkeypatch.setattr(LabelGroups, "work", work)
+    one, many = (model(jobs, loss=loss, tol=1e-8, keep_duals=True).fit(X, hidden) for jobs in (1, 16))
+    assert set(names) == {(None, 2), (1, 20)}
+    assert many.certificate_.converged
+    assert many.certificate_.primal == pytest.approx(one.certificate_.primal, rel=1e-7)
+    apart = np.sqrt(2.0 * 1e-8 * one.certificate_.primal)  # of either from the optimum, as the objective is strongly convex
+    np.testing.assert_allclose(many.coef_, one.coef_, atol=2.0 * apart)
+    weights = np.column_stack([many.coef_, many.intercept_])
+    np.testing.assert_allclose(many.dual_coef_.T @ np.column_stack([X, np.ones(len(X))]), weights, atol=1e-8)
+    slope = 1.0 - np.where(np.nan_to_num(hidden) > 0, 1.0, -1.0) * (X @ many.coef_.T + many.intercept_)
+    losses = {
+        "hinge": np.maximum(slope, 0.0),
+        "squared_hinge": np.maximum(slope, 0.0) ** 2,
+        "log_loss": np.logaddexp(0.0, slope - 1.0),
+    }[loss]
+    primal = 0.5 * np.sum(weights**2) + 0.5 * losses[~np.isnan(hidden)].sum()
+    assert many.certificate_.primal == pytest.approx(primal, rel=1e-9)
+    again = model(16, loss=loss, tol=1e-8, warm_start=True).fit(X, hidden)
+    assert again.fit(X, hidden).n_iter_ == 0
+
+
+def test_labels_of_sparse_rows_stay_in_groups():
+    assert single_load(replace(problem_of(20), loss=MultilabelHingeLoss()), 16, GroupTuning(own=8.0, alone=4.0, entries=0)) == 8.0
+    sparse = replace(problem_of(20), table=table_of(sp.csr_matrix(X * (np.abs(X) > 1.5)), 1.0, 0.0), loss=MultilabelHingeLoss())
+    assert single_load(sparse, 16, GroupTuning(entries=0)) == np.inf
+    coupled = replace(problem_of(20), R=np.eye(20) + 0.1)
+    assert single_load(coupled, 16, GroupTuning(entries=0)) == np.inf
+
+
+def test_a_start_of_labels_alone_is_that_of_their_groups(monkeypatch):
+    monkeypatch.setattr(LabelGroups, "tuning", GroupTuning(entries=0))
+    problem = replace(problem_of(20), loss=MultilabelHingeLoss())
+    groups = LabelGroups(mm.DualCoordinate(), problem, Budget(n_jobs=16), History(), Interrupt())
+    whole = [RNG.standard_normal(problem.group(columns).weight_shape) for columns in problem.groups]
+    table = problem.coefficients(whole)
+    for k, columns in enumerate(groups.columns):
+        np.testing.assert_array_equal(groups.part_of(whole, k), table[columns[0]])

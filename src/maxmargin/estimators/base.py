@@ -23,7 +23,7 @@ from ..problems.base import Problem
 from ..result import History, Result
 from ..solvers import NAMES, solution_of
 from ..solvers.base import Solver, WarmStart
-from ..solvers.loop import Budget
+from ..solvers.loop import Budget, unwatched
 from ..structures.base import check_object
 from ..utils.threads import thread_count
 from .advice import SCALERS, Spread, limit_of, resumes, spread_of, unfinished
@@ -202,7 +202,7 @@ class Certified(CallbackSupportMixin, BaseEstimator):
     def _watch(self, context, line: Progress | None):
         """What the loop calls after each pass: tells the callbacks, and whether one of them wants to stop."""
         if line is None and len(vars(self).get("_skl_callbacks", ())) == len(self._keeping()):
-            return lambda iteration: False  # nobody to tell: a context for each pass would take longer than short passes do
+            return unwatched  # a context for each pass would take longer than short passes do
 
         def watch(iteration: int) -> bool:
             task = context.subcontext(task_name="pass")

@@ -77,14 +77,11 @@ def in_pieces(function: Callable[[int, int, np.ndarray], Any], n: int, n_jobs: i
 
 
 def sum_of_runs(function: Callable[[tuple[int, int], np.ndarray], Any], runs: list, W: np.ndarray, n_jobs: int) -> None:
-    """W += what function(run, zeros like W) adds to the zeros, of each run of rows, on `n_jobs` threads and in order."""
-    if len(runs) <= 1:
-        for run in runs:
-            function(run, W)
-        return
-    sums = [vectors.aligned(W.shape, W.dtype) for _ in runs]
+    """What function(run, W) adds to W for the first run of rows, and to zeros like W for the others, one after another, all in W;
+    on `n_jobs` threads."""
+    sums = [W, *(vectors.aligned(W.shape, W.dtype) for _ in runs[1:])]
     in_threads(lambda k: function(runs[k], sums[k]), range(len(runs)), n_jobs)
-    for one in sums:
+    for one in sums[1:]:
         W += one
 
 

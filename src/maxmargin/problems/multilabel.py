@@ -14,17 +14,18 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from ..data import rows
-from ..data.indicators import LabelColumns
+from ..data.indicators import BYTE, LabelColumns
 from ..data.table import Table
 from ..jit import vectors
 from ..losses.base import MultilabelLoss
 from ..losses.multilabel_steps import Coupled, labels
 from ..regularizers.base import Regularizer
 from ..regularizers.coupled import Coupling
+from ..regularizers.gaussian import Gaussian
 from ..regularizers.half_spaces import HalfSpaces
 from ..utils.threads import in_threads
 from .base import PLAIN_TERM, Problem
-from .linear import RowProblem
+from .linear import RowProblem, ScalarProblem
 
 TOGETHER = 16  # labels of a group, where R leaves the choice. Set not recorded, 2026-11-15
 # The same where rows are dense, which are stepped in blocks: at the most, and as a part of all labels, so that threads have
@@ -82,6 +83,22 @@ class LabelGroup(RowProblem):
         if self.R is None:
             return part
         return Coupled(part, vectors.table(vectors.pack(self.R, dtype)), vectors.zeros_table(1, 1, dtype))
+
+
+def label_target(group: LabelGroup, k: int) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray]:
+    """The signs and margins of a label, and its weights: zero where it is not known."""
+    present, known = ((bits[:, k // BYTE] >> np.uint8(k % BYTE)) & 1 for bits in group.packed)
+    return (np.where(present, 1.0, -1.0), group.margin[k][present]), group.weight * group.label_weight[k][present] * known
+
+
+def label_problem(group: LabelGroup, k: int) -> ScalarProblem:
+    """The problem of one label alone."""
+    target, weight = label_target(group, k)
+    term = group.regularizer
+    parts = (None if a is None else vectors.to_classes(a, group.n_classes)[k] for a in (term.mean, term.variance, term.lower))
+    loss = group.loss.single
+    assert loss is not None
+    return ScalarProblem(group.table, loss, target, weight, Gaussian(*parts), group.half_spaces, group.C)
 
 
 @dataclass(frozen=True)
@@ -143,7 +160,8 @@ class MultilabelProblem(Problem):
 
     @property
     def n_groups(self) -> int:
-        return sum(map(len, self.divided(vectors.width(np.float32))))
+        """Labels alone, where threads are many."""
+        return self.labels.shape[1] if self.R is None else len(self.groups)
 
     def couples(self, columns: np.ndarray) -> bool:
         """Whether R does anything to the labels of a group."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..data.rows import add, add_clipped, add_scaled, update, update_all, update_clipped
-from ..jit import generic, kernel, vectors
+from ..jit import generic, jitable_call, kernel, vectors
 
 NO_SUMS = {np.dtype(kind): np.zeros(0, kind) for kind in (np.float32, np.float64)}
 
@@ -56,8 +56,8 @@ def averaged(space: Space) -> np.ndarray:
     return space.v if isinstance(space, Paired) else space.w
 
 
-@kernel
-def add_and_multiply(v, w, sums, added):
+@jitable_call
+def adding_product(v, w, sums, added):
     """sums += added, or nothing where there are no sums; returns <v, w>, summed in float64."""
     total = 0.0
     if sums.size == 0:
@@ -71,13 +71,23 @@ def add_and_multiply(v, w, sums, added):
 
 
 @kernel
-def push_on(v, before, t, result):
+def add_and_multiply(v, w, sums, added):
+    return adding_product(v, w, sums, added)
+
+
+@jitable_call
+def pushed(v, before, t, result):
     """result = v + t (v - before), and v is what was before from now on."""
     step = v.dtype.type(t)
     for i in range(v.size):
         here = v[i]
         result[i] = here + step * (here - before[i])
         before[i] = here
+
+
+@kernel
+def push_on(v, before, t, result):
+    pushed(v, before, t, result)
 
 
 def summed_product(v: np.ndarray, w: np.ndarray) -> float:

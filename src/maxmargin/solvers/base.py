@@ -6,7 +6,7 @@ they end; what a run leaves may start another one (`WarmStart`).
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from ..problems.base import Problem
 from ..result import Result
 from ..utils.parameters import Parameters
 from ..utils.state import RunState, put_together, taken_apart
+from .due import Due
 from .pace import never
 
 
@@ -73,11 +74,14 @@ class Run(ABC):
     continues: bool = False  # whether its state is a far better start towards a finer gap than its duals are
     way_out: str = ""  # what helps where passes have come to next to nothing, in a sentence
     hint: Any = None  # weights of an earlier run: a candidate for the first certificate
+    loop_due: Due | None = None  # when the loop has to hear of it: short passes may be made in a row until then. None: each time
+    passes_in_row: Sequence[tuple[int, int, float]] = ()  # of the last call: passes, visits and the estimate after each
     held: tuple[str, ...] = ("passes", "visits", "dual", "hint")  # the fields that make up the state
 
     @abstractmethod
     def advance(self, stop: Callable[[], bool]) -> float:
-        """One pass, cut short where `stop` says so; returns an estimate of the gap, infinite where there is none."""
+        """One pass, cut short where `stop` says so, or several where `loop_due` allows for it; returns an estimate of the gap,
+        infinite where there is none."""
 
     @abstractmethod
     def synchronise(self) -> float:
@@ -154,6 +158,10 @@ class Solver(Parameters, ABC):
     keeps_duals = True  # whether runs leave duals of examples; else planes, which are good for the same losses only
     by_groups = True  # whether a problem that is a sum of others is solved one of them at a time
     reads = False  # whether data on disk are served
+
+    def for_single_labels(self) -> "Solver":
+        """What solves labels one by one, side by side on threads."""
+        return self
 
     def check(self) -> None:
         """Refuse parameters that make no sense, in a sentence. A solver adds to it what concerns several of them at once."""

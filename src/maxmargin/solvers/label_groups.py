@@ -1,12 +1,14 @@
 """A multi-label problem, group by group: values add up, so each group is certified alone and the sum is the certificate.
 
 One group after the other needs the memory of one; with `n_jobs` threads as many groups are under way. Where there are fewer, or
-the last of them would go on alone for long, groups are divided into smaller ones, and threads that are left over share the rows
-of a group. Whatever stops a run, every label ends with a model and the certificate covers all of them: labels not begun have
-weights of zero, whose values are known without work.
+the last of them would go on alone for long, groups are divided into smaller ones, down to single labels where rows are dense and
+threads are many: these are problems of one score. Threads that are left over share the rows of a group. Whatever stops a run,
+every label ends with a model and the certificate covers all of them: labels not begun have weights of zero, whose values are
+known without work.
 """
 
 import heapq
+import math
 import threading
 from dataclasses import replace
 from typing import Any
@@ -14,13 +16,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ..data.rows import Dense
 from ..jit import clock, vectors
-from ..problems.multilabel import LabelGroup, MultilabelProblem
+from ..problems.linear import ScalarProblem
+from ..problems.multilabel import LabelGroup, MultilabelProblem, label_problem
 from ..result import History, Record, Result
-from ..utils.threads import in_threads
+from ..utils.threads import in_threads, with_scratch
 from .base import NOWHERE, Solver, Start, admit
 from .keeping import is_result, result_of, state_of_result
-from .loop import BY_CALLBACK, BY_HAND, Budget, Interrupt, carry_out
+from .loop import BY_CALLBACK, BY_HAND, Budget, Interrupt, carry_out, unwatched
 from .tuning import GROUPS, GroupTuning
 
 
@@ -77,6 +81,15 @@ def longest_load(problem: MultilabelProblem, size: int, threads: int, tuning: Gr
     return max(loads)
 
 
+def single_load(problem: MultilabelProblem, threads: int, tuning: GroupTuning = GROUPS) -> float:
+    """The same where each label is a problem of its own; infinite where labels are not, where rows are sparse, as there a
+    vector of labels costs little more than one of them, or where rows are few."""
+    dense, shape = isinstance(problem.table.rows, Dense), problem.table.shape
+    if problem.R is not None or problem.loss.single is None or not dense or shape[0] * shape[1] < tuning.entries:
+        return math.inf
+    return tuning.alone * -(-problem.labels.shape[1] // threads)
+
+
 def flattened(divided: list[list[np.ndarray]]) -> list[np.ndarray]:
     return [columns for group in divided for columns in group]
 
@@ -88,6 +101,8 @@ def part_name(k: int, size: int | None) -> str:
 
 class Groups:
     """A multi-label problem under way: which groups there are, what came of them, and why the run ends."""
+
+    tuning = GROUPS
 
     def __init__(self, solver: Solver, problem: MultilabelProblem, budget: Budget, history: History, interrupt: Interrupt):
         self.solver, self.problem, self.budget, self.interrupt = solver, problem, budget, interrupt
@@ -106,15 +121,23 @@ class Groups:
         """Labels of what groups are divided into, None where they stay as they are: as in an earlier process whose state is taken
         up, else as threads are done soonest."""
         keeper, threads = self.budget.keeper, self.budget.n_jobs
-        for size in (None, *sizes[1:]):
+        for size in (None, *sizes[1:], *([1] if sizes else [])):
             count = len(self.problem.groups) if size is None else len(flattened(self.problem.divided(size)))
             names = (part_name(k, size) for k in range(count))
             if any(keeper.part(name, False).found() is not None for name in names):
                 return size
-        if threads == 1 or len(sizes) < 2:
+        if threads == 1 or not sizes:
             return None
-        best = min(sizes, key=lambda size: longest_load(self.problem, size, threads))
+        loads = {size: longest_load(self.problem, size, threads, self.tuning) for size in sizes}
+        best = min(sizes, key=loads.__getitem__)
+        if self.serves_single() and single_load(self.problem, threads, self.tuning) < loads[best]:
+            return 1
         return None if best == sizes[0] else best
+
+    def serves_single(self) -> bool:
+        """Whether the solver takes a label as a problem of one score."""
+        first = self.problem.groups[0][:1]
+        return self.problem.loss.single is not None and self.solver.serves(label_problem(self.problem.group(first), 0)) is None
 
     def jobs(self, k: int) -> int:
         """The threads of group k: where there are fewer groups, the rest is shared out."""
@@ -132,8 +155,12 @@ class Groups:
                 self.reason = self.reason or BY_CALLBACK
         return self.halted()
 
-    def work(self, k: int, start: Start, seed: int, average: bool) -> None:
-        """Solve group k, in its part of the time that is left."""
+    def work(self, k: int, start: Start, seed: int, average: bool, pages: vectors.KeptPages) -> None:
+        """Solve group k, in its part of the time that is left, with arrays in the pages of an earlier one."""
+        with pages.in_use():
+            self.solve(k, start, seed, average)
+
+    def solve(self, k: int, start: Start, seed: int, average: bool) -> None:
         budget, count = self.budget, len(self.columns)
         left = None if budget.max_time is None else budget.max_time - budget.seconds()
         if self.halted() or (left is not None and left <= 0.0):
@@ -141,15 +168,20 @@ class Groups:
         share = None if left is None else left * min(budget.n_jobs, count - k) / (count - k)
         jobs, history = self.jobs(k), GroupHistory(self.totals, k)
         keeper = budget.keeper.part(part_name(k, self.size), not self.solver.keeps_duals)
-        own = replace(budget, max_time=share, n_jobs=jobs, watch=self.watch, halt=self.halted, begin=clock(), state_bytes=0)
+        watch = self.watch if budget.watch is not unwatched else unwatched
+        own = replace(budget, max_time=share, n_jobs=jobs, watch=watch, halt=self.halted, begin=clock(), state_bytes=0)
         own, earlier = replace(own, keeper=keeper), keeper.found()
         if earlier is not None and is_result(earlier):
             with keeper.taking_up():
                 result = result_of(earlier, history)
         else:
             group = self.problem.group(self.columns[k])
-            own_start = self.start(group, k, start)
-            result = carry_out(self.solver, group, own, history, start=own_start, seed=seed + k, average=average)
+            part = label_problem(group, 0) if self.size == 1 else group
+            own_start = self.start(part, k, start)
+            solver = self.solver.for_single_labels() if self.size == 1 else self.solver
+            result = carry_out(solver, part, own, history, start=own_start, seed=seed + k, average=average)
+            if self.size == 1:
+                result = replace(result, w=vectors.from_classes(result.w[None], np.float64), duals=result.duals[:, None])
         self.note_ending(result, own)
         if isinstance(result.duals, np.ndarray):  # at once: a group's table is the largest there is
             result = replace(result, duals=without_zeros(result.duals))
@@ -164,22 +196,25 @@ class Groups:
             else:
                 self.endings.append(result.message)
 
-    def start(self, group: LabelGroup, k: int, start: Start) -> Start:
+    def start(self, group: LabelGroup | ScalarProblem, k: int, start: Start) -> Start:
         """The part of group k in what a run of all labels begins from."""
         weights = None if start.weights is None else self.part_of(start.weights, k)
         if isinstance(start.duals, list):  # planes
             return Start(start.duals[k], weights)
-        duals = None if start.duals is None else group.clipped(start.duals[:, self.columns[k]].toarray())
+        duals = None
+        if start.duals is not None:
+            duals = group.clipped(start.duals[:, self.columns[k]].toarray().reshape(group.dual_shape))
         return Start(duals, weights, start.rise)
 
     def part_of(self, weights: list, k: int) -> np.ndarray | None:
         """The weights of group k in those of the problem's groups."""
         of, k = self.places[k]
         group, whole = self.divided[of], weights[of]
-        if whole is None or len(group) == 1:
+        if whole is None or (len(group) == 1 and self.size != 1):
             return whole
-        before = vectors.blocks(sum(len(columns) for columns in group[:k]), np.float64)
-        return vectors.convert(whole[:, before : before + vectors.blocks(len(group[k]), np.float64)], np.float64)
+        first = sum(len(columns) for columns in group[:k])
+        own = whole.reshape(whole.shape[0], -1)[:, first : first + len(group[k])]
+        return own[:, 0].copy() if self.size == 1 else vectors.pack(own, np.float64)
 
     def weights(self) -> list[np.ndarray | None]:
         """Those found, of the problem's groups; None for one that was not begun."""
@@ -233,14 +268,15 @@ def joined_lanes(parts: list[np.ndarray | None], labels: list[np.ndarray], featu
     """Weights of labels side by side as one lane array, zeros for those not begun; None where none was."""
     if len(parts) == 1 or all(part is None for part in parts):
         return parts[0]
-    result = vectors.zeros_vectors(features, vectors.blocks(sum(map(len, labels)), np.float64), np.float64)
+    result = vectors.zeros_table(features, sum(map(len, labels)), np.float64)
     first = 0
     for part, columns in zip(parts, labels, strict=True):
-        last = first + vectors.blocks(len(columns), np.float64)
-        if part is not None:
-            result[:, first:last] = part
-        first = last
-    return result
+        if part is not None:  # with what fills its last vector, where the next one is put then
+            room = result.flat[:, first:]
+            own = part.reshape(features, -1)[:, : room.shape[1]]
+            room[:, : own.shape[1]] = own
+        first += len(columns)
+    return result.vectors
 
 
 def solve_groups(
@@ -258,7 +294,8 @@ def solve_groups(
     problem.table.norms()  # computed before threads ask for it
     with Interrupt() as interrupt:
         groups = Groups(solver, problem, budget, history, interrupt)
-        in_threads(lambda k: groups.work(k, start, seed, average), range(len(groups.columns)), budget.n_jobs)
+        work = with_scratch(vectors.KeptPages, lambda k, pages: groups.work(k, start, seed, average, pages))
+        in_threads(work, range(len(groups.columns)), budget.n_jobs)
     return groups.result()
 
 

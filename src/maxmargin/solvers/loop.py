@@ -21,6 +21,7 @@ from ..result import Certificate, History, Record, Result, relative
 from ..utils.blas import blas_threads
 from ..utils.state import RunState
 from .base import NOWHERE, Run, Setting, Solver, Start, admit
+from .due import Due, due_of, long_since, promising
 from .keeping import NOBODY, Keeper, from_duals, state_of, take_up
 from .pace import never
 from .tuning import LOOP, SWAYS, LoopTuning
@@ -33,6 +34,11 @@ ABOVE_PRIMAL = 1e-9  # part of the primal value by which a dual value above it p
 # such ones. By guess, 2026-11-17.
 ROUNDINGS = 1e4
 OF_DUALS = "Weights that need not be exactly those of the duals (keep_duals=False) may have a smaller one."
+
+
+def unwatched(iteration: int) -> bool:
+    """What is called after a pass where nobody wants to know of it."""
+    return False
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,7 @@ class Budget:
     max_iter: int = 10_000
     max_time: float | None = None
     n_jobs: int = 1
-    watch: Callable[[int], bool] = lambda iteration: False
+    watch: Callable[[int], bool] = unwatched
     halt: Callable[[], bool] = lambda: False
     begin: float = field(default_factory=clock)
     tuning: LoopTuning = LOOP
@@ -211,6 +217,11 @@ class Course:
 
     kept = "ratio", "visits", "message"
 
+    def due(self, run: Run, budget: Budget) -> Due:
+        """When the loop has to hear of the run again."""
+        found = due_of(self.ratio, budget.tol, run.problem.n_examples, self.visits, budget.tuning)
+        return found._replace(passes=float(budget.max_iter))
+
 
 def drive(
     run: Run, budget: Budget, history: History, earlier: RunState | None = None, pressed: Callable[[], bool] = never
@@ -231,10 +242,12 @@ def drive(
     def out_of_time() -> bool:
         return bool(why())
 
+    alone = budget.watch is unwatched and budget.keeper is NOBODY  # nobody is told of each pass
     if run.warm and earlier is None:  # a hot start may already be good enough
         best.evaluate(run, budget, out_of_time)
         course.message = why()
     while not (course.message or relative(best.primal, best.dual) <= budget.tol):
+        run.loop_due = course.due(run, budget) if alone else None
         estimate = run.advance(out_of_time)
         history.taken_up(run.passes, run.solver_name)
         stopped = budget.watch(run.passes)
@@ -267,15 +280,13 @@ def judged(
         return bool(why())
 
     tuning, history = budget.tuning, best.history
-    since, total = (visits / max(run.problem.n_examples, 1) for visits in (run.visits - course.visits, run.visits))
-    hoped, target = estimate * course.ratio, budget.tol * abs(run.dual)
-    promising = hoped <= target and since >= tuning.apart
-    rule = tuning.near_seldom if hoped <= tuning.near * target else tuning.seldom
+    due = course.due(run, budget)
+    hopeful = promising(due, estimate, run.dual, run.visits)
     if course.message and not out_of_time():
         run.conclude(out_of_time)
-    wanted = course.message or promising or since >= max(rule[0], rule[1] * total)
+    wanted = course.message or hopeful or long_since(due, estimate, run.dual, run.visits)
     if run.exact or (wanted and not run.late):
-        best.evaluate(run, budget, out_of_time, last=bool(course.message) or (run.exact and promising))
+        best.evaluate(run, budget, out_of_time, last=bool(course.message) or (run.exact and hopeful))
         course.message = course.message or why()  # no second evaluation after one that took up the time
         if relative(best.primal, best.dual) > budget.tol:
             course.message = course.message or still.message(run, best, tuning)
@@ -286,7 +297,7 @@ def judged(
             run.refine()
         if 0 < estimate < np.inf:
             course.ratio = float(np.clip(gap / estimate, *tuning.learned))
-        if promising and gap > tuning.hidden * estimate:  # what rests, hides a part of the gap
+        if hopeful and gap > tuning.hidden * estimate:  # what rests, hides a part of the gap
             run.wake()
         course.visits = run.visits
     return bool(course.message)  # a late run that was stopped

@@ -174,6 +174,12 @@ class GroupTuning(NamedTuple):
     # What a group costs besides its labels, in labels. 2,000 CSR rows with 1,000 labels: 4; 20,000 x 128 with 20: 6; 4,000 x 512
     # with 512: 18. 2026-11-17.
     own: float = 8.0
+    # The same of a label that is a problem of its own, where rows are dense: 2.0 to 2.9 (5,000 x 64 with 16 labels, 30,000 x 32
+    # with 24, 8,000 x 128 with 8), 6.9 where passes crawl (3,000 x 300 with 12). Of sparse rows it is 8 to 11. 2026-11-18.
+    alone: float = 4.0
+    # Numbers of X from which on labels may be problems of their own: those of small ones are done before threads are at work. By
+    # guess, 2026-11-18.
+    entries: int = 1 << 17
 
 
 class PredictionTuning(NamedTuple):

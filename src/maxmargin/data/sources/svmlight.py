@@ -4,12 +4,12 @@
 
 Labels and values are decimal numbers, indices grow along the line; `qid` is the group of a row. Blank lines and comments are
 skipped, lines end with LF or CRLF. Anything else is refused with its line and column. Numbers are rounded correctly: up to 2^53
-and with exponents up to 22 by one operation on exact doubles (Clinger 1990), up to 19 digits by a product of two 64-bit integers
-that gives the nearest double or tells that it cannot (after Lemire 2021); those that remain, about one in five hundred, and
-longer ones are left to Python's own `float`. With dtype=float32 the double is rounded once more.
+and with exponents up to 22 by one operation on exact doubles (Clinger 1990), up to 19 digits by a product with 64 bits of the
+power of ten, or 128 where these do not do, that gives the nearest double or tells that it cannot (after Lemire 2021); those that
+remain, halfway between two doubles, and longer ones are left to Python's own `float`. With dtype=float32 the double is rounded
+once more.
 """
 
-from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -18,8 +18,9 @@ import numpy as np
 from ...jit import jitable, jitable_call, kernel
 from ...utils.threads import in_threads
 from .blocks import NO_GROUP, WIDEST
+from .rounding import FINE, HARD, LARGE, ONE, nearest, tables  # noqa: F401 - LARGE is handed on, with `tables`
 
-FINE, HARD, NO_ROOM = range(3)
+NO_ROOM = 2
 BAD_NUMBER, NOT_FINITE, LARGE_NUMBER, GLUED, BAD_INDEX, NEGATIVE, ZERO, BEYOND, TWICE, UNSORTED, BAD_QID = range(3, 14)
 REASONS = {
     BAD_NUMBER: "a number is expected here",
@@ -35,26 +36,15 @@ REASONS = {
     LARGE_NUMBER: "the number is too large",
 }
 
-ONE, TEN, LOW, HALF = np.uint64(1), np.uint64(10), np.uint64(0xFFFFFFFF), np.uint64(32)
+TEN = np.uint64(10)
 DIGITS_FULL = np.uint64(10**18)  # below it another digit fits
 EXACT = np.uint64(2**53)  # so far integers are doubles
-RUNS, LEAST_BYTES, LOOK_BYTES = (
-    2,
-    1 << 18,
-    1 << 12,
-)  # runs of text for each thread, and bytes: of one at least, and to find the end of a line in
+# Runs of text for each thread, and for all of many: each asks for the interpreter's lock. Bytes of one at least, and to find the
+# end of a line in.
+RUNS, MANY_RUNS, LEAST_BYTES, LOOK_BYTES = 2, 8, 1 << 18, 1 << 12
 STRIP_BYTES = 128  # bytes that are counted in a byte
 LARGEST_QID = 10**17  # another digit fits into 64 bits
-LARGE = 280  # decimal exponents up to which no double is subnormal or infinite
 NEWLINE, HASH, COMMA, COLON, PLUS, MINUS, DOT, Q = (ord(c) for c in "\n#,:+-.q")
-
-
-class Tables(NamedTuple):
-    """`powers[e + LARGE]` are the first 64 bits of 10^e, cut off, `twos[e + 1022]` is 2^e and `tens[e]` is 10^e."""
-
-    powers: np.ndarray
-    twos: np.ndarray
-    tens: np.ndarray
 
 
 class Bounds(NamedTuple):
@@ -85,19 +75,6 @@ class TextError(Exception):
     def __init__(self, at: int, reason: str):
         super().__init__(reason)
         self.at, self.reason = at, reason
-
-
-@cache
-def tables() -> Tables:
-    powers = []
-    for e in range(-LARGE, LARGE + 1):
-        power = 10 ** abs(e)
-        if e < 0:
-            power = (1 << (power.bit_length() + 63)) // power
-        bits = power.bit_length()
-        powers.append(power >> (bits - 64) if bits > 64 else power << (64 - bits))
-    twos, tens = np.ldexp(1.0, np.arange(-1022, 1023)), np.array([float(f"1e{e}") for e in range(23)])
-    return Tables(np.array(powers, np.uint64), twos, tens)
 
 
 # ---- kernels -------------------------------------------------------------------------------------------------
@@ -148,36 +125,6 @@ def over(c):
 @jitable
 def digit(c):
     return 48 <= c <= 57
-
-
-@jitable_call
-def nearest(mantissa, exponent, tables):
-    """mantissa * 10^exponent rounded to the nearest double, and FINE; or HARD if 64 bits of the power do not tell which it is.
-
-    With the mantissa shifted to 64 bits, `high` is the upper half of its product with the power's first 64 bits. The true product
-    is less than two units larger, so it rounds as `high` does unless the bits to be dropped are all ones, or say exactly "half".
-    """
-    if not -LARGE <= exponent <= LARGE:
-        return 0.0, HARD
-    shift, step = 0, 32
-    while step > 0:
-        if mantissa >> np.uint64(64 - step) == 0:
-            mantissa <<= np.uint64(step)
-            shift += step
-        step >>= 1
-    power = tables.powers[np.uint64(exponent + LARGE)]
-    a, b, c, d = mantissa >> HALF, mantissa & LOW, power >> HALF, power & LOW
-    ad, bc = a * d, b * c
-    high = a * c + (ad >> HALF) + (bc >> HALF) + ((((b * d) >> HALF) + (ad & LOW) + (bc & LOW)) >> HALF)
-    drop = 11 if high >> np.uint64(63) else 10
-    half = ONE << np.uint64(drop - 1)
-    rest = high & (half - ONE)
-    up = high & half
-    if rest == half - ONE or (rest == 0 and up):
-        return 0.0, HARD
-    kept = np.int64(high >> np.uint64(drop)) + (1 if up else 0)
-    binary = ((217706 * exponent) >> 16) + 1 - shift + drop  # floor(log2(10^exponent)) = 217706 exponent / 2^16 in this range
-    return np.float64(kept) * tables.twos[np.uint64(binary + 1022)], FINE
 
 
 @jitable_call
@@ -396,21 +343,26 @@ def parse(text, bounds, tables, out):
 
 def parsed(text: np.ndarray, zero_based: bool, limit: int, dtype: np.dtype, n_jobs: int = 1) -> tuple[ParsedRows, int]:
     """The rows of a text that ends with a line end, and its lines; TextError names the byte where it is wrong, the first one on
-    any number of threads."""
-    parts = line_spans(text, min(n_jobs * RUNS, text.size // LEAST_BYTES) if n_jobs > 1 else 1)
+    any number of threads. Each thread counts what its part may hold, and then puts entries where they belong in those of all."""
+    parts = line_spans(text, min(max(n_jobs, min(n_jobs * RUNS, MANY_RUNS)), text.size // LEAST_BYTES) if n_jobs > 1 else 1)
+    found = in_threads(lambda part: tuple(int(n) for n in counts(text[slice(*part)])), parts, n_jobs)
+    ends = np.cumsum([0, *(colons for _, colons, _ in found)]).tolist()
+    values, indices = np.empty(ends[-1], dtype), np.empty(ends[-1], np.int32)
 
-    def work(part: tuple[int, int]) -> tuple[ParsedRows, int]:
-        start, stop = part
+    def work(k: int) -> ParsedRows:
+        (start, stop), own = parts[k], slice(ends[k], ends[k + 1])
         try:
-            return parsed_part(text[start:stop], zero_based, limit, dtype)
+            return parsed_part(text[start:stop], found[k], (values[own], indices[own]), Bounds(int(not zero_based), limit, most))
         except TextError as error:
             raise TextError(start + error.at, error.reason) from None
 
-    found = in_threads(work, parts, n_jobs)
-    if len(found) == 1:
-        return found[0]
-    rows = one_after_another([rows for rows, _ in found], [start for start, _ in parts], n_jobs)
-    return rows, sum(lines for _, lines in found)
+    most, lines = float(np.finfo(dtype).max), sum(lines for lines, _, _ in found)
+    rows = in_threads(work, range(len(parts)), n_jobs)
+    if len(rows) == 1:
+        return rows[0], lines
+    full = all(part.values.size == colons for part, (_, colons, _) in zip(rows[:-1], found))
+    together = (values, indices) if full else None
+    return one_after_another(rows, [start for start, _ in parts], together, n_jobs), lines
 
 
 def line_spans(text: np.ndarray, count: int) -> list[tuple[int, int]]:
@@ -426,13 +378,18 @@ def line_spans(text: np.ndarray, count: int) -> list[tuple[int, int]]:
     return [(start, stop) for start, stop in pairwise(ends) if stop > start] or [(0, text.size)]
 
 
-def one_after_another(parts: list[ParsedRows], first_bytes: list[int], n_jobs: int = 1) -> ParsedRows:
-    """The rows of runs of text, one after another: a thread for each run, as to copy is half as long as to parse."""
+def one_after_another(
+    parts: list[ParsedRows], first_bytes: list[int], together: tuple[np.ndarray, np.ndarray] | None, n_jobs: int = 1
+) -> ParsedRows:
+    """The rows of runs of text, one after another. `together`: values and indices, where those of all runs lie side by side
+    already; what is left to copy is little, but where rows are short."""
     entries, labels = (np.cumsum([0, *(getattr(part, name).size for part in parts)]) for name in ("values", "labels"))
     beginning = [name in ("indptr", "label_indptr") for name in ParsedRows._fields]
     sizes = [[len(field) - int(k > 0 and begins) for field, begins in zip(part, beginning)] for k, part in enumerate(parts)]
     ends = np.cumsum(np.vstack([np.zeros(len(beginning), int), sizes]), axis=0)
-    out = ParsedRows(*(np.empty((int(ends[-1, f]), *field.shape[1:]), field.dtype) for f, field in enumerate(parts[0])))
+    done = 2 if together else 0  # fields
+    out = [without_rest(array, int(entries[-1])) for array in together or ()]
+    out += [np.empty((int(ends[-1, f]), *field.shape[1:]), field.dtype) for f, field in enumerate(parts[0]) if f >= done]
 
     def place(k: int) -> None:
         part, entry, label, byte_ = parts[k], int(entries[k]), int(labels[k]), first_bytes[k]
@@ -442,22 +399,21 @@ def one_after_another(parts: list[ParsedRows], first_bytes: list[int], n_jobs: i
         part.hard[:, 0] += np.where(part.hard[:, 0] < 0, -label, entry)
         part.hard[:, 1:] += byte_
         for f, (field, begins) in enumerate(zip(part, beginning)):
-            out[f][ends[k, f] : ends[k + 1, f]] = field[int(begins and k > 0) :]
+            if f >= done:
+                out[f][ends[k, f] : ends[k + 1, f]] = field[int(begins and k > 0) :]
 
-    in_threads(place, range(len(parts)), n_jobs)
-    return out
+    copied = sum(array.nbytes for array in out[done:])
+    in_threads(place, range(len(parts)), n_jobs if copied >= LEAST_BYTES else 1)
+    return ParsedRows(*out)
 
 
-def parsed_part(text: np.ndarray, zero_based: bool, limit: int, dtype: np.dtype) -> tuple[ParsedRows, int]:
-    """The same on one thread."""
-    lines, colons, commas = (int(n) for n in counts(text))
-    capacity, largest = (colons + lines + commas) // 64 + 64, float(np.finfo(dtype).max)
-    bounds = Bounds(int(not zero_based), limit, largest)
-    status = NO_ROOM
+def parsed_part(text: np.ndarray, counted: tuple, room: tuple[np.ndarray, np.ndarray], bounds: Bounds) -> ParsedRows:
+    """The rows of a part of a text on one thread; values and indices are put into the room given."""
+    lines, colons, commas = counted
+    capacity, status = (colons + lines + commas) // 64 + 64, NO_ROOM
     while status == NO_ROOM:
         out = ParsedRows(
-            np.empty(colons, dtype),
-            np.empty(colons, np.int32),
+            *room,
             np.empty(lines + 1, np.int32),
             np.empty(lines + commas, np.float64),
             np.empty(lines + 1, np.int32),
@@ -471,14 +427,19 @@ def parsed_part(text: np.ndarray, zero_based: bool, limit: int, dtype: np.dtype)
     for slot, start, stop in out.hard[:hard].tolist():
         into, slot = (out.values, slot) if slot >= 0 else (out.labels, -1 - slot)
         value = float(text[start:stop].tobytes())
-        if not abs(value) <= (largest if into is out.values else np.finfo(np.float64).max):
+        if not abs(value) <= (bounds.largest if into is out.values else np.finfo(np.float64).max):
             raise TextError(start, REASONS[LARGE_NUMBER])
         into[slot] = value
     if status != FINE:
-        beyond = f"; there are {limit} features" if status == BEYOND and limit < WIDEST else ""
+        beyond = f"; there are {bounds.limit} features" if status == BEYOND and bounds.limit < WIDEST else ""
         raise TextError(at, REASONS[status] + beyond)
     used = (entries, entries, rows + 1, labels, rows + 1, rows, rows, hard)
-    return ParsedRows(*(array[:n] if n > array.shape[0] // 2 else array[:n].copy() for array, n in zip(out, used))), lines
+    return ParsedRows(*(without_rest(array, n) for array, n in zip(out, used)))
+
+
+def without_rest(array: np.ndarray, size: int) -> np.ndarray:
+    """The first of an array, which go on without the rest where that is large."""
+    return array[:size] if size > array.shape[0] // 2 else array[:size].copy()
 
 
 def line_and_column(text: np.ndarray, at: int) -> tuple[int, int]:

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from ...utils.threads import read_ahead
 from .blocks import NO_GROUP, WIDEST, LabelLists, RawBlock, Scan, SourceChangedError
-from .lines import PACKED, BinaryFile, cut, opened_text, reread
+from .lines import PACKED, BinaryFile, TextBuffers, cut, opened_text, reread
 from .one_file import FileSource
 from .options import SourceOptions
 from .scan import Scanner
@@ -136,8 +136,10 @@ class TextSource(FileSource):
                 raise ValueError(f"{self.path} is truncated or damaged behind line {before}: {error}.") from None
 
     def _texts(self, file: BinaryFile, known: list[tuple[int, int, int]] | None) -> Generator[tuple[np.ndarray, int]]:
-        """Runs of text, each with its offset; where several threads parse one, the next is read meanwhile."""
-        runs = cut(file, self.options.block_bytes) if known is None else reread(file, known, self.path)
+        """Runs of text, each with its offset; where several threads parse one, the next is read meanwhile. A run is gone when
+        the next one is asked for."""
+        room = TextBuffers().room
+        runs = cut(file, self.options.block_bytes, room) if known is None else reread(file, known, self.path, room)
         return read_ahead(runs) if self.options.n_jobs > 1 else runs
 
     def _place(self, block: int, row: int) -> str:

@@ -27,10 +27,21 @@ from ...losses.nonnegative import NonNegative, NonNegativeRow
 from ...problems.base import Evaluated
 from ...problems.explicit import GroupedProblem
 from ...problems.linear import RowProblem, ScalarProblem
-from ...regularizers.spaces import averaged, extrapolate, quadratic, quadratic_adding, room_for, unclipped
+from ...regularizers.spaces import (
+    NO_SUMS,
+    Free,
+    averaged,
+    extrapolate,
+    quadratic,
+    quadratic_adding,
+    room_for,
+    unclipped,
+)
 from ...utils.threads import in_threads, spans
+from ..due import Due
 from ..pace import examples_between
 from ..polish.tables import LinearFinishing
+from .in_a_row import InARow, scalar_passes
 from .momentum import move_listed, room_to_lack, row_reach
 from .schedule import gather, schedule, visited
 from .tuning import ASCENT, AscentTuning
@@ -144,7 +155,7 @@ class Ascent(LinearFinishing, ABC):
 
     def advance(self, stop: Callable[[], bool]) -> float:
         """One pass; returns the sum of the shares of the gap that it met (an estimate: the weights moved meanwhile)."""
-        self.floor, self.in_step = self.dual, False
+        self.floor, self.in_step, self.passes_in_row = self.dual, False, ()
         count, tuning = self.gathered(), self.options.tuning
         level = tuning.visits.calm * self.options.tol * abs(self.dual) / max(self.problem.n_examples, 1)
         gap, stretch = 0.0, self.together(count)
@@ -340,6 +351,46 @@ class ScalarAscent(Accelerated):
     def take(self, duals):
         self.duals = np.zeros(self.problem.n_examples) if duals is None else duals.copy()
         self.before, self.in_step = self.duals.copy(), False
+
+    def advance(self, stop):
+        if self.loop_due is None or not self.in_a_row() or stop():
+            return super().advance(stop)
+        first, tuning = self.passes, self.options.tuning
+        counts = first, self.visits, self.memory, self.mean_count, self.mean_next, 0
+        row = InARow(
+            np.array([self.dual, self.reward, self.floor]),
+            np.array(counts, np.int64),
+            np.empty((tuning.in_a_row, 2)),
+            tuning.visits.calm * self.options.tol / self.problem.n_examples,
+            tuning.farthest,
+            self.between,
+        )
+        sums = self.before_v, self.mean_sum if self.options.average else NO_SUMS[self.dtype]
+        tables = self.duals, self.before, self.curvature
+        spaces, loss, due = (self.space, self.other), self.problem.exact_loss, self.own_due(self.loop_due)
+        done = scalar_passes(self.problem.X, loss, spaces, tables, self.plan, sums, row, due)
+        self.dual, self.reward, self.floor = row.values.tolist()
+        _, _, self.memory, self.mean_count, self.mean_next, swapped = row.counts.tolist()
+        self.space, self.other = spaces[::-1] if swapped else spaces
+        self.in_step = False
+        met = [(first + k + 1, int(visits), gap) for k, (visits, gap) in enumerate(row.log[:done].tolist())]
+        for passes, visits, gap in met:
+            self.passes, self.visits = passes, visits
+            self.note(gap)
+        self.passes_in_row = met
+        return met[-1][2]
+
+    def in_a_row(self) -> bool:
+        """Whether several passes may be one call: all are extrapolated, none takes long, and one thread makes them."""
+        free = isinstance(self.space, Free) and self.problem.half_spaces is None and self.problem.n_examples > 0
+        return free and self.options.momentum and self.passes > self.begin_at and self.problem.n_examples <= self.between
+
+    def own_due(self, due: Due) -> Due:
+        """With what the run has to do itself: look for free duals."""
+        if self.dtype != np.float64:
+            return due
+        prices = float(self.visit_price), self.polish_tuning.sweep, float(self.next_polish)
+        return due._replace(polish=prices, polish_from=float(self.soon))
 
     def put_walls(self, count):
         return np.zeros(count)

@@ -348,6 +348,9 @@ class Parted(Accelerated):
 class PartedScalars(Parted, ScalarAscent):
     visit_alone, reach_alone = ScalarAscent.visit, ScalarAscent.reach
 
+    def in_a_row(self):
+        return super().in_a_row() and self.size == 1
+
     @property
     def visit_seconds(self):
         tuning = self.options.tuning.parts

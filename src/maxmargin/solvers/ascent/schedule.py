@@ -50,6 +50,11 @@ def draw(random, below):
 
 @kernel
 def gather(plan, now):
+    return gather_due(plan, now)
+
+
+@jitable_call
+def gather_due(plan, now):
     """Put the examples due now into plan.order, in random order; returns how many there are."""
     count = list_due(plan, now, 0, plan.due.size, plan.order)
     shuffle(plan, plan.order, count, plan.due.size, plan.random)

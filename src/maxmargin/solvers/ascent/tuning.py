@@ -105,6 +105,8 @@ class AscentTuning(NamedTuple):
     walks: int = 16
     # Rows that are extrapolated before the weights take back what these lack. By what a call costs, 2026-11-16.
     lacking: int = 512
+    # Passes in a row at the most, of which the loop does not hear where it has nothing to do. By guess, 2026-11-18.
+    in_a_row: int = 64
     blocks: BlockTuning = BlockTuning()
     parts: PartTuning = PartTuning()
 

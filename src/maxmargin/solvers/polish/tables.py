@@ -15,8 +15,7 @@ from ...problems.base import Problem
 from ...problems.explicit import GroupedProblem
 from ...problems.kernel import KernelProblem, KernelRowProblem, KernelScalarProblem, Point
 from ...problems.linear import BlockProblem, ScalarProblem
-from ...problems.multilabel import LabelGroup
-from ..second_order.labels import label_problem
+from ...problems.multilabel import LabelGroup, label_problem
 from .face import Face
 from .finish import TableFinishing
 from .free import Scores, box_faces, group_face, row_face

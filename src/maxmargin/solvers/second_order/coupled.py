@@ -16,9 +16,8 @@ import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 
 from ...data.table import Table
-from ...problems.multilabel import LabelGroup
+from ...problems.multilabel import LabelGroup, label_target
 from ...regularizers.coupled import independent
-from .labels import label_target
 from .run import EntryShape, RowShape
 from .systems import ScalarColumns, combination, products_with, scores_of
 

@@ -9,11 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ...data.indicators import BYTE
 from ...jit import vectors
-from ...problems.linear import ScalarProblem
-from ...problems.multilabel import LabelGroup
-from ...regularizers.gaussian import Gaussian
+from ...problems.multilabel import LabelGroup, label_problem
 from ...utils.state import RunState, beneath
 from ..base import Run, Setting, Start
 from .run import ScalarShape, SecondOrderRun
@@ -22,22 +19,6 @@ from .scalar import scalar_run
 
 CLOSER = 0.5  # part of the target that a label is brought to, since weights and duals of all are weighed together
 FURTHER = 0.1  # of its target, where all labels have reached theirs and the sum has not
-
-
-def label_target(group: LabelGroup, k: int) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray]:
-    """The signs and margins of a label, and its weights: zero where it is not known."""
-    present, known = ((bits[:, k // BYTE] >> np.uint8(k % BYTE)) & 1 for bits in group.packed)
-    return (np.where(present, 1.0, -1.0), group.margin[k][present]), group.weight * group.label_weight[k][present] * known
-
-
-def label_problem(group: LabelGroup, k: int) -> ScalarProblem:
-    """The problem of one label alone."""
-    target, weight = label_target(group, k)
-    term = group.regularizer
-    parts = (None if a is None else vectors.to_classes(a, group.n_classes)[k] for a in (term.mean, term.variance, term.lower))
-    loss = group.loss.single
-    assert loss is not None
-    return ScalarProblem(group.table, loss, target, weight, Gaussian(*parts), group.half_spaces, group.C)
 
 
 class LabelRuns(Run):
