@@ -39,10 +39,12 @@ class Automatic(Solver):
     """`DualCoordinate`, then `Newton` where that is faster; from the start, where one step of it is the solution, or few are and
     coordinates would take many passes."""
 
-    newton_first = True  # where that needs few steps
-
     def for_single_labels(self):
         return PassesFirst()
+
+    def newton_first(self, problem: Problem, prices: "Prices", tol: float) -> bool:
+        """Whether Newton's method, where it needs few steps, is faster from the start."""
+        return begins_with_newton(problem, prices, expected_passes(problem, tol))
 
     def serves(self, problem):
         return None if second_order_only(problem) else DualCoordinate().serves(problem)
@@ -61,8 +63,7 @@ class Automatic(Solver):
         problem.measure(setting.n_jobs)
         prices = None if cost is None else Prices(problem, cost, hard_on_coordinates(problem))
         again = start.method == STAGES[1] and start.duals is not None and start.rise >= 1.0  # passes would crawl again
-        passes = expected_passes(problem, setting.tol) if self.newton_first else 0.0
-        if prices is not None and (again or begins_with_newton(problem, prices, passes)):
+        if prices is not None and (again or self.newton_first(problem, prices, setting.tol)):
             return Relay(newton.begin(problem, start, setting), setting, prices, stage=1)
         run = DualCoordinate().begin(problem, start, setting)
         run.solver_name, run.way_out = STAGES[0], ""
@@ -73,7 +74,8 @@ class PassesFirst(Automatic):
     """The same of single labels on threads: products of Newton's method, from Python, wait for each other there. Sixteen threads,
     20 labels of 20,000 x 128: 0.8 s where passes took 0.16 s, 2026-11-18."""
 
-    newton_first = False
+    def newton_first(self, problem, prices, tol):
+        return False
 
 
 def begins_with_newton(problem: Problem, prices: "Prices", passes: float) -> bool:
