@@ -1,13 +1,16 @@
 """Passes in a row within one call: the loop hears of them when it has something to do, and nothing else changes."""
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
 
 import maxmargin as mm
+from maxmargin.solvers.ascent import linear
 from maxmargin.solvers.ascent.parted import PartedScalars
 from maxmargin.solvers.due import due_of, is_asked, long_since, promising
+from maxmargin.solvers.loop import Budget
 from maxmargin.solvers.tuning import LOOP
 
 RNG = np.random.default_rng(3)
@@ -24,6 +27,12 @@ class Deaf:
     def on_fit_task_begin(self, estimator, context): ...
     def on_fit_task_end(self, estimator, context, **ignored):
         return False
+
+
+@pytest.fixture(autouse=True)
+def in_a_row(monkeypatch):
+    """As single labels have it."""
+    monkeypatch.setattr("maxmargin.estimators.base.Budget", partial(Budget, in_a_row=True))
 
 
 @pytest.fixture
@@ -77,6 +86,13 @@ def test_nothing_changes(name, data, rest, solver, calls):
 def test_a_callback_hears_of_every_pass(calls):
     fitted(mm.SVMClassifier(C=2.0, loss="hinge", tol=1e-6, solver="dual_coordinate"), Y, True)
     assert set(calls) == {1}
+
+
+def test_a_run_that_is_alone_makes_one_pass_at_a_time(monkeypatch):
+    """What makes several would have to be compiled first."""
+    monkeypatch.undo()
+    monkeypatch.setattr(linear, "scalar_passes", None)
+    fitted(mm.SVMClassifier(C=2.0, loss="hinge", tol=1e-6, solver="dual_coordinate"), Y, False)
 
 
 def test_a_clock_is_looked_at():

@@ -170,7 +170,7 @@ class Groups:
         keeper = budget.keeper.part(part_name(k, self.size), not self.solver.keeps_duals)
         watch = self.watch if budget.watch is not unwatched else unwatched
         own = replace(budget, max_time=share, n_jobs=jobs, watch=watch, halt=self.halted, begin=clock(), state_bytes=0)
-        own, earlier = replace(own, keeper=keeper), keeper.found()
+        own, earlier = replace(own, keeper=keeper, in_a_row=self.size == 1), keeper.found()
         if earlier is not None and is_result(earlier):
             with keeper.taking_up():
                 result = result_of(earlier, history)

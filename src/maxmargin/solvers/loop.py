@@ -47,7 +47,9 @@ class Budget:
     `keeper` keeps the state of the run between passes.
 
     The clock of `max_time` began when the budget was made, and stands still while kernels are compiled. `state_bytes`: what the
-    state of a run that continues well may take to be left with its result; none is, where it would take more.
+    state of a run that continues well may take to be left with its result; none is, where it would take more. `in_a_row`: short
+    passes may be one call, where nobody is told of each: for runs side by side, which wait for the interpreter between two calls.
+    One that is alone hardly gains what it takes to compile that.
     """
 
     tol: float = 1e-3
@@ -60,6 +62,7 @@ class Budget:
     tuning: LoopTuning = LOOP
     state_bytes: int = 0
     keeper: Keeper = NOBODY
+    in_a_row: bool = False
 
     def seconds(self) -> float:
         return clock() - self.begin
@@ -242,12 +245,12 @@ def drive(
     def out_of_time() -> bool:
         return bool(why())
 
-    alone = budget.watch is unwatched and budget.keeper is NOBODY  # nobody is told of each pass
+    in_a_row = budget.in_a_row and budget.watch is unwatched and budget.keeper is NOBODY
     if run.warm and earlier is None:  # a hot start may already be good enough
         best.evaluate(run, budget, out_of_time)
         course.message = why()
     while not (course.message or relative(best.primal, best.dual) <= budget.tol):
-        run.loop_due = course.due(run, budget) if alone else None
+        run.loop_due = course.due(run, budget) if in_a_row else None
         estimate = run.advance(out_of_time)
         history.taken_up(run.passes, run.solver_name)
         stopped = budget.watch(run.passes)
