@@ -97,7 +97,7 @@ def test_a_run_that_is_alone_makes_one_pass_at_a_time(monkeypatch):
 
 def test_a_clock_is_looked_at():
     """Not more visits in a row than between two looks, and a limit of time ends the run."""
-    model = mm.SVMClassifier(C=1e3, loss="hinge", tol=1e-14, max_time=0.2, max_iter=10**9, solver="dual_coordinate")
+    model = mm.SVMClassifier(C=1e3, loss="hinge", tol=1e-14, max_time=0.005, max_iter=10**9, solver="dual_coordinate")
     found = fitted(model, Y, False)
     assert not found.certificate_.converged and "max_time" in found.certificate_.message
 
