@@ -316,7 +316,7 @@ class Options:
 
 
 def run(report: Report, names: Sequence[str], options: Options) -> None:
-    """Lines are printed as families end: a run that is stopped has shown what it had."""
+    """Lines are printed and kept as families end: a run that is stopped has left what it had."""
     quick, repeat, counts = options.quick, options.repeat, [k for k in options.threads if k <= cores()]
     head = ["problem", "threads", "seconds", "faster", "must", "processor seconds", "passes", "floor / seconds", "GB/s (of best)"]
     lines, points = machine(counts), []
@@ -325,6 +325,7 @@ def run(report: Report, names: Sequence[str], options: Options) -> None:
         more, some = measured(family, counts, quick, repeat, options.limit)
         print(table(head, more), flush=True)
         lines, points = lines + more, points + some
+        report.keep("cores", f"{__doc__}\n{table(head, lines)}")
     if TEXT in names:
         lines += parsed(counts, quick, repeat)
     report.section("cores", f"{__doc__}\n{table(head, lines)}")

@@ -114,6 +114,10 @@ class Report:
 
     def section(self, name: str, body: str) -> None:
         print(f"\n## {name}\n\n{body}", flush=True)
+        self.keep(name, body)
+
+    def keep(self, name: str, body: str) -> None:
+        """Write a section without showing it: what there is of one so far, that a run which is stopped has left."""
         if self.path is not None:
             sections = read(self.path)
             sections[name] = f"{self.origin}\n\n{body}"
