@@ -39,9 +39,6 @@ class Automatic(Solver):
     """`DualCoordinate`, then `Newton` where that is faster; from the start, where one step of it is the solution, or few are and
     coordinates would take many passes."""
 
-    def for_single_labels(self):
-        return PassesFirst()
-
     def newton_first(self, problem: Problem, prices: "Prices", tol: float) -> bool:
         """Whether Newton's method, where it needs few steps, is faster from the start."""
         return begins_with_newton(problem, prices, expected_passes(problem, tol))

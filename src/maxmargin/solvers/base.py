@@ -159,10 +159,6 @@ class Solver(Parameters, ABC):
     by_groups = True  # whether a problem that is a sum of others is solved one of them at a time
     reads = False  # whether data on disk are served
 
-    def for_single_labels(self) -> "Solver":
-        """What solves labels one by one, side by side on threads."""
-        return self
-
     def check(self) -> None:
         """Refuse parameters that make no sense, in a sentence. A solver adds to it what concerns several of them at once."""
         self._validate_params()

@@ -22,6 +22,7 @@ from ..problems.linear import ScalarProblem
 from ..problems.multilabel import LabelGroup, MultilabelProblem, label_problem
 from ..result import History, Record, Result
 from ..utils.threads import in_threads, with_scratch
+from .automatic import Automatic, PassesFirst
 from .base import NOWHERE, Solver, Start, admit
 from .keeping import is_result, result_of, state_of_result
 from .loop import BY_CALLBACK, BY_HAND, Budget, Interrupt, carry_out, unwatched
@@ -178,7 +179,7 @@ class Groups:
             group = self.problem.group(self.columns[k])
             part = label_problem(group, 0) if self.size == 1 else group
             own_start = self.start(part, k, start)
-            solver = self.solver.for_single_labels() if self.size == 1 else self.solver
+            solver = PassesFirst() if self.size == 1 and isinstance(self.solver, Automatic) else self.solver
             result = carry_out(solver, part, own, history, start=own_start, seed=seed + k, average=average)
             if self.size == 1:
                 result = replace(result, w=vectors.from_classes(result.w[None], np.float64), duals=result.duals[:, None])

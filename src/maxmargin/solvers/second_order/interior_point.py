@@ -67,6 +67,7 @@ class InteriorPoint(SecondOrderRun):
     slack: np.ndarray  # X' b - B (W - mean)
     looked = False  # whether that, and what else `look` finds, is that of the point as it stands
     here: float  # its primal value
+    wall_weight: np.ndarray  # of the walls, in the system at hand
     inside: tuple[np.ndarray, ...]
     against: tuple[np.ndarray, ...]
 
@@ -177,9 +178,10 @@ class InteriorPoint(SecondOrderRun):
     def mend(self) -> None:
         """Where the weights have to be those of the duals, or a step was none: take out what rounding has left between them and
         W. That is the more, the nearer mu is to zero, and losses may change with it by any factor. What a solution leaves is
-        small; W stays in place but for what the duals lack, and the products of all pairs as they are."""
+        small; W stays in place but for what the duals lack, and the products of all pairs about as they are. Any system takes it
+        out: that of the step is at hand, and shares it out well enough unless the step was none."""
         near = self.estimate <= NEARLY * self.tol * abs(self.lowest)
-        if not near or not self.prepared():
+        if not near or (self.idle > 0 and not self.prepared()):
             return
         for _ in range(MENDINGS):
             before, left = self.place(), self.pushed(self.slack)
@@ -188,7 +190,7 @@ class InteriorPoint(SecondOrderRun):
             far = TO_THE_BORDER * to_border(self.inside, tuple(ahead))
             back = [np.zeros_like(s) for s in self.against]
             if self.walls is not None:
-                back[-1] = -self.against[-1] / self.inside[-1] * ahead[-1]
+                back[-1] = -self.wall_weight * ahead[-1]
                 far = min(far, TO_THE_BORDER * to_border(self.against, tuple(back)))
             self.go(dW, ahead, back, far)
             self.see()
@@ -216,7 +218,8 @@ class InteriorPoint(SecondOrderRun):
         """Whether the system of the point as it stands can be solved."""
         B, matrix = self.B, None
         if self.walls is not None:
-            B, matrix = self.walls.added(self.B, self.against[-1] / self.inside[-1])
+            self.wall_weight = self.against[-1] / self.inside[-1]
+            B, matrix = self.walls.added(self.B, self.wall_weight)
         return self.system.prepare(self.theta(), B, matrix)
 
     @abstractmethod

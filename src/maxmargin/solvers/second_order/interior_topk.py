@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ...utils.blas import products_of_rows
 from .interior_rows import RowInterior
 from .systems import LEAST_THETA, RowColumns, all_rows, divided
 
@@ -111,7 +112,7 @@ class GrowingRows(RowColumns):
 
     def grown(self, u: np.ndarray) -> np.ndarray:
         """How far rows go on their ways, (rows, 1)."""
-        return self.growth * np.sum(self.way * u, axis=1, keepdims=True)
+        return self.growth * products_of_rows(self.way, u)
 
     def exchanged(self, u: np.ndarray) -> np.ndarray:
         """The other part of N u."""
@@ -142,7 +143,7 @@ class GrowingRows(RowColumns):
         return exchanged + grown * self.way
 
     def bent(self, theta, u):
-        return super().bent(theta, u) + float(np.vdot(self.grown(u), np.sum(self.way * u, axis=1, keepdims=True)))
+        return super().bent(theta, u) + float(np.vdot(self.grown(u), products_of_rows(self.way, u)))
 
 
 class TogetherInterior(TopKInterior):
@@ -192,7 +193,7 @@ class TogetherInterior(TopKInterior):
         T = np.maximum(theta.sum(axis=1, keepdims=True), LEAST_THETA)
         way = w / k + c * theta / T
         self.back = rest / k - c * theta / T
-        growth = 1.0 / (tau[:, None] + np.sum(q * w, axis=1, keepdims=True) / k**2 + c * c / T)
+        growth = 1.0 / (tau[:, None] + products_of_rows(q, w) / k**2 + c * c / T)
         self.system.way = self.spread(self.placed(way, -way.sum(axis=1)))
         self.system.growth = np.zeros((len(self.system.way), 1))
         self.system.growth[self.counted] = growth

@@ -22,6 +22,7 @@ import scipy.sparse as sp
 from scipy.linalg.lapack import dpotrf, dpotrs
 
 from ...data.table import BLOCK_SIZE, RowBlock, Table
+from ...utils.blas import products_of_rows
 from .roots import LeastSquares
 
 RIDGES = (0.0, 1e-14, 1e-12, 1e-10, 1e-8)  # added to a unit diagonal where rounding has made the matrix indefinite
@@ -422,13 +423,13 @@ class RowColumns(ColumnSystem):
         return found[place_of_pairs(classes)][:, :, place_of_pairs(d)].transpose(0, 2, 1, 3).reshape(classes * d, -1)
 
     def applied(self, u):
-        return self.balanced(self.theta * (u - np.sum(self.theta * u, axis=1, keepdims=True) / self.total))
+        return self.balanced(self.theta * (u - products_of_rows(self.theta, u) / self.total))
 
     def balanced(self, found: np.ndarray) -> np.ndarray:
         """With each row summing to zero."""
-        rows = np.arange(len(found))
-        found[rows, self.highest] = 0.0
-        found[rows, self.highest] = -found.sum(axis=1)
+        highest = np.arange(len(found)), self.highest
+        found[highest] = 0.0
+        found[highest] = -np.einsum("ij->i", found)
         return found
 
     def parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -454,15 +455,14 @@ class RowColumns(ColumnSystem):
     def beside(self, change):
         D, q, rest = self.parts()
         found = divided(change, D)
-        return found + q * np.sum(q * found, axis=1, keepdims=True) / (rest * (1.0 + rest))
+        return found + q * products_of_rows(q, found) / (rest * (1.0 + rest))
 
     def together(self, left):
         D, q, rest = self.parts()
-        return self.balanced(D * (left - q * np.sum(q * left, axis=1, keepdims=True) / (1.0 + rest)))
+        return self.balanced(D * (left - q * products_of_rows(q, left) / (1.0 + rest)))
 
     def bent(self, theta, u):
-        total = np.maximum(theta.sum(axis=1, keepdims=True), LEAST_THETA)
-        apart = u - np.sum(theta * u, axis=1, keepdims=True) / total
+        apart = u - products_of_rows(theta, u) / np.maximum(theta.sum(axis=1, keepdims=True), LEAST_THETA)
         return float(np.vdot(theta, apart * apart))
 
 
