@@ -45,9 +45,9 @@ EXACT_LEVEL = 1e-14
 
 
 class PairColumns(RowColumns):
-    """The matrix of the pairs that count; `label` is that of each row of the table. `single`: dense rows as float32,
-    where products of these will do; `doubled`: they will not. `mean` is
-    that of other rows, which do as well: gradients do the rest."""
+    """The matrix of the pairs that count; `label` is that of each row of the table. `single`: dense rows as float32, where
+    products of these will do; `doubled`: they will not. `mean`: what `of_labels` finds, or the same of other rows of these
+    labels, which does as well: gradients do the rest."""
 
     def __init__(self, table: Table, label: np.ndarray, classes: int, doubled: bool = False, mean: np.ndarray | None = None):
         super().__init__(table)
