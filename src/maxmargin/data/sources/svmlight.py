@@ -40,7 +40,7 @@ TEN = np.uint64(10)
 DIGITS_FULL = np.uint64(10**18)  # below it another digit fits
 EXACT = np.uint64(2**53)  # so far integers are doubles
 # Runs of text for each thread, and for all of many: each asks for the interpreter's lock. Bytes of one at least, and to find the
-# end of a line in.
+# end of a line in. By guess, 2026-11-18.
 RUNS, MANY_RUNS, LEAST_BYTES, LOOK_BYTES = 2, 8, 1 << 18, 1 << 12
 STRIP_BYTES = 128  # bytes that are counted in a byte
 LARGEST_QID = 10**17  # another digit fits into 64 bits
