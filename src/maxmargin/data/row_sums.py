@@ -60,8 +60,9 @@ def add_some_rows(X, factors: np.ndarray, w: np.ndarray, start: int, stop: int) 
         sum_rows(X, factors, w, start, stop)
         return
     some = factors[start:stop]
-    w[:-1] += some @ X.values[start:stop]
-    w[-1] += X.bias * some.sum()
+    with np.errstate(all="ignore"):  # as kernels do: what overflows is told of elsewhere
+        w[:-1] += some @ X.values[start:stop]
+        w[-1] += X.bias * some.sum()
 
 
 @kernel
