@@ -40,20 +40,20 @@ class TopKInterior(RowInterior):
     def settle(self):
         loss = self.problem.exact_loss
         self.k, self.soft = loss.k, loss.smoothing / self.cap
-        self.others = np.ones_like(self.cost, dtype=bool)
-        self.others[self.own] = False
+        others = np.ones_like(self.cost, dtype=bool)
+        others[self.own] = False
+        self.others = np.flatnonzero(others)
         self.duals = self.shape.repaired(self.duals)
         super().settle()
 
     def of_others(self, values: np.ndarray) -> np.ndarray:
         """(examples, classes - 1)."""
-        found: np.ndarray = values[self.others].reshape(len(values), self.shape.classes - 1)
-        return found
+        return values.ravel().take(self.others).reshape(len(values), self.shape.classes - 1)
 
     def placed(self, values: np.ndarray, own: Any = 0.0) -> np.ndarray:
         """Back to (examples, classes)."""
-        result = np.empty(self.others.shape)
-        result[self.others] = values.ravel()
+        result = np.empty(self.cost.shape)
+        result.ravel()[self.others] = values.ravel()
         result[self.own] = own
         return result
 
@@ -78,13 +78,12 @@ class TopKInterior(RowInterior):
         return self.spread(self.placed(1.0 / (q + d), 1.0 / tau))
 
     def rewards(self, targets):
-        found = super().rewards(targets)
-        found[self.others] -= (self.soft * self.of_others(self.inside[0])).ravel()
+        found, less, less_of_own = super().rewards(targets), self.soft * self.of_others(self.inside[0]), 0.0
         if not self.ties:
             pushed = targets[1] / self.inside[1]
-            found[self.others] -= pushed.ravel()
-            found[self.own] -= self.part_of_own * pushed.sum(axis=1)
-        return found
+            less += pushed
+            less_of_own = self.part_of_own * pushed.sum(axis=1)
+        return found - self.placed(less, less_of_own)
 
     @property
     def part_of_own(self) -> float:
