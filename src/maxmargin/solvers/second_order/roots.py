@@ -13,14 +13,14 @@ from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dgeqp3, dormqr
 
 WORKSPACE = 32  # columns that LAPACK takes at a time
-ROWS_AT_ONCE = 512
+TURNED_AT_ONCE = 512
 
 
-def by_columns(A: np.ndarray, order: np.ndarray) -> np.ndarray:
+def columns_first(A: np.ndarray, order: np.ndarray) -> np.ndarray:
     """Rows of A as LAPACK wants them, a few at a time, which stay in the cache while they are turned."""
     turned = np.empty((A.shape[1], order.size))
-    for begin in range(0, order.size, ROWS_AT_ONCE):
-        some = slice(begin, begin + ROWS_AT_ONCE)
+    for begin in range(0, order.size, TURNED_AT_ONCE):
+        some = slice(begin, begin + TURNED_AT_ONCE)
         turned[:, some] = A[order[some]].T
     return turned.T
 
@@ -36,7 +36,7 @@ class LeastSquares:
         self.order = np.argsort(-largest, kind="stable")[: np.count_nonzero(largest)]
         self.rows, self.size = A.shape
         work = 3 * self.size + WORKSPACE * (self.size + 1)
-        found, pivot, self.tau, _, _ = dgeqp3(by_columns(A, self.order), lwork=work, overwrite_a=True)
+        found, pivot, self.tau, _, _ = dgeqp3(columns_first(A, self.order), lwork=work, overwrite_a=True)
         self.reflections, self.pivot = found, pivot - 1
         corner = np.diagonal(found)[: self.size]
         self.found = bool(np.all(np.isfinite(found)) and np.all(corner != 0.0))
