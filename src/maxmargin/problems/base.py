@@ -177,6 +177,11 @@ class Problem(ABC):
         said coarsely, but never as less than it is."""
         return 0.0
 
+    def not_below(self, w: Any, primal: float, most: float) -> float:
+        """The primal value of w, as it was computed; or, where the rounding of scores may have taken more than `most` from it, a
+        value that is not below it. As computed where that is not known."""
+        return primal
+
     def measure(self, n_jobs: int) -> None:
         """Compute on threads what runs will ask for, where there is something."""
         return

@@ -70,7 +70,7 @@ class Run(ABC):
     stuck: bool = False  # whether rounding keeps every further step from progress
     hidden: bool = False  # whether it is known that the rounding of duals hides what is left, whoever goes on
     late: bool = False  # whether there are exact values only when `exact` says so
-    solver_name: str = ""  # who is at work, where that may change in a run
+    solver_name: str = ""  # who is at work
     continues: bool = False  # whether its state is a far better start towards a finer gap than its duals are
     way_out: str = ""  # what helps where passes have come to next to nothing, in a sentence
     hint: Any = None  # weights of an earlier run: a candidate for the first certificate

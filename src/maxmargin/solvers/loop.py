@@ -159,6 +159,7 @@ class Best:
             small = budget.tol * abs(self.primal)
             lost = run.problem.lost_in_sums(run.left, small)
             self.dual -= lost if lost > small else 0.0
+            self.primal = run.problem.not_below(self.w, self.primal, small)
         self.history.append(Record(run.passes, budget.seconds(), self.primal, self.dual, self.primal - self.dual))
 
 
@@ -315,6 +316,8 @@ def ended(run: Run, best: Best, budget: Budget, message: str) -> Result:
         message += f" The primal value {tried[len(best.history) == 0]}"
     elif relative(best.primal, best.dual) > budget.tuning.lost and (large := run.problem.overlarge(best.primal)):
         message = message if large in message else f"{message.removesuffix('.')}: {large}"
+    if verified:
+        best.primal = run.problem.not_below(best.w, best.primal, budget.tol * abs(best.primal))
     if message == budget.after_passes() and relative(best.primal, best.dual) > budget.tuning.lost and run.way_out:
         message += f" {run.way_out}"
     certificate = budget.certificate(best.primal, best.dual, run.passes, message, verified)
@@ -336,6 +339,7 @@ def at_once(problem: Problem, start: Start, budget: Budget, history: History) ->
     if found is None:
         return None
     primal, dual = found[0], found[1] - problem.lost_in_sums(lambda: start.duals, 0.0)
+    primal = problem.not_below(start.weights, primal, budget.tol * abs(primal))
     certificate = budget.certificate(primal, dual, start.steps, "")
     if not certificate.converged:
         return None
@@ -371,6 +375,7 @@ def carry_out(
                 start = from_duals(solver, problem, replace(setting, n_jobs=keeper.n_jobs or 1), earlier)
             earlier = None
         run = solver.begin(problem, start, setting)
+        run.solver_name = run.solver_name or type(solver).__name__
         if start.state is not None:
             run.resume(start.state)
             run.warm = False  # it was not good enough when it stopped

@@ -102,9 +102,9 @@ class InteriorPoint(SecondOrderRun):
         return True
 
     def relative_gap(self, risk: float) -> float:
-        """That of W, whose risk is given, and the duals of the start."""
+        """That of W, whose risk is given, and the duals of the start. At the target, if below: rounding says so there."""
         primal = self.problem.regularizer.penalty(self.shape.packed(self.W)) + risk
-        return max((primal - self.dual) / abs(primal), 0.0) if primal else 0.0
+        return max((primal - self.dual) / abs(primal), self.tol) if primal else 0.0
 
     def pull(self, risk: float) -> float:
         """How far duals of another run are pulled to the centre: further where they are not good. `risk` is that of W."""
