@@ -1,5 +1,8 @@
 """Parts of work on threads, and scratch that pieces of work share: never two of them at a time, and not one for every piece."""
 
+import os
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -10,6 +13,7 @@ import pytest
 from helpers.every_problem import STRUCTURES, problem_of
 from joblib import parallel_config
 
+import maxmargin as mm
 from maxmargin.problems.structured import SPANS, StructuredProblem
 from maxmargin.structures.encoded.contract import new_scratch
 from maxmargin.structures.encoded.sweeps import risk
@@ -72,6 +76,65 @@ def fails_at_two(part):
     if part == 2:
         raise ValueError("part 2")
     return part
+
+
+INTERRUPTED = """
+import os, signal, sys, threading, time
+from maxmargin.utils.threads import TEAMS, in_threads
+
+def press(times):
+    for _ in range(times):
+        time.sleep(0.2)
+        os.kill(os.getpid(), signal.SIGINT)
+
+def slow(k):
+    time.sleep(0.1 * k)
+    return k
+
+for times in (1, 2):
+    presses = threading.Thread(target=press, args=(times,))
+    presses.start()
+    try:
+        in_threads(time.sleep, [0.0, 1.0], 2)
+        print("not interrupted")
+    except KeyboardInterrupt:
+        print(len(TEAMS.free[2]), end=" ")
+    presses.join()
+    print([in_threads(slow, [0, 1, 2], 2) for _ in range(3)] == [[0, 1, 2]] * 3, end=" ")
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of this kind are not sent there")
+def test_an_interrupted_wait_leaves_nothing_for_the_next_round():
+    """Whoever is interrupted waits for the others, once; after the second time these threads are not lent again."""
+    found = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60)
+    assert found.stdout.split() == ["1", "True", "0", "True"], found.stderr
+
+
+def test_a_failed_part_stops_the_others():
+    done = []
+
+    def work(k):
+        if k == 0:
+            raise ValueError("the first part")
+        time.sleep(0.02)
+        done.append(k)
+
+    with pytest.raises(ValueError, match="the first part"):
+        in_threads(work, range(200), 2)
+    assert len(done) < 100
+
+
+@pytest.mark.parametrize("n_jobs", [0, 2.5, "a", True, np.float64(2.0)])
+def test_numbers_of_jobs_that_are_none(n_jobs):
+    with pytest.raises(ValueError, match="n_jobs must be None or an integer other than 0, got"):
+        thread_count(n_jobs)
+
+
+def test_integers_of_numpy_are_numbers_of_jobs():
+    assert thread_count(np.int64(3)) == 3 and type(thread_count(np.int64(3))) is int
+    X = np.random.default_rng(0).normal(size=(60, 5))
+    assert mm.SVMClassifier(n_jobs=np.int64(2)).fit(X, X[:, 0] > 0).certificate_.converged
 
 
 @pytest.mark.parametrize("inside", [None, 1, 3])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from itertools import pairwise
+from numbers import Integral
 from queue import SimpleQueue
 from typing import Any
 
@@ -18,12 +19,14 @@ END = object()  # what a generator that is at its end gives
 
 def thread_count(n_jobs: int | None) -> int:
     """How many threads `n_jobs` asks for, as joblib counts; also where no process could be started, as in a worker of a pool."""
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral | None) or n_jobs == 0:
+        raise ValueError(f"n_jobs must be None or an integer other than 0, got {n_jobs!r}.")
     if n_jobs is None:
         n_jobs = get_active_backend()[1]  # what a context of joblib's says; mostly there is none, and to make one takes longer
     if n_jobs is None or n_jobs == 1:
         return 1
     with parallel_config(backend="threading"):
-        return effective_n_jobs(n_jobs)
+        return effective_n_jobs(int(n_jobs))
 
 
 def spans(n: int, count: int) -> list[tuple[int, int]]:
@@ -44,11 +47,12 @@ def in_threads(work: Callable[[Any], Any], parts: Sequence, n_jobs: int) -> list
 
     def take_parts(_: int) -> None:
         for k in left:
+            if failed:
+                return
             try:
                 results[k] = work(parts[k])
             except BaseException as error:
                 failed[k] = error
-                return
 
     with TEAMS.at_work(min(n_jobs, len(parts))) as team:
         team.work(take_parts, range(team.size))
@@ -61,48 +65,74 @@ def nothing() -> None:
     """For whoever need not be told."""
 
 
-def stand_by(tasks: SimpleQueue, done: SimpleQueue) -> None:
-    """What a thread of a team does until it is told None. What goes wrong is handed over: the one who asked raises it."""
-    while (task := tasks.get()) is not None:
-        work, part, place = task
+class Round:
+    """What the other threads of a team are asked for at a time, and their answers: (result, error) of each. Whoever waits may be
+    interrupted at any place, also with an answer in its hands, so that these are counted where they lie."""
+
+    def __init__(self, work: Callable[[Any], Any], count: int):
+        self.work = work
+        self.answers: list[Any] = [None] * count
+        self.news: SimpleQueue = SimpleQueue()  # a word for every answer
+
+    def answer(self, place: int, part: Any) -> None:
+        """What goes wrong is handed over: the one who asked raises it."""
         try:
-            done.put((place, work(part), None))
+            self.answers[place] = (self.work(part), None)
         except BaseException as error:
-            done.put((place, None, error))
-        del task, work, part  # nothing is kept alive while waiting
+            self.answers[place] = (None, error)
+        self.news.put(place)
+
+    def wait(self, sent: int) -> None:
+        """Until the first so many have answered."""
+        while None in self.answers[:sent]:
+            self.news.get()
+
+
+def stand_by(tasks: SimpleQueue) -> None:
+    """What a thread of a team does until it is told None."""
+    while (task := tasks.get()) is not None:
+        asked, part, place = task
+        asked.answer(place, part)
+        del task, asked, part  # nothing is kept alive while waiting
 
 
 class Team:
     """Threads that stay, for many short rounds of work: whoever asks for a round takes part in it. A round takes a tenth of what
     it takes with a pool of futures."""
 
+    broken = False  # whether somebody may still be at work though nobody waits
+
     def __init__(self, n_jobs: int):
         self.size = n_jobs
-        self.done: SimpleQueue = SimpleQueue()
         self.tasks: list[SimpleQueue] = [SimpleQueue() for _ in range(n_jobs - 1)]
         for k, tasks in enumerate(self.tasks):
-            threading.Thread(target=stand_by, args=(tasks, self.done), name=f"maxmargin-team-{k}", daemon=True).start()
+            threading.Thread(target=stand_by, args=(tasks,), name=f"maxmargin-team-{k}", daemon=True).start()
 
     def work(self, work: Callable[[Any], Any], parts: Sequence, give_up: Callable[[], Any] = nothing) -> list:
-        """work(part) for each part, in order. Nobody is at work any more when this ends, however it does. `give_up` is called
-        where the first part cannot be done, for others that wait for it."""
+        """work(part) for each part, in order. Nobody is at work any more when this ends, unless it is interrupted a second time
+        while it waits for that: then the team is `broken`. `give_up` is called where the first part cannot be done, for others
+        that wait for it."""
         if not self.tasks or len(parts) <= 1:
             return [work(part) for part in parts]
-        sent = 0
+        asked, begun, sent = Round(work, len(parts) - 1), 0, 0
+        self.broken = True
         try:
             for place, part in enumerate(parts[1:]):
-                self.tasks[place % len(self.tasks)].put((work, part, place))
+                begun += 1
+                self.tasks[place % len(self.tasks)].put((asked, part, place))
                 sent += 1
             first = work(parts[0])
+            asked.wait(sent)
         except BaseException:
             give_up()
+            asked.wait(sent)
+            self.broken = begun != sent
             raise
-        finally:
-            others = sorted((self.done.get() for _ in range(sent)), key=lambda found: found[0])
-        for _, _, error in others:
+        self.broken = False
+        for _, error in asked.answers:
             if error is not None:
                 raise error
-        return [first, *(result for _, result, _ in others)]
+        return [first, *(result for result, _ in asked.answers)]
 
     def close(self) -> None:
         for tasks in self.tasks:
@@ -130,7 +160,8 @@ class Teams:
         try:
             yield team
         finally:
-            free.append(team)
+            if not team.broken:
+                free.append(team)
 
     def forget(self) -> None:
         """A process that was forked has none of the threads."""

@@ -58,7 +58,7 @@ def checked_options(given: dict[str, Any]) -> SourceOptions:
         multilabel=None if given["multilabel"] is None else boolean("multilabel", given["multilabel"]),
         dtype=real_dtype(given["dtype"]),
         block_bytes=block_bytes(given["block_size"]),
-        n_jobs=threads(given["n_jobs"]),
+        n_jobs=thread_count(given["n_jobs"]),
         categorical=categorical_columns(given["categorical"]),
         handle_unknown=one_of("handle_unknown", given["handle_unknown"], ("error", "ignore")),
         delimiter=one_byte("delimiter", given["delimiter"]),
@@ -95,12 +95,6 @@ def real_dtype(given) -> np.dtype | None:
     if found not in (np.float32, np.float64):
         raise ValueError(f"dtype must be float32 or float64, got {found}.")
     return found
-
-
-def threads(given) -> int:
-    if given is not None and (not isinstance(given, Integral) or isinstance(given, bool) or int(given) == 0):
-        raise ValueError(f"n_jobs must be None or an integer other than 0, got {given!r}.")
-    return thread_count(None if given is None else int(given))
 
 
 def block_bytes(megabytes) -> int:
