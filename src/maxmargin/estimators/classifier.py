@@ -88,9 +88,10 @@ class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, KernelSVM):
         and `dual_coef_` are those of the scaled data, which are a copy; sparse columns, and all without an intercept, are scaled
         and not centred.
     solver : {"auto", "dual_coordinate", "newton", "bundle", "online"} or solver object, default="auto"
-        How the optimum is found; "auto" is "dual_coordinate", "newton" for squared error of few features, and "online" where X
-        is a source. With three classes and more and the hinge loss of Crammer and Singer also "frank_wolfe",
-        "partial_linearization" and "exponentiated_gradient". A kernel other than the linear one is served by "dual_coordinate".
+        How the optimum is found; "auto" is "dual_coordinate", then "newton" where that crawls, or from the start for smooth
+        losses of few features, and "online" where X is a source. With three classes and more and the hinge loss of Crammer and
+        Singer also "frank_wolfe", "partial_linearization" and "exponentiated_gradient". A kernel other than the linear one is
+        served by "dual_coordinate".
     warm_start : bool, default=False
         Start the next `fit` from the duals of the last one, where the number of samples (and classes) is the same.
     keep_duals : bool, default=False

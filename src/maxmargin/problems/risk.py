@@ -249,6 +249,14 @@ class GroupedRisk(ProblemRisk):
 
 
 class StructuredRisk(ProblemRisk):
+    def __init__(self, problem, count: int, n_groups: int, n_jobs: int, layout: Layout):
+        super().__init__(problem, count, n_groups, problem.jobs(n_jobs), layout)
+        self.helpers = n_jobs  # threads or processes that an oracle may have
+
+    def cut(self, w):
+        with self.problem.foreseeing(self.layout.shaped(w), self.helpers):
+            return super().cut(w)
+
     @property
     def ours(self) -> bool:  # type: ignore[override]  # a structure of a user's has a decoder of its own
         return not isinstance(self.problem.data, Interpreted)
@@ -361,7 +369,7 @@ def _(problem: GroupedProblem, n_groups=1, n_jobs=1, layout=None):
 
 @risk_of.register
 def _(problem: StructuredProblem, n_groups=1, n_jobs=1, layout=None):
-    return StructuredRisk(problem, problem.n_examples, n_groups, problem.jobs(n_jobs), layout or layout_of(problem))
+    return StructuredRisk(problem, problem.n_examples, n_groups, n_jobs, layout or layout_of(problem))
 
 
 @risk_of.register

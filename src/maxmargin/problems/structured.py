@@ -15,7 +15,7 @@ which is a prior mean of r, and a constant (regularizers/frozen.py).
 
 import math
 from collections.abc import Generator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,10 +23,11 @@ from typing import Any
 import numpy as np
 
 from ..data.rows import column_sizes
-from ..jit import Interpreted, vectors
+from ..jit import vectors
 from ..regularizers.base import Regularizer
 from ..regularizers.frozen import Frozen
 from ..structures.encoded.contract import kind_of, n_samples, new_scratch, nonnegative, same_shapes, weight_shape
+from ..structures.encoded.python import Custom, CustomMarginals
 from ..structures.encoded.sweeps import combine, risk
 from ..utils.threads import in_threads, spans, with_scratch
 from .base import PLAIN_TERM, Evaluated, Problem
@@ -72,15 +73,30 @@ class StructuredProblem(Problem):
             return risk(self.data, self.cap, W, scratch, *part)
 
         lent = with_scratch(lambda: new_scratch(self.data), work)
-        return self.regularizer.penalty(W) + float(sum(in_threads(lent, spans(self.n_examples, SPANS), self.jobs(n_jobs))))
+        with self.foreseeing(W, n_jobs):
+            losses = in_threads(lent, spans(self.n_examples, SPANS), self.jobs(n_jobs))
+        return self.regularizer.penalty(W) + float(sum(losses))
+
+    def foreseeing(self, W: np.ndarray, n_jobs: int, points: Any = None, temperature: Any = ()) -> AbstractContextManager:
+        """Within it the oracle's answers at these weights are there for all samples, where processes can find them. `points`: of
+        marginals, the oracle is that of a temperature, which each sample has."""
+        if not isinstance(self.data, Custom):
+            return nullcontext()
+        if not isinstance(points, CustomMarginals):
+            return self.data.ahead("loss_augmented_decode", W, n_jobs)
+        return self.data.ahead("marginals", W, n_jobs, list(zip(temperature, points.marginals, strict=True)))
 
     def jobs(self, n_jobs: int) -> int:
-        """How many threads can work on these samples at once: plain Python uses one."""
-        return 1 if isinstance(self.data, Interpreted) else n_jobs
+        """How many threads can work on these samples at once, in a pass over all of them: plain Python as many as it says."""
+        return self.data.threads(n_jobs) if isinstance(self.data, Custom) else n_jobs
+
+    def visitors(self, n_jobs: int) -> int:
+        """How many can step, each in its part of the samples: in plain Python one."""
+        return 1 if isinstance(self.data, Custom) else n_jobs
 
     @property
     def keeps_points(self) -> bool:  # codes of a user's outputs mean nothing to another fit
-        return not isinstance(self.data, Interpreted)
+        return not isinstance(self.data, Custom)
 
     @property
     def remembered(self) -> Any:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..utils.parameters import Parameters
+from .encoded.processes import side_by_side
 from .encoded.python import STRAYED, Custom, check_output, strayed
 
 
@@ -20,7 +21,13 @@ class Structure(Parameters):
 
     Constructor parameters are those of scikit-learn estimators: stored as given, so that grids can reach them as
     `structure__name`. `maxmargin.check_structure` holds all methods against brute force.
+
+    `parallel` says whether methods may run several times at once, with `n_jobs` threads: "threads" where they let go of the
+    interpreter's lock (NumPy, compiled code) and change nothing that they share; "processes" where each process may have a copy
+    of the structure and of the samples. By default they run one after another.
     """
+
+    parallel: str | None = None
 
     def size(self, X, y) -> int:
         """The number of weights. Called once in `fit`, with all training samples, before any other method."""
@@ -89,13 +96,13 @@ class Structure(Parameters):
         return w
 
     def decode_all(self, w, X, n_jobs: int = 1) -> list:
-        """The best output of each sample; plain Python uses one thread. An output that has no joint features is refused."""
-        found = []
-        for i, x in enumerate(X):
-            output = self.decode(w, x)
+        """The best output of each sample; one after another, unless `parallel`. An output that has no joint features is
+        refused."""
+        samples = list(X)
+        found = side_by_side(self, "decode", w, [(x,) for x in samples], n_jobs)
+        for i, (x, output) in enumerate(zip(samples, found, strict=True)):
             check_output(type(self).__name__, "decode", i, output)
             self._check_decoded(w, x, output, i)
-            found.append(output)
         return found
 
     def _check_decoded(self, w, x, output, i: int) -> None:

@@ -45,7 +45,8 @@ class Completed(Structure):
     """A latent structure with outputs that are pairs (y, z): the structure of the convex problems."""
 
     def __init__(self, latent: LatentStructure):
-        self.latent = latent
+        self.latent, self.parallel = latent, latent.parallel
+
 
     def size(self, X, y):
         return self.latent.size(X, [output for output, _ in y])

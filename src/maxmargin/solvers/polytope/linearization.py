@@ -110,7 +110,8 @@ class Batch(Linearization):
             return batch_pass(self.points, others, problem.data, self.W, problem.cap, self.temperature, workspace)
 
         lent = with_scratch(lambda: contract.new_scratch(problem.data), work)
-        gain = sum(in_threads(lent, range(len(parts)), jobs))
+        with problem.foreseeing(self.W, self.n_jobs, self.points, self.temperature):
+            gain = sum(in_threads(lent, range(len(parts)), jobs))
         change = sum(changes[1:], start=changes[0])
         square = float(np.vdot(change, change))
         gamma = self.step if self.step >= 0.0 else min(self.longest, max(gain, 0.0) / square) if square > 0.0 else 0.0

@@ -196,7 +196,7 @@ class StructuredRun(Run, ABC):
 
     def rounds(self, count: int) -> tuple[int, int]:
         """Parts of a round of a pass over so many samples, and samples of a part; one part where nobody helps."""
-        n_jobs = self.problem.jobs(self.n_jobs)
+        n_jobs = self.problem.visitors(self.n_jobs)
         if n_jobs < 2 or numbers_of(self.points, self.problem.data, np.zeros(0, np.int64)) is None:
             return 1, count
         return shape_of_rounds(count, n_jobs, self.work, self.W.size, self.options.tuning.rounds)

@@ -68,7 +68,7 @@ class WorkingSets(StructuredRun, SetFinishing):
     @property
     def size(self) -> int:
         """Threads that stand by."""
-        jobs = self.problem.jobs(self.n_jobs)
+        jobs = self.problem.visitors(self.n_jobs)
         if jobs < 2 or not self.stands_by or self.problem.bound.size:
             return 1
         return crew_of_sets(self.problem.n_examples, jobs, self.work, self.W.size, self.options.tuning.rounds)

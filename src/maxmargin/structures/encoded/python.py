@@ -4,6 +4,9 @@ A code is one number: the place of an output in the list of those that its sampl
 get such samples run uncompiled: the user's methods take the time anyway.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -12,6 +15,7 @@ import scipy.sparse as sp
 from ...jit import Interpreted
 from ...utils.state import RunState, put_together, read_back, spelled, taken_apart
 from . import contract
+from .processes import checked_way, side_by_side
 
 # Joint features with a smaller part of non-zeros than this are kept without their zeros. Set not recorded, 2026-11-15.
 KEPT_BELOW = 0.25
@@ -74,8 +78,11 @@ def numbers_in(found) -> np.ndarray:
 class Custom(Interpreted):
     """Samples of a structure that is not compiled."""
 
+    foreseen: tuple[str, np.ndarray, list] | None = None  # a method, weights and what it says of all samples there
+
     def __init__(self, structure: Any, X: list, y: list):
         self.structure, self.X, self.y = structure, X, y
+        checked_way(structure)
         if len(X) != len(y):
             raise ValueError(f"X has {len(X)} samples, y has {len(y)}.")
         self.dim = 0
@@ -93,6 +100,28 @@ class Custom(Interpreted):
     @property
     def name(self) -> str:
         return type(self.structure).__name__
+
+    def threads(self, n_jobs: int) -> int:
+        """How many may ask at the same time, of so many: one, unless the structure says that its methods may run on threads."""
+        return n_jobs if checked_way(self.structure) == "threads" else 1
+
+    @contextmanager
+    def ahead(self, method: str, w: np.ndarray, n_jobs: int, more: list[tuple] | None = None) -> Iterator[None]:
+        """Within it what a method says of all samples is known, where other processes can find it. `more`: what it takes besides
+        of each sample."""
+        if checked_way(self.structure) == "processes" and n_jobs > 1:
+            samples = [(x, y, *rest) for x, y, rest in zip(self.X, self.y, more or repeat(()), strict=more is not None)]
+            self.foreseen = method, w.copy(), side_by_side(self.structure, method, w, samples, n_jobs)
+        try:
+            yield
+        finally:
+            self.foreseen = None
+
+    def asked(self, method: str, i: int, w: np.ndarray, *more) -> Any:
+        """What a method says of sample i."""
+        if self.foreseen is not None and self.foreseen[0] == method and np.array_equal(self.foreseen[1], w):
+            return self.foreseen[2][i]
+        return getattr(self.structure, method)(w, self.X[i], self.y[i], *more)
 
     def feature(self, i: int, x, output, decoder: str | None = None) -> np.ndarray:
         """`decoder`: the method that the output comes from, where that is not y."""
@@ -259,7 +288,7 @@ def _(data, i, W, scratch):
 
 @contract.worst.register(Custom)
 def _(data, i, scratch, code):
-    output = data.structure.loss_augmented_decode(scratch.w, data.X[i], data.y[i])
+    output = data.asked("loss_augmented_decode", i, scratch.w)
     code[0] = data.code_of(i, output)
     found, true = data.known[i][int(code[0])], data.known[i][0]
     value, least = dot_compact(found.feature, scratch.w) + found.loss, dot_compact(true.feature, scratch.w)
@@ -425,8 +454,7 @@ def _(points, data, i, scratch, temperature):
 
 @contract.direct.register(CustomMarginals)
 def _(points, data, i, scratch, temperature):
-    structure, x, y = data.structure, data.X[i], data.y[i]
-    scratch.target = structure.marginals(scratch.w.copy(), x, y, temperature, points.marginals[i])
+    scratch.target = data.asked("marginals", i, scratch.w.copy(), temperature, points.marginals[i])
     scratch.feature[:], scratch.loss = data.expected(i, scratch.target)
     contract.withdraw(points, data, i, scratch)
 
