@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import maxmargin as mm
-from maxmargin.structures.encoded.processes import side_by_side
+from maxmargin.structures.encoded.processes import for_all_samples
 
 
 class Third(mm.Structure):
@@ -137,7 +137,7 @@ def test_what_a_method_raises_is_raised():
     X, _ = samples()
     for parallel in ("threads", "processes"):
         with pytest.raises(ZeroDivisionError):
-            side_by_side(Failing(parallel), "decode", np.zeros(12), [(x,) for x in X], 2)
+            for_all_samples(Failing(parallel), "decode", np.zeros(12), [(x,) for x in X], 2)
 
 
 class Failing(Third):

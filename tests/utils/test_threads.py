@@ -82,6 +82,8 @@ INTERRUPTED = """
 import os, signal, sys, threading, time
 from maxmargin.utils.threads import TEAMS, in_threads
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who starts processes in the background has it ignored
+
 def press(times):
     for _ in range(times):
         time.sleep(0.2)

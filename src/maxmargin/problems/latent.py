@@ -18,7 +18,7 @@ from ..data import rows
 from ..structures.encoded.bags import Bags, impute_all
 from ..structures.encoded.binary_bags import BinaryBags
 from ..structures.encoded.contract import new_scratch, weight_shape
-from ..structures.encoded.processes import side_by_side
+from ..structures.encoded.processes import for_all_samples
 from ..structures.latent import LatentStructure, Pairs, completed
 from ..utils.threads import in_threads, spans, with_scratch
 from .base import Problem
@@ -131,7 +131,7 @@ class LatentStructuredProblem(LatentProblem):
         return self.impute(random.normal(size=self.dim) if init == "random" else np.zeros(self.dim))
 
     def impute(self, W, n_jobs=1):
-        return side_by_side(self.structure, "impute", W, list(zip(self.X, self.y, strict=True)), n_jobs)
+        return for_all_samples(self.structure, "impute", W, list(zip(self.X, self.y, strict=True)), n_jobs)
 
     def completed(self, choice, before=None):
         if before is not None:

@@ -41,7 +41,7 @@ from ..utils.threads import in_threads, spans
 from .base import PLAIN_TERM, Evaluated, Problem
 from .products import TAKEN, combined_by_products, risk_by_products
 from .sizes import EPSILON, overlarge, worth_of_duals
-from .twofold import risk_in_twofold
+from .twofold import most_lost, risk_in_twofold
 
 # Examples a part: sums are formed part by part, so they do not depend on the number of threads. Set not recorded, 2026-11-15.
 CHUNK = 4096
@@ -168,7 +168,6 @@ def row_repairs(loss, duals, start, out, result):
 
 CRAMMER_SINGER = CrammerSingerLoss()
 ROUNDED_WEIGHTS = 4  # ways to round weights, up and down, of which the mean is taken
-SCORE_ROUNDINGS = 8.0  # times the rounding of the sum of |x_j w_j| that a score may be off. By guess, 2026-11-18
 SAME_VALUE = 1e-3  # dual values that differ by less, relatively, are the same where a larger C is asked about
 
 
@@ -262,15 +261,8 @@ class LinearProblem(Problem):
             return 0.5 * (EPSILON * float(sizes @ np.sqrt(self.curvature))) ** 2
 
     def not_below(self, w, primal, most):
-        W, cap, classes = self.regularizer.scoring(w), self.cap, self.dual_shape[1] if len(self.dual_shape) > 1 else 1
-        # By Cauchy and Schwarz; slopes are those of losses that are linear, and of squared ones.
-        with np.errstate(over="ignore", invalid="ignore"):
-            size = np.sqrt(classes * float(inner_product(W, W)) * self.table.sum_of_squares())
-            slopes = np.sqrt(float(inner_product(cap, cap)))
-            if self.loss.smooth:
-                slopes += 2.0 * np.sqrt(max(primal, 0.0) * cap.max(initial=0.0))
-            if not np.isfinite(primal) or SCORE_ROUNDINGS * EPSILON * size * slopes <= most:
-                return primal
+        if not np.isfinite(primal) or most_lost(self, w, primal) <= most:
+            return primal
         found = risk_in_twofold(self, w)
         return max(primal, self.regularizer.penalty(w) + found) if np.isfinite(found) else primal
 

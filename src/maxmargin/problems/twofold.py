@@ -21,10 +21,13 @@ from ..data.table import RowBlock
 from ..jit import kernel, vectors
 from ..losses.base import value
 from ..losses.blocks import row_block_value
+from ..utils.blas import inner_product
+from .sizes import EPSILON
 
 SPLITTER = 2.0**27 + 1.0
 REACHES = 2.0**-10, 2.0**-20  # t for rows of scores, of which the better is taken
-ROWS = 2048  # at a time. By guess, 2026-11-18
+SCORE_ROUNDINGS = 8.0  # times the rounding of the sum of |x_j w_j| that a score may be off. By guess, 2026-11-18
+ROWS_IN_TWOFOLD = 2048  # at a time. By guess, 2026-11-18
 
 Pair = tuple[np.ndarray, np.ndarray]
 
@@ -106,12 +109,25 @@ def risk_of_rows(loss: Any, examples: np.ndarray, hi: np.ndarray, lo: np.ndarray
     return np.array([(1.0 - t) * here + t * far for t, far in zip(REACHES, found, strict=True)])
 
 
+def most_lost(problem: Any, w: np.ndarray, primal: float) -> float:
+    """About what the primal value of a linear problem at w may be off at the most, by the rounding of scores. By Cauchy and
+    Schwarz; slopes are those of losses that are linear, and of squared ones."""
+    W, cap = problem.regularizer.scoring(w), problem.cap
+    classes = problem.dual_shape[1] if len(problem.dual_shape) > 1 else 1
+    with np.errstate(over="ignore", invalid="ignore"):
+        size = np.sqrt(classes * float(inner_product(W, W)) * problem.table.sum_of_squares())
+        slopes = np.sqrt(float(inner_product(cap, cap)))
+        if problem.loss.smooth:
+            slopes += 2.0 * np.sqrt(max(primal, 0.0) * cap.max(initial=0.0))
+        return float(SCORE_ROUNDINGS * EPSILON * size * slopes)
+
+
 def risk_in_twofold(problem: Any, w: np.ndarray) -> float:
     """The sum of the losses of a linear problem at w, or a little more, never less; no number where scores overflow, or rows are
     of a kind of somebody's own."""
     W, loss, total = np.atleast_2d(problem.coefficients(w)), problem.exact_loss, np.zeros(len(REACHES))
     with np.errstate(over="ignore", invalid="ignore"):
-        for block in problem.table.blocks(ROWS):
+        for block in problem.table.blocks(ROWS_IN_TWOFOLD):
             if not (type(block.X) is np.ndarray or sp.issparse(block.X)):
                 return np.nan
             examples, (hi, lo) = np.arange(block.start, block.stop), scores_of_block(block, W)

@@ -28,7 +28,7 @@ Rooms below this one cannot import it, so that these stand where they are used, 
     problems/structured.py        SPANS: of a sum over samples
     problems/risk.py, ranking.py  CUT_SPANS: of a sum of subgradients; INSERTED: how runs are sorted
     problems/multilabel.py        TOGETHER, TOGETHER_DENSE, PARTS_DENSE: labels of a group
-    structures/encoded/python.py  KEPT_BELOW: which joint features are kept without their zeros
+    structures/encoded/met.py     KEPT_BELOW: which joint features are kept without their zeros
 
 and this one without a set or a date:
 

@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..utils.parameters import Parameters
-from .encoded.processes import side_by_side
-from .encoded.python import STRAYED, Custom, check_output, strayed
+from .encoded.met import STRAYED, check_output, strayed
+from .encoded.processes import for_all_samples
+from .encoded.python import Custom
 
 
 class Structure(Parameters):
@@ -99,7 +100,7 @@ class Structure(Parameters):
         """The best output of each sample; one after another, unless `parallel`. An output that has no joint features is
         refused."""
         samples = list(X)
-        found = side_by_side(self, "decode", w, [(x,) for x in samples], n_jobs)
+        found = for_all_samples(self, "decode", w, [(x,) for x in samples], n_jobs)
         for i, (x, output) in enumerate(zip(samples, found, strict=True)):
             check_output(type(self).__name__, "decode", i, output)
             self._check_decoded(w, x, output, i)

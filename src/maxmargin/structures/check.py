@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
 from .base import Structure, check_object, fresh
-from .encoded.python import numbers_in
+from .encoded.met import numbers_in
 from .latent import Completed, LatentStructure, completed
 
 TEMPERATURES = (3.0, 1.0, 0.3)

@@ -7,7 +7,8 @@ import numpy as np
 
 from .base import Structure, _needed
 from .encoded import contract
-from .encoded.python import Custom, CustomMarginals, CustomMixtures, Known, dot_compact
+from .encoded.met import Known, dot_compact
+from .encoded.python import Custom, CustomMarginals, CustomMixtures
 
 SLACK = 1e-6  # by how much, relatively, rounding may make a choice look worse than it is
 

@@ -24,7 +24,7 @@ def checked_way(structure: Any) -> str | None:
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def deaf_to_interrupts() -> Iterator[None]:
     """Ctrl-C is for the one who asks, in the first process."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -42,11 +42,11 @@ def answers(structure: Any, method: str, w: Any, samples: list[tuple]) -> list:
 
 
 def answers_elsewhere(*asked) -> list:
-    with undisturbed():
+    with deaf_to_interrupts():
         return answers(*asked)
 
 
-def side_by_side(structure: Any, method: str, w: Any, samples: list[tuple], n_jobs: int) -> list:
+def for_all_samples(structure: Any, method: str, w: Any, samples: list[tuple], n_jobs: int) -> list:
     """The same for all of them, as the structure allows."""
     way = checked_way(structure)
     if way is None or n_jobs < 2 or len(samples) < 2:
