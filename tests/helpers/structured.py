@@ -61,6 +61,28 @@ def words(seed=0, count=14):
     return [rng.normal(size=(len(labels), 3)) + np.eye(3)[labels] for labels in y], y
 
 
+class ThreeClasses(Structure):
+    """A vector and one of three classes, in plain Python."""
+
+    def size(self, X, y):
+        return 3 * len(X[0])
+
+    def joint_feature(self, x, y):
+        return np.kron(np.eye(3)[y], x)
+
+    def loss(self, y_true, y):
+        return float(y_true != y)
+
+    def scores(self, w, x):
+        return w.reshape(3, -1) @ x
+
+    def decode(self, w, x):
+        return int(np.argmax(self.scores(w, x)))
+
+    def loss_augmented_decode(self, w, x, y_true):
+        return int(np.argmax(self.scores(w, x) + (np.arange(3) != y_true)))
+
+
 class Brackets(Structure):
     """Two bits in plain Python."""
 

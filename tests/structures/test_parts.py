@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from helpers.enumerated import optimum, primal, tables
-from helpers.structured import PARTS, images
+from helpers.structured import PARTS, ThreeClasses, images
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
 from maxmargin import datasets
-from maxmargin.structures import Parts, Structure, check_structure
+from maxmargin.structures import Parts, check_structure
 from maxmargin.structures.encoded import contract
 from maxmargin.structures.encoded.grids import maximise_line, new_line
 
@@ -261,26 +261,11 @@ def test_path_and_threads():
 # ---- sign constraints of a structure in plain Python ---------------------------------------------------------------------
 
 
-class Signed(Structure):
+class Signed(ThreeClasses):
     """Three classes whose first weights must not be negative."""
 
     def __init__(self, bound=(0, 1)):
         self.bound = bound
-
-    def size(self, X, y):
-        return 3 * len(X[0])
-
-    def joint_feature(self, x, y):
-        return np.kron(np.eye(3)[y], x)
-
-    def loss(self, y_true, y):
-        return float(y_true != y)
-
-    def decode(self, w, x):
-        return int(np.argmax(w.reshape(3, -1) @ x))
-
-    def loss_augmented_decode(self, w, x, y_true):
-        return int(np.argmax(w.reshape(3, -1) @ x + (np.arange(3) != y_true)))
 
     def every_output(self, x, y, most):
         return [0, 1, 2]

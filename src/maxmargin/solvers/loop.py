@@ -316,7 +316,7 @@ def ended(run: Run, best: Best, budget: Budget, message: str) -> Result:
         message += f" The primal value {tried[len(best.history) == 0]}"
     elif relative(best.primal, best.dual) > budget.tuning.lost and (large := run.problem.overlarge(best.primal)):
         message = message if large in message else f"{message.removesuffix('.')}: {large}"
-    if verified:
+    if verified and relative(best.primal, best.dual) > budget.tol:  # else that is known
         best.primal = run.problem.not_below(best.w, best.primal, budget.tol * abs(best.primal))
     if message == budget.after_passes() and relative(best.primal, best.dual) > budget.tuning.lost and run.way_out:
         message += f" {run.way_out}"
