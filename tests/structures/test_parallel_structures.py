@@ -60,7 +60,7 @@ def callers(folder):
 
 def test_threads_are_those_of_this_process(tmp_path):
     X, y = samples()
-    structure = Third("threads", tmp_path, 0.002)
+    structure = Third("threads", tmp_path, 0.01)
     model = mm.StructuredSVM(structure, C=0.1, max_iter=2, tol=0.5, solver="bundle", n_jobs=2).fit(X, y)
     found = callers(tmp_path)
     assert {process for process, _ in found} == {str(os.getpid())} and len(found) > 1
