@@ -427,16 +427,39 @@ def scores(X, i, W, out):
 
 
 @jitable
+def next_changed(change, row, b):
+    """The first block of classes from b on that changes."""
+    while b < change.shape[1] and not vectors.magnitude(vectors.load(change, row, b)) > 0:
+        b += 1
+    return b
+
+
+@jitable
 def update(X, i, change, row, W):
-    """W[j, b, :] += x_ij change[row, b, :], for the blocks of classes that change"""
-    for b in range(W.shape[1]):
-        step = vectors.load(change, row, b)
-        if vectors.magnitude(step) > 0:
+    """W[j, b, :] += x_ij change[row, b, :], for the blocks of classes that change, three at a time"""
+    blocks, b = W.shape[1], next_changed(change, row, 0)
+    while b < blocks:
+        second = next_changed(change, row, b + 1)
+        third = next_changed(change, row, second + 1)
+        one = vectors.load(change, row, b)
+        if third < blocks:
+            two, three = vectors.load(change, row, second), vectors.load(change, row, third)
+            for k in range(first(X, i), last(X, i)):
+                x, j = value(X, i, k), column(X, i, k)
+                vectors.store(W, j, b, vectors.fma(vectors.load(W, j, b), x, one))
+                vectors.store(W, j, second, vectors.fma(vectors.load(W, j, second), x, two))
+                vectors.store(W, j, third, vectors.fma(vectors.load(W, j, third), x, three))
+            x, j = X.bias, last_column(X)
+            vectors.store(W, j, second, vectors.fma(vectors.load(W, j, second), x, two))
+            vectors.store(W, j, third, vectors.fma(vectors.load(W, j, third), x, three))
+            second = next_changed(change, row, third + 1)
+        else:
             for k in range(first(X, i), last(X, i)):
                 j = column(X, i, k)
-                vectors.store(W, j, b, vectors.fma(vectors.load(W, j, b), value(X, i, k), step))
-            j = last_column(X)
-            vectors.store(W, j, b, vectors.fma(vectors.load(W, j, b), X.bias, step))
+                vectors.store(W, j, b, vectors.fma(vectors.load(W, j, b), value(X, i, k), one))
+        j = last_column(X)
+        vectors.store(W, j, b, vectors.fma(vectors.load(W, j, b), X.bias, one))
+        b = second
 
 
 @jitable
