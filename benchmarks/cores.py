@@ -291,12 +291,12 @@ def roofline(points: Sequence[Point], counts: Sequence[int], path: Path) -> None
     span = np.geomspace(0.05, 1e3, 100)
     for threads in (counts[0], counts[-1]):
         top = peak(threads, np.float32)
-        axes.plot(span, np.minimum(span * bandwidth(threads), top) / 1e9, label=f"memory and float32 products, {threads} threads")
+        axes.plot(span, np.minimum(span * bandwidth(threads), top) / 1e9, label=f"memory and float32 products, threads: {threads}")
     for one in points:
         if one.threads in (counts[0], counts[-1]):
             x, y = one.operations / one.read, one.operations / 1e9
             axes.plot(x, y, "o" if one.threads == counts[0] else "s", color="black")
-            axes.annotate(f"{one.name} ({one.threads})", (x, y), fontsize=6)
+            axes.annotate(f"{one.name} ({one.threads})", (x, y), (6, -2), textcoords="offset points", fontsize=6)
     axes.set(
         xscale="log", yscale="log", xlabel="multiplications and additions for a byte of X", ylabel="billions of them a second"
     )

@@ -134,7 +134,15 @@ TABLES = {
 
 
 def show(report: Report, chosen: Shown, quick: bool, repeat: int, limit: float) -> None:
+    """Lines are printed and kept as they come: a run that is stopped has left what it had."""
+    head = ["set", "loss", "solver", "C", "s to 1e-3", "passes", "gap", "s to 1e-8", "passes", "gap"]
+    how = f"Seconds (least of {repeat}, each at most {limit:g}), passes and steps, and the gap certified."
+    who = "D: all by DualCoordinate, DN: Newton went on, DND: DualCoordinate again, N: all by Newton."
     lines: list[list[str]] = []
+
+    def body() -> str:
+        return "\n\n".join([f"{chosen.text} {how} {who}", table(head, lines)])
+
     for name, load in chosen.sets.items():
         try:
             X, y = load()
@@ -144,11 +152,11 @@ def show(report: Report, chosen: Shown, quick: bool, repeat: int, limit: float) 
         if quick and len(X) > 1000:
             X, y = X[::20], y[::20]
         X = X * 10.0 ** np.random.default_rng(0).uniform(-chosen.factor, chosen.factor, X.shape[1])
-        lines += fitted(name, X, y, chosen.solvers, repeat, limit)
-    head = ["set", "loss", "solver", "C", "s to 1e-3", "passes", "gap", "s to 1e-8", "passes", "gap"]
-    how = f"Seconds (least of {repeat}, each at most {limit:g}), passes and steps, and the gap certified."
-    who = "D: all by DualCoordinate, DN: Newton went on, DND: DualCoordinate again, N: all by Newton."
-    report.section(f"newton: {chosen.title}", "\n\n".join([f"{chosen.text} {how} {who}", table(head, lines)]))
+        for line in fitted(name, X, y, chosen.solvers, repeat, limit):
+            print(" | ".join(line), flush=True)
+            lines.append(line)
+            report.keep(f"newton: {chosen.title}", body())
+    report.section(f"newton: {chosen.title}", body())
 
 
 def tasks(quick: bool) -> Iterator[tuple[str, str, np.ndarray, np.ndarray]]:

@@ -124,13 +124,14 @@ class Best:
     A run that offers no average wants the weights of its duals: then it is the last value, not the best.
     """
 
-    kept = "primal", "dual", "prefer", "w"
+    kept = "primal", "dual", "prefer", "of", "w"
 
     def __init__(self, history: History):
         self.history = history
         self.primal, self.dual = np.inf, -np.inf
         self.w: np.ndarray | None = None
-        self.prefer = 1  # which candidate was better last time; at first the average is
+        self.prefer = 1  # which candidate was better last time; at first the average is, or the point of a run that has one
+        self.of = ""  # whose candidates these are
 
     def evaluate(self, run: Run, budget: Budget, stop: Callable[[], bool], last: bool = False) -> None:
         """Exact dual value, then the candidates' primal values, the likelier one first, until one meets the target.
@@ -142,6 +143,8 @@ class Best:
         if np.isnan(self.dual):
             raise ValueError(f"The dual value overflows: the numbers are too large for float64. {ALL_SMALLER}")
         candidates = run.candidates()
+        if run.solver_name != self.of:
+            self.prefer, self.of = 1, run.solver_name
         if not run.average:
             self.primal = np.inf
         order = sorted(range(len(candidates)), key=lambda k: k != self.prefer)

@@ -48,7 +48,6 @@ class Completed(Structure):
     def __init__(self, latent: LatentStructure):
         self.latent, self.parallel = latent, latent.parallel
 
-
     def size(self, X, y):
         return self.latent.size(X, [output for output, _ in y])
 
