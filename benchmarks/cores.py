@@ -290,8 +290,8 @@ def roofline(points: Sequence[Point], counts: Sequence[int], path: Path) -> None
     axes = picture.subplots()
     span = np.geomspace(0.05, 1e3, 100)
     for threads in (counts[0], counts[-1]):
-        top = peak(threads, np.float32)
-        axes.plot(span, np.minimum(span * bandwidth(threads), top) / 1e9, label=f"memory and float32 products, threads: {threads}")
+        most, name = np.minimum(span * bandwidth(threads), peak(threads, np.float32)), f"threads: {threads}"
+        axes.plot(span, most / 1e9, label=f"memory and float32 products, {name}")
     for one in points:
         if one.threads in (counts[0], counts[-1]):
             x, y = one.operations / one.read, one.operations / 1e9
