@@ -1,10 +1,11 @@
 """`solver="auto"`: coordinate passes, and Newton's method where they crawl; runs that rounding ends."""
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import load_breast_cancer, load_digits
 
 import maxmargin as mm
 from maxmargin.data.table import table_of
@@ -15,8 +16,9 @@ from maxmargin.problems.linear import ScalarProblem
 from maxmargin.result import History
 from maxmargin.solvers.automatic import Automatic, Relay
 from maxmargin.solvers.base import NOWHERE, Setting, Start, WarmStart
-from maxmargin.solvers.loop import Budget, carry_out
+from maxmargin.solvers.loop import Best, Budget, carry_out
 from maxmargin.solvers.newton import work
+from maxmargin.solvers.pace import never
 from maxmargin.solvers.polish.tuning import POLISH
 from maxmargin.solvers.second_order.systems import rows_drawn
 from maxmargin.solvers.tuning import RELAY
@@ -139,6 +141,28 @@ def test_a_snapshot_goes_on_in_the_same_way(passes):
             run.accelerate()
     assert runs[0].stage >= 1 and runs[0].synchronise() == runs[1].synchronise()
     np.testing.assert_array_equal(runs[0].left(), runs[1].left())
+
+
+def test_who_takes_over_has_candidates_of_its_own():
+    """That the second one was the worse of the run before says nothing of the point of this one."""
+    run = SimpleNamespace(solver_name="DualCoordinate", average=True, passes=1, values=[5.0, 9.0])
+    run.synchronise, run.candidates, run.primal = lambda: 1.0, lambda: [0, 1], lambda w, n_jobs: run.values[w]
+    best = Best(History())
+    best.evaluate(run, Budget(), never, last=True)
+    assert (best.primal, best.prefer) == (5.0, 0)
+    run.solver_name, run.values = "Newton", [1e5, 2.0]
+    best.evaluate(run, Budget(), never)
+    assert (best.primal, best.w) == (2.0, 1)
+
+
+@pytest.mark.compiled
+def test_what_newton_has_found_is_kept_where_rounding_stops_it():
+    """Duals of columns of all sizes have weights that are far from the optimum, which the point of Newton's method is not."""
+    X, y = load_digits(return_X_y=True)
+    X *= 10.0 ** np.random.default_rng(0).uniform(-4.0, 4.0, X.shape[1])
+    model = mm.SVMClassifier(C=100.0, tol=1e-8, random_state=0).fit(X, y)
+    assert model.certificate_.converged
+    assert [name for _, name in model.history_.methods][:2] == ["DualCoordinate", "Newton"]
 
 
 @pytest.mark.parametrize("solver", ["dual_coordinate", "auto"])

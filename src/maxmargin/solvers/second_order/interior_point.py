@@ -97,7 +97,7 @@ class InteriorPoint(SecondOrderRun):
 
     def begin_afresh(self):
         """Duals near the border may be far from those of the centre with the same gap, and steps then short for long."""
-        if not self.took_up or self.estimate <= THERE * abs(self.lowest):
+        if not self.took_up or self.estimate < THERE * abs(self.lowest):
             return False
         self.afresh, self.W, self.idle, self.least = True, self.outset.copy(), 0, (np.inf, np.inf)
         self.settle()
