@@ -191,18 +191,26 @@ def on_threads(case: Case, limit: float) -> list[str]:
 
 
 def run(report: Report, quick: bool, repeat: int, limit: float) -> None:
+    """Lines are printed and kept as they come: a run that is stopped has left what it had."""
     head = ["set", "block", "row by row, s a pass", "blocks, s a pass", "times", "row by row, s to 1e-3", "blocks, s to 1e-3"]
     head += ["passes", "times", "certified", "must"]
-    lines = []
+    heads = ["set", *(f"{threads} thread{'s' * (threads > 1)}" for threads in THREADS)]
+    text = f"Processor seconds of one thread, float32, lam = {LAM:g}; of a pass, without sweeps, the mean of the first {PASSES}."
+    by_clock = "By the clock, to 1e-3, for each number of threads; in brackets how many were used, and the rows of a block."
+    lines: list[list[str]] = []
+    several: list[list[str]] = []
+
+    def body() -> str:
+        return "\n\n".join([text, table(head, lines), *([by_clock, table(heads, several)] if several else [])])
+
+    def found(where: list[list[str]], cells: list[str]) -> None:
+        print(" | ".join(cells), flush=True)
+        where.append(cells)
+        report.keep("blocks", body())
+
     with threadpool_limits(1):
         for case in QUICK if quick else CASES:
-            lines.append(line(case, repeat, limit))
-            print(" | ".join(lines[-1]), flush=True)
-        several = []
+            found(lines, line(case, repeat, limit))
         for case in QUICK if quick else SHARED:
-            several.append(on_threads(case, limit))
-            print(" | ".join(several[-1]), flush=True)
-    text = f"Processor seconds of one thread, float32, lam = {LAM:g}; of a pass, without sweeps, the mean of the first {PASSES}."
-    heads = ["set", *(f"{threads} thread{'s' * (threads > 1)}" for threads in THREADS)]
-    by_clock = "By the clock, to 1e-3, for each number of threads; in brackets how many were used, and the rows of a block."
-    report.section("blocks", "\n\n".join([text, table(head, lines), by_clock, table(heads, several)]))
+            found(several, on_threads(case, limit))
+    report.section("blocks", body())

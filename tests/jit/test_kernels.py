@@ -22,6 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
 from maxmargin.data import rows
+from maxmargin.data.row_updates import update, update_clipped
 from maxmargin.jit import generic_call, kernel, vectors
 from maxmargin.solvers.ascent.schedule import gather, schedule
 from maxmargin.solvers.tuning import VISITS
@@ -142,8 +143,8 @@ def every_block_function(X, changes, W, prior, tables):
         for j in range(change.flat.shape[1]):
             scores[i, j] = one.flat[0, j]
             change.flat[0, j] = changes.flat[i, j]
-        rows.update(X, i, change.vectors, 0, added)
-        rows.update_clipped(X, i, change.vectors, variance, lower, V, clipped)
+        update(X, i, change.vectors, 0, added)
+        update_clipped(X, i, change.vectors, variance, lower, V, clipped)
 
 
 def matrix(dtype) -> np.ndarray:

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..data import rows
-from ..data.rows import add, dot, update
+from ..data.row_updates import update
+from ..data.rows import add, dot
 from ..jit import Interpreted, kernel, vectors
 from ..losses.base import reward, row_slope, slope, value
 from ..structures.encoded.contract import clear, forget, loss_of, new_scratch, prepare, push, score_of, tally, truth, worst

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..data.rows import add, add_clipped, add_scaled, update, update_all, update_clipped
+from ..data.row_updates import update, update_all, update_clipped
+from ..data.rows import add, add_clipped, add_scaled
 from ..jit import generic, jitable_call, kernel, vectors
 
 NO_SUMS = {np.dtype(kind): np.zeros(0, kind) for kind in (np.float32, np.float64)}

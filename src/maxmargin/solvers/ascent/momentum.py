@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...data.rows import update
+from ...data.row_updates import update
 from ...jit import jitable, jitable_call, kernel, vectors
 from ...losses.base import row_extrapolate
 from ...regularizers.spaces import move_row

@@ -20,7 +20,8 @@ from functools import singledispatch
 import numpy as np
 
 from ...data import rows
-from ...data.rows import add, dot, first, last, update, value
+from ...data.row_updates import update
+from ...data.rows import add, dot, first, last, value
 from ...jit import kernel, vectors
 from ...losses.base import own_scratch, row_slope, slope
 from ...problems.base import Problem

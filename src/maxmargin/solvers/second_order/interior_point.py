@@ -52,7 +52,7 @@ PULLED = 0.005, 0.3
 # 1e6, cancer, 2026-11-16.
 TIMES_GAP, WORTHLESS = 10.0, 0.5
 # Part of the value that a gap may be where rounding, and not the beginning, stops steps: another beginning would lead no further.
-THERE = 1e-6
+NEAR_ENOUGH = 1e-6
 NO_CAP = 1e-100  # part of the largest cap below which an example is left out: its loss is as good as nothing
 
 # The change of W, of what is inside and of the multipliers, and the part of them that can be gone.
@@ -97,7 +97,7 @@ class InteriorPoint(SecondOrderRun):
 
     def begin_afresh(self):
         """Duals near the border may be far from those of the centre with the same gap, and steps then short for long."""
-        if not self.took_up or self.estimate < THERE * abs(self.lowest):
+        if not self.took_up or self.estimate < NEAR_ENOUGH * abs(self.lowest):
             return False
         self.afresh, self.W, self.idle, self.least = True, self.outset.copy(), 0, (np.inf, np.inf)
         self.settle()

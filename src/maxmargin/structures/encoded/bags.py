@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...data import rows
+from ...data.row_updates import update
 from ...jit import generic_call, jitable, jitable_call, kernel, vectors
 from . import contract
 from .listed import (
@@ -211,7 +212,7 @@ def _(data, i, t, scratch, W):
         if vectors.magnitude_row(table, c) > 0:
             for b in range(table.shape[1]):
                 vectors.store(table, c, b, vectors.fma(vectors.zeros_like(table), t, vectors.load(table, c, b)))
-            rows.update(data.X, data.start[i] + c, table, c, W)
+            update(data.X, data.start[i] + c, table, c, W)
 
 
 @contract.measure.register(Bags)
@@ -223,7 +224,7 @@ def _(data, i, scratch):
         if vectors.magnitude_row(table, c) > 0:
             for k in range(K):
                 gain += scratch.change.flat[c, k] * (scratch.scores.flat[c, k] + data.cost[data.label[i], k])
-            rows.update(data.X, data.start[i] + c, table, c, scratch.mixed)
+            update(data.X, data.start[i] + c, table, c, scratch.mixed)
     for c in range(size):  # ||sum_c x_c d_c'||^2 = sum_c <x_c' sum, d_c>
         if vectors.magnitude_row(table, c) > 0:
             rows.scores(data.X, data.start[i] + c, scratch.mixed, scratch.scores.vectors[spare : spare + 1])

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...data import rows
+from ...data.row_updates import update
 from ...jit import generic, jitable, kernel, vectors
 from . import contract
 from .points import Mixtures, empty_mixtures
@@ -377,7 +378,7 @@ def graph_push(data, i, t, scratch, W):
         for b in range(blocks):
             held = vectors.load(scratch.rows.vectors, scratch.node + p, b)
             vectors.store(scratch.rows.vectors, scratch.node + p, b, vectors.fma(zero, t, held))
-        rows.update(g.X, start + p, scratch.rows.vectors, scratch.node + p, W)
+        update(g.X, start + p, scratch.rows.vectors, scratch.node + p, W)
         for bit in range(2):
             if g.node[start + p, PLACE] >> bit & 1:
                 row = rows.last_column(g.X) + 1 + bit

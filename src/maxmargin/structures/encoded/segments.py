@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...data import rows
+from ...data.row_updates import update
 from ...jit import jitable, jitable_call, vectors
 from . import contract
 from .statistics import WIDTH, vectors_for
@@ -442,7 +443,7 @@ def _(data, i, t, scratch, W):
     T, Q = longest(scratch), scratch.segment.shape[1]
     by_columns(data, i, scratch, t)
     for s in range(contract.length(data, i)):
-        rows.update(data.X, data.start[i] + s, scratch.rows.vectors, T + s, W)
+        update(data.X, data.start[i] + s, scratch.rows.vectors, T + s, W)
     if data.bias == 1:
         for q in range(Q):
             scratch.tail[q] = piece_total(data, i, scratch, q)
@@ -467,7 +468,7 @@ def _(data, i, scratch):
             square += scratch.pair_change[k] ** 2
     by_columns(data, i, scratch, 1.0)
     for s in range(size):
-        rows.update(data.X, data.start[i] + s, scratch.rows.vectors, T + s, scratch.dense.vectors)
+        update(data.X, data.start[i] + s, scratch.rows.vectors, T + s, scratch.dense.vectors)
     return gain, square + drained(data, i, scratch)
 
 
