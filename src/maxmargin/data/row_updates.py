@@ -1,4 +1,4 @@
-"""What an example adds to the weights of a row of classes, some vectors of them at a time: its entries are read once for these."""
+"""What an example adds to the weights of a row of classes: a few vectors of them at a time, as its entries are read for each."""
 
 from ..jit import jitable, vectors
 from .rows import column, first, last, last_column, value
