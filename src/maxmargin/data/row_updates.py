@@ -13,6 +13,17 @@ def next_changed(change, row, b):
 
 
 @jitable
+def update_one(X, i, change, row, b, W):
+    """W[j, b, :] += x_ij change[row, b, :], for one block of classes"""
+    step = vectors.load(change, row, b)
+    for k in range(first(X, i), last(X, i)):
+        j = column(X, i, k)
+        vectors.store(W, j, b, vectors.fma(vectors.load(W, j, b), value(X, i, k), step))
+    j = last_column(X)
+    vectors.store(W, j, b, vectors.fma(vectors.load(W, j, b), X.bias, step))
+
+
+@jitable
 def update(X, i, change, row, W):
     """W[j, b, :] += x_ij change[row, b, :], for the blocks of classes that change, three at a time"""
     b, blocks = 0, W.shape[1]
@@ -34,11 +45,7 @@ def update(X, i, change, row, W):
                 vectors.store(W, j, third, vectors.fma(vectors.load(W, j, third), x, three))
                 b = third
             else:
-                for k in range(first(X, i), last(X, i)):
-                    j = column(X, i, k)
-                    vectors.store(W, j, b, vectors.fma(vectors.load(W, j, b), value(X, i, k), one))
-                j = last_column(X)
-                vectors.store(W, j, b, vectors.fma(vectors.load(W, j, b), X.bias, one))
+                update_one(X, i, change, row, b, W)
         b += 1
 
 
@@ -62,12 +69,7 @@ def update_all(X, i, change, row, W):
         vectors.store(W, j, b + 3, vectors.fma(vectors.load(W, j, b + 3), x, four))
         b += 4
     while b < blocks:
-        one = vectors.load(change, row, b)
-        for k in range(first(X, i), last(X, i)):
-            j = column(X, i, k)
-            vectors.store(W, j, b, vectors.fma(vectors.load(W, j, b), value(X, i, k), one))
-        j = last_column(X)
-        vectors.store(W, j, b, vectors.fma(vectors.load(W, j, b), X.bias, one))
+        update_one(X, i, change, row, b, W)
         b += 1
 
 

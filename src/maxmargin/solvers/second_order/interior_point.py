@@ -52,6 +52,7 @@ PULLED = 0.005, 0.3
 # 1e6, cancer, 2026-11-16.
 TIMES_GAP, WORTHLESS = 10.0, 0.5
 # Part of the value that a gap may be where rounding, and not the beginning, stops steps: another beginning would lead no further.
+# Digits with columns of all sizes, C = 100, 2026-11-18.
 NEAR_ENOUGH = 1e-6
 NO_CAP = 1e-100  # part of the largest cap below which an example is left out: its loss is as good as nothing
 
