@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...jit import generic_call, jitable, jitable_call, vectors
+from ...jit import generic_call, jitable_call, vectors
 from ...jit.meeting import meet_all, new_board
 from ...regularizers.spaces import Free, Paired, Shaped, Space, unclipped
 from .joint import ROUNDING_OF_SUMS, SETTLED_BELOW, SWEEPS_TO_SETTLE, followed, settle_ways
@@ -38,35 +38,50 @@ class Meeting(NamedTuple):
 
 
 @jitable_call
-def compare_copies(meeting, v, z, V, Z):
+def way_from(copy, start, result):
+    """result = copy - start, in float64. Views: numba asks of every index that may be negative whether it is."""
+    for j in range(start.size):
+        result[j] = np.float64(copy[j]) - np.float64(start[j])
+
+
+@jitable_call
+def over_variances(moved, variance):
+    for j in range(variance.size):
+        moved[j] /= variance[j]
+
+
+@jitable_call
+def dot_of_ways(a, b):
+    total = 0.0
+    for j in range(b.size):
+        total += a[j] * np.float64(b[j])
+    return total
+
+
+@jitable_call
+def compare_copies(meeting, v, z, V, Z, tied):
     """Sums over the thread's entries, into its part of `found`. v and V are what duals sum up to, z and Z what that moves
-    scores by; the first is divided by variances, where there are any."""
-    found, moved, w, variance = meeting.found, meeting.moved, meeting.w, meeting.variance
-    me, crew = meeting.me, meeting.crew
-    for p in range(crew):
-        found[me, 0, p] = 0.0
-        for q in range(crew):
-            found[me, 2 + p, q] = 0.0
+    scores by, which is the same unless these are `tied`; the first is divided by variances, where there are any."""
+    found, moved, w, variance = meeting.found[meeting.me], meeting.moved, meeting.w, meeting.variance
+    crew, apart = meeting.crew, tied or variance.size > 0
+    found[0, :crew] = 0.0
+    found[2:, :crew] = 0.0
     for begin in range(meeting.first, meeting.last, moved.shape[2]):
-        size = min(moved.shape[2], meeting.last - begin)
+        end = min(begin + moved.shape[2], meeting.last)
+        size = end - begin
         for p in range(crew):
-            for j in range(size):
-                moved[0, p, j] = np.float64(V[p, begin + j]) - v[begin + j]
-            for j in range(size):
-                moved[1, p, j] = np.float64(Z[p, begin + j]) - z[begin + j]
+            mine = moved[0, p, :size]
+            way_from(V[p, begin:end], v[begin:end], mine)
+            if apart:
+                way_from(Z[p, begin:end], z[begin:end], moved[1, p, :size])
             if variance.size > 0:
-                for j in range(size):
-                    moved[0, p, j] /= variance[begin + j]
-            slope = 0.0
-            for j in range(size):
-                slope += moved[0, p, j] * w[begin + j]
-            found[me, 0, p] += slope
+                over_variances(mine, variance[begin:end])
+            found[0, p] += dot_of_ways(mine, w[begin:end])
+        other = 1 if apart else 0
         for p in range(crew):
+            mine = moved[0, p, :size]
             for q in range(p + 1):
-                bend = 0.0
-                for j in range(size):
-                    bend += moved[0, p, j] * moved[1, q, j]
-                found[me, 2 + p, q] += bend
+                found[2 + p, q] += dot_of_ways(mine, moved[other, q, :size])
 
 
 @jitable_call
@@ -88,26 +103,43 @@ def decide(meeting, spread):
 
 
 @jitable_call
+def add_way(copy, start, far, total):
+    """total += far (copy - start)"""
+    for j in range(start.size):
+        total[j] += far * (np.float64(copy[j]) - np.float64(start[j]))
+
+
+@jitable_call
+def add_total(total, v):
+    for j in range(v.size):
+        v[j] += v.dtype.type(total[j])
+
+
+@jitable_call
+def copy_span(v, copy):
+    for j in range(v.size):
+        copy[j] = v[j]
+
+
+@jitable_call
 def join_copies(meeting, v, V, spread):
     """v += sum_p far_p (copies_p - v) / spread over the thread's entries, and all copies are v there."""
-    total, far = meeting.moved[2, 0], meeting.sheet[2 + meeting.crew]
-    for begin in range(meeting.first, meeting.last, total.size):
-        size = min(total.size, meeting.last - begin)
-        for j in range(size):
-            total[j] = 0.0
+    room, far = meeting.moved[2, 0], meeting.sheet[2 + meeting.crew]
+    for begin in range(meeting.first, meeting.last, room.size):
+        end = min(begin + room.size, meeting.last)
+        total, mine = room[: end - begin], v[begin:end]
+        total[:] = 0.0
         for p in range(meeting.crew):
-            for j in range(size):
-                total[j] += far[p] / spread * (np.float64(V[p, begin + j]) - v[begin + j])
-        for j in range(size):
-            v[begin + j] += v.dtype.type(total[j])
-        copy_to_all(v, V, meeting.crew, begin, begin + size)
+            add_way(V[p, begin:end], mine, far[p] / spread, total)
+        add_total(total, mine)
+        for p in range(meeting.crew):
+            copy_span(mine, V[p, begin:end])
 
 
-@jitable
+@jitable_call
 def copy_to_all(v, V, crew, first, last):
     for p in range(crew):
-        for j in range(first, last):
-            V[p, j] = v[j]
+        copy_span(v[first:last], V[p, first:last])
 
 
 @generic_call
@@ -127,17 +159,17 @@ def set_out(space, meeting):
 
 @compare_ways.register(Free)
 def _(space, meeting):
-    compare_copies(meeting, meeting.v, meeting.v, meeting.V, meeting.V)
+    compare_copies(meeting, meeting.v, meeting.v, meeting.V, meeting.V, False)
 
 
 @compare_ways.register(Shaped)
 def _(space, meeting):
-    compare_copies(meeting, meeting.v, meeting.v, meeting.V, meeting.V)
+    compare_copies(meeting, meeting.v, meeting.v, meeting.V, meeting.V, False)
 
 
 @compare_ways.register(Paired)
 def _(space, meeting):
-    compare_copies(meeting, meeting.v, meeting.w, meeting.V, meeting.W)
+    compare_copies(meeting, meeting.v, meeting.w, meeting.V, meeting.W, True)
 
 
 @join_ways.register(Free)
@@ -222,15 +254,17 @@ def stack(array: np.ndarray, count: int) -> np.ndarray:
 
 
 class Copies:
-    """As many copies of the weights as there are threads."""
+    """As many copies of the weights as there are threads; `variance`, one for each weight, where these do not say it."""
 
-    def __init__(self, space: Space, count: int):
+    def __init__(self, space: Space, count: int, variance: np.ndarray | None = None):
         self.size, self.count = space.w.size, count
         self.V = stack(unclipped(space), count)
         self.W = self.V if isinstance(space, Free) else stack(space.w, count)
         self.spaces: list[Any] = [self.view(space, p) for p in range(count)]
         self.board, self.found = new_board(), np.zeros((count, count + 2, count))
-        self.variance = space.variance.reshape(-1) if isinstance(space, Shaped) else np.zeros(0, space.w.dtype)
+        if variance is None:
+            variance = space.variance.reshape(-1) if isinstance(space, Shaped) else np.zeros(0, space.w.dtype)
+        self.variance = variance
         self.rooms = [(np.zeros((count + 3, count)), np.zeros((3, count, AT_A_TIME))) for _ in range(count)]
 
     def view(self, space: Space, p: int) -> Space:
