@@ -1,6 +1,5 @@
 """Blocks of rows: the iterates are those of one row after another, whatever the loss, the prior and the order."""
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
 
@@ -21,7 +20,6 @@ from maxmargin.problems.linear import BlockProblem
 from maxmargin.problems.multilabel import MultilabelProblem
 from maxmargin.regularizers.prior import Prior
 from maxmargin.result import History
-from maxmargin.solvers.ascent import blocked
 from maxmargin.solvers.ascent.blocked import BlockedAscent, BlockPrices, block_size, exact_in_blocks
 from maxmargin.solvers.ascent.linear import AscentOptions, BlockAscent
 from maxmargin.solvers.ascent.sweeps import sweep_held, sweep_room
@@ -73,10 +71,8 @@ def problem_of(name, prior="none", data=X, bias=0.7, C=0.4):
     return BlockProblem(table_of(turned, bias), label, WEIGHT, cost, LOSSES[name], regularizer, half_spaces).at(C)
 
 
-# Prices by which any number of threads pays, and by which it pays to look ahead, or not to.
-FREE = BlockTuning(visit=0.0, follow=0.0, step=0.0, meeting=(0.0, 0.0), muster=(0.0, 0.0), spare=0.0, cheaper=np.inf, turn=0.0)
-TOGETHER, AHEAD = FREE._replace(narrow=1e9), FREE._replace(narrow=0.0, square=0.0)
-ONCE = ASCENT._replace(blocks=TOGETHER._replace(again=0))  # passes as of row by row
+FREE = BlockTuning(cheaper=np.inf)  # sweeps are always worth it
+ONCE = ASCENT._replace(blocks=FREE._replace(again=0))  # passes as of row by row
 
 
 def run_of(problem, block, dtype=np.float64, tol=1e-6, duals=None, tuning=ONCE, **options):
@@ -202,7 +198,7 @@ def test_a_run_that_is_stopped_ends_with_a_certificate():
     assert result.certificate.dual <= result.certificate.primal < np.inf
 
 
-# ---- sweeps over classes that have duals, and threads --------------------------------------------------------
+# ---- sweeps over classes that have duals ---------------------------------------------------------------------
 
 
 def climbed(problem, passes=10, **options):
@@ -225,68 +221,37 @@ def optimum(problem):
     return drive(run, Budget(tol=1e-8, max_iter=3000), History()).certificate.dual
 
 
-SWEPT = ASCENT._replace(blocks=TOGETHER)
-ONCE_AHEAD = ASCENT._replace(blocks=AHEAD._replace(again=0))
+SWEPT = ASCENT._replace(blocks=FREE)
 RUNS = [("crammer_singer", "none"), ("crammer_singer", "scale"), ("alpha", "none"), ("labels", "none"), ("coupled", "none")]
 
 
-@pytest.mark.parametrize("name,prior", [RUNS[0], RUNS[1], RUNS[2], RUNS[4]])
-@pytest.mark.parametrize("threads", [2, 3, 4, 60])
-def test_threads_take_the_steps_of_one(name, prior, threads):
-    """Row by row or in blocks on any number of threads, also more than a block has rows."""
-    run = compare(problem_of(name, prior), 8, threads=threads)
-    assert run.shared == (min(threads, 8), 8, False)
-
-
-@pytest.mark.parametrize("name,prior", [RUNS[0], RUNS[1], RUNS[4]])
-@pytest.mark.parametrize("threads", [2, 3, 60])
-def test_threads_that_look_ahead_take_the_steps_of_one(name, prior, threads):
-    run = compare(problem_of(name, prior), 8, threads=threads, tuning=ONCE_AHEAD)
-    assert run.shared == (min(threads, 8), 8, True)
-
-
 @pytest.mark.parametrize("name,prior", RUNS)
-@pytest.mark.parametrize("threads", [1, 3])
-def test_threads_and_sweeps(name, prior, threads):
+def test_sweeps(name, prior):
     """The dual is that of the duals, never falls and ends at the same optimum."""
     problem = problem_of(name, prior)
-    run = climbed(problem, threads=threads, tuning=SWEPT)
+    run = climbed(problem, tuning=SWEPT)
     result = drive(run, Budget(tol=1e-5, max_iter=3000), History())
     assert result.certificate.converged
     assert result.certificate.dual == pytest.approx(optimum(problem), rel=3e-5)
 
 
 @pytest.mark.parametrize("name", ["crammer_singer", "coupled"])
-def test_threads_in_single_precision(name):
-    climbed(problem_of(name, data=X.astype(np.float32)), 6, threads=3, tuning=SWEPT, dtype=np.float32)
-
-
-@pytest.mark.parametrize("tuning", [ONCE, ONCE_AHEAD], ids=["together", "ahead"])
-@pytest.mark.parametrize("block", [1, 7, 50, 1000])
-def test_threads_on_blocks_of_any_size(block, tuning):
-    compare(problem_of("crammer_singer"), block, threads=3, tuning=tuning)
-
-
-FEW = st.integers(1, 20)
+def test_sweeps_in_single_precision(name):
+    climbed(problem_of(name, data=X.astype(np.float32)), 6, tuning=SWEPT, dtype=np.float32)
 
 
 @settings(max_examples=20, deadline=None)
-@given(
-    st.integers(0, 2**32 - 1), st.integers(1, 70), st.integers(1, 12), st.integers(2, 30), st.tuples(*[st.integers(1, 20)] * 2)
-)
-def test_threads_on_random_problems(seed, n, features, classes, shape):
+@given(st.integers(0, 2**32 - 1), st.integers(1, 70), st.integers(1, 12), st.integers(2, 30), st.integers(1, 20))
+def test_random_problems(seed, n, features, classes, block):
     """Iterates to rounding, and a primal value that is not below the dual one."""
-    (block, threads), generator = shape, np.random.default_rng(seed)
+    generator = np.random.default_rng(seed)
     data, label = generator.normal(size=(n, features)), generator.integers(classes, size=n)
     problem = BlockProblem(table_of(data, 1.0), label, generator.uniform(0, 2, n), 1.0 - np.eye(classes)).at(0.3)
-    one = run_of(problem, 0)
-    gaps = after(one, 4)
-    for tuning in (ONCE, ONCE_AHEAD):
-        many = run_of(problem, block, threads=threads, tuning=tuning)
-        np.testing.assert_allclose(after(many, 4), gaps, rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(many.duals.flat, one.duals.flat, rtol=1e-9, atol=1e-9)
-        dual = many.synchronise()
-        assert all(many.primal(w, threads) >= dual - 1e-9 * abs(dual) for w in many.candidates())
+    one, many = run_of(problem, 0), run_of(problem, block)
+    np.testing.assert_allclose(after(many, 4), after(one, 4), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(many.duals.flat, one.duals.flat, rtol=1e-9, atol=1e-9)
+    dual = many.synchronise()
+    assert all(many.primal(w, 1) >= dual - 1e-9 * abs(dual) for w in many.candidates())
 
 
 def test_sweeps_save_passes():
@@ -325,7 +290,7 @@ def swept(run, team, queues, order=None):
 
     if order is not None:
         plan = run.plan._replace(order=order)
-        visit = 0, n, 0.0, run.variance
+        visit = 0, n, (0.0, run.variance, 1.0)
         sweep_held(problem.X, problem.loss_in(run.dtype), *state[:3], plan, sweep_room(classes, run.dtype), visit)
         return duals.flat, w.flat
     done = 0
@@ -340,7 +305,7 @@ def swept(run, team, queues, order=None):
 def test_sweeps_in_turn_make_the_steps_of_one_thread(many_classes, team):
     """To the last bit, whatever the threads."""
     run = many_classes
-    queues = new_queues(200, run.lanes)
+    queues = new_queues(200, run.duals.flat.shape[1])
     duals, w = swept(run, team, queues)
     one, other = swept(run, 1, queues, run.plan.order[queues.order])
     np.testing.assert_array_equal(duals, one)
@@ -349,7 +314,7 @@ def test_sweeps_in_turn_make_the_steps_of_one_thread(many_classes, team):
 
 
 def test_visits_of_a_wave_have_no_class_in_common(many_classes):
-    queues = new_queues(200, many_classes.lanes)
+    queues = new_queues(200, many_classes.duals.flat.shape[1])
     swept(many_classes, 2, queues)
     assert sorted(queues.order) == list(range(200)) and np.all(np.diff(queues.wave[queues.order]) >= 0)
     held = [set(queues.held[a:b].tolist()) for a, b in pairwise(queues.starts)]
@@ -370,66 +335,12 @@ def test_visits_that_no_wave_has_room_for():
 
 def test_a_sweep_for_which_there_is_little_room(many_classes):
     """Fewer visits at a time, and all of them in the end."""
-    small = new_queues(200, many_classes.lanes)
+    small = new_queues(200, many_classes.duals.flat.shape[1])
     small = small._replace(held=small.held[:60], before=small.before[:60])
     before = many_classes.duals.flat.copy()
     duals, _ = swept(many_classes, 3, small)
     assert 0 < small.fitting[0] < 100 and np.count_nonzero(np.any(duals != before, axis=1)) > 50
     np.testing.assert_array_equal(many_classes.duals.flat, before)
-
-
-def test_the_same_again():
-    problem = problem_of("crammer_singer")
-    one, two = (climbed(problem, threads=3, tuning=SWEPT) for _ in range(2))
-    np.testing.assert_array_equal(one.duals.flat, two.duals.flat)
-    np.testing.assert_array_equal(one.space.w, two.space.w)
-
-
-def test_snapshots_on_threads():
-    problem = problem_of("crammer_singer")
-    run, other = (run_of(problem, 8, threads=3, tuning=SWEPT) for _ in range(2))
-    after(run, 6)
-    other.resume({key: np.copy(value) if isinstance(value, np.ndarray) else value for key, value in run.snapshot().items()})
-    for each in (run, other):
-        after(each, 3)
-    np.testing.assert_array_equal(other.duals.flat, run.duals.flat)
-
-
-def test_a_run_on_threads_stops_between_stretches():
-    tuning = SWEPT._replace(pace=PACE._replace(work=1))
-    run = run_of(problem_of("crammer_singer"), 7, threads=2, tuning=tuning)
-    run.advance(stop_after(2))
-    assert run.visits == 28
-    assert run.synchronise() == pytest.approx(run.dual, rel=1e-9)
-
-
-def test_two_runs_on_threads_at_once():
-    """Each has a board of its own."""
-    problem = problem_of("crammer_singer")
-    alone = climbed(problem, threads=2, tuning=SWEPT)
-    with ThreadPoolExecutor(2) as pool:
-        both = list(pool.map(lambda _: climbed(problem, threads=2, tuning=SWEPT), range(2)))
-    for run in both:
-        np.testing.assert_array_equal(run.duals.flat, alone.duals.flat)
-
-
-@pytest.mark.parametrize("kernel", ["visit_together", "sweep_in_turn"])
-@pytest.mark.parametrize("failing", [0, 1, 2])
-def test_nobody_waits_for_a_thread_that_fails(failing, kernel, monkeypatch):
-    run = run_of(problem_of("crammer_singer"), 8, threads=3, tuning=SWEPT)
-    after(run, 1)
-    works = getattr(blocked, kernel)
-
-    def fail(*args):
-        if args[-1][0] == failing:
-            raise RuntimeError("Out of order.")
-        return works(*args)
-
-    monkeypatch.setattr(blocked, kernel, fail)
-    with pytest.raises(RuntimeError, match="Out of order"):
-        run.advance(lambda: False)
-    monkeypatch.setattr(blocked, kernel, works)
-    after(run, 1)  # the team is still there
 
 
 @pytest.mark.parametrize("name", ["alpha", "coupled", "crammer_singer", "labels", "multinomial"])
@@ -492,25 +403,18 @@ def test_the_solver_chooses():
     setting = Setting(1e-3, 0)
     assert isinstance(mm.DualCoordinate().begin(sized(1000, 512), Start(), setting), BlockedAscent)
     assert not isinstance(mm.DualCoordinate().begin(sized(20, 64), Start(), setting), BlockedAscent)
-    run = mm.DualCoordinate().begin(sized(1000, 512, 64), Start(), Setting(1e-3, 0, 2))
-    run.muster()
-    assert run.threads == 2 and run.with_others(64) and not run.with_others(1)
-    run.n_jobs, run.options = 3, replace(run.options, tuning=ASCENT._replace(blocks=BlockTuning(meeting=(1.0, 0.0))))
-    run.muster()
-    assert run.threads == 1  # blocks that are not worth a meeting
 
 
-def test_what_a_sweep_must_cost():
-    """A twentieth of a visit to all classes is worth it; on many threads, to whom that visit costs less, if they share it out."""
-    prices = BlockPrices(sized(1000, 512), np.float32, BlockTuning())
-    alone, many = prices.best_team(1, 64, 10_000), prices.best_team(16, 64, 10_000)
-    assert prices.in_sweep(5.0) < 0.1 * prices.on_threads(alone, 10_000)
-    assert prices.in_sweep(5.0) > 0.2 * prices.on_threads(many, 10_000) > 2.0 * prices.in_sweep(5.0, many.threads)
-    assert prices.in_sweep(5.0, 2) < 0.7 * prices.in_sweep(5.0) < prices.in_sweep(500.0, 2)
-    assert prices.best_team(16, 64, 1) == alone == (1, 64, False)
-    assert 4 < many.threads <= 16 and many.ahead
-    few = BlockPrices(sized(100, 768), np.float32, BlockTuning()).best_team(2, 64, 10_000)
-    assert few.threads == 2 and not few.ahead
+def test_what_blocks_and_sweeps_cost():
+    """Weights beyond the cache are read once a block, which is larger then; a sweep over few classes is a small part of a visit
+    to all, and in turn the cheaper the fewer visits have a class in common."""
+    tuning = BlockTuning()
+    prices = BlockPrices(sized(1000, 512), np.float32, tuning)
+    assert prices.in_block(128) < prices.in_block(64) and prices.in_block(128) < prices.in_block(256)
+    assert BlockPrices(sized(100, 256), np.float32, tuning).packed < prices.packed
+    assert prices.in_sweep(5.0) < 0.1 * prices.in_block(64) and prices.in_sweep(500.0) > 10.0 * prices.in_sweep(5.0)
+    assert 0.5 < prices.in_turn(5.0, 2) / prices.in_sweep(5.0) < 0.9 and prices.in_turn(700.0, 2) > prices.in_sweep(700.0)
+    assert prices.in_turn(5.0, 16) < 0.5 * prices.in_turn(5.0, 2)
     run = run_of(problem_of("crammer_singer"), 8, tuning=ASCENT._replace(blocks=FREE._replace(cheaper=0.0)))
     after(run, 2)
     other = run_of(problem_of("crammer_singer"), 8, tuning=ONCE)

@@ -7,6 +7,19 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from helpers import drawn
+from helpers.side_by_side import (
+    EAGER,
+    PASSES_ALONE,
+    ROWS,
+    SCALARS,
+    D,
+    after,
+    check_optimum,
+    check_passes,
+    duals_of,
+    problem_of,
+    run_of,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from joblib import Parallel, delayed
@@ -14,116 +27,22 @@ from scipy.optimize import minimize
 
 import maxmargin as mm
 from maxmargin import losses
-from maxmargin.data.indicators import checked_labels
 from maxmargin.data.table import table_of
 from maxmargin.jit.standby import all_done
 from maxmargin.problems.linear import BlockProblem, ScalarProblem
-from maxmargin.problems.multilabel import MultilabelProblem
-from maxmargin.regularizers.prior import Prior
 from maxmargin.regularizers.spaces import Free
 from maxmargin.result import History, relative
 from maxmargin.solvers.ascent import joint
 from maxmargin.solvers.ascent.copies import Copies
 from maxmargin.solvers.ascent.crew import GATHER, STANDING, StandingCrew
 from maxmargin.solvers.ascent.linear import AscentOptions, BlockAscent, ScalarAscent
-from maxmargin.solvers.ascent.parted import Parted, PartedRows, PartedScalars, crew_size, portion, rounds, worth_an_order
+from maxmargin.solvers.ascent.parted import Parted, crew_size, portion, rounds, worth_an_order
 from maxmargin.solvers.ascent.schedule import gather_strips, schedule, strip_starts
 from maxmargin.solvers.ascent.tuning import ASCENT, PartTuning
 from maxmargin.solvers.base import Setting, Start
 from maxmargin.solvers.loop import Budget, drive
-from maxmargin.solvers.polish.tuning import POLISH
 from maxmargin.solvers.tuning import PACE
 from maxmargin.utils.threads import Team
-
-D, K = 5, 4
-# Threads everywhere.
-EAGER = PartTuning(order=0.0, meeting=0.0, thread=0.0, weight=0.0, pair=1e-30, most=4, fewest=1, gain=0.0)
-PASSES_ALONE = POLISH._replace(first=10**9, later=10**9)
-SCALARS = {
-    "hinge": losses.HingeLoss(),
-    "squared_hinge": losses.SquaredHingeLoss(),
-    "epsilon": losses.EpsilonInsensitiveLoss(),
-    "log": losses.LogisticLoss(),
-}
-ROWS = {"crammer_singer": losses.CrammerSingerLoss(), "alpha": losses.TopKAlphaLoss(2, smoothing=0.5)}
-PRIORS = {
-    "none": lambda rng: Prior(),
-    "prior": lambda rng: Prior(mean=rng.normal(size=D), scale=np.exp(rng.uniform(-1.0, 1.0, D))),
-    "signs": lambda rng: Prior(positive=np.arange(D) % 2 == 0, mean=rng.normal(size=D)),
-}
-
-
-def problem_of(name, seed, prior="none", n=40, C=0.5, form=np.asarray):
-    """A random problem of uneven columns, equal rows, a row of zeros and weights of zero."""
-    rng = np.random.default_rng(seed)
-    X, weight = drawn.features(rng, n, D), drawn.weights(rng, n)
-    if name.startswith("labels"):
-        Y, ones = (X @ rng.normal(size=(D, K)) + rng.normal(size=(n, K)) > 0.0).astype(int), np.ones((K, 2))
-        Y[:2] = np.array([[0], [1]])
-        root = rng.normal(size=(K, K))
-        R = root @ root.T / K + 0.2 * np.eye(K) if name == "labels coupled" else None
-        table, loss = table_of(form(X), 0.7), losses.MultilabelHingeLoss()
-        return MultilabelProblem(table, checked_labels(Y).columns, weight, ones, ones, loss, R).at(C).whole()
-    classes = None if name in SCALARS else K
-    turned, regularizer, half_spaces = PRIORS[prior](rng).checked(D, classes).applied(X, classes)
-    rest = weight, regularizer, half_spaces
-    if classes is not None:
-        label = drawn.labels(rng, X, K)
-        return BlockProblem(table_of(form(turned), 0.7), label, weight, 1.0 - np.eye(K), ROWS[name], *rest[1:]).at(C)
-    signs = np.where(drawn.labels(rng, X, 2) == 1, 1.0, -1.0)
-    target = (drawn.targets(rng, X),) if name == "epsilon" else (signs, np.ones(n))
-    return ScalarProblem(table_of(form(turned), 0.7), SCALARS[name], target, *rest).at(C)
-
-
-def run_of(problem, n_jobs, tol=1e-6, dtype=np.float64, parts=EAGER, **options):
-    kind = PartedScalars if isinstance(problem, ScalarProblem) else PartedRows
-    tuning = options.pop("tuning", ASCENT)._replace(parts=parts)
-    run = kind(problem, None, AscentOptions(tol, 3, dtype, tuning=tuning, **options))
-    run.n_jobs = n_jobs
-    run.polish_tuning = PASSES_ALONE
-    return run
-
-
-def after(run, passes):
-    for _ in range(passes):
-        run.advance(lambda: False)
-        run.accelerate()
-    return run
-
-
-def duals_of(run):
-    return np.asarray(run.duals if isinstance(run, ScalarAscent) else run.duals.flat)
-
-
-def check_passes(problem, n_jobs, passes=12, parts=EAGER):
-    """The dual value of a run is that of its duals and never falls; its weights are those of its duals, which are feasible."""
-    run, last = run_of(problem, n_jobs, parts=parts), -np.inf
-    for _ in range(passes):
-        run.advance(lambda: False)
-        tracked, v = run.dual, np.array(run.space.w)
-        duals = run.left()
-        found = problem.reevaluated(duals)
-        near = 1e-9 * (1.0 + abs(found.dual))
-        assert tracked == pytest.approx(found.dual, abs=near)
-        assert tracked >= last - near
-        weights = problem.regularizer.scoring(problem.regularizer.weights(found.v))
-        np.testing.assert_allclose(v, weights, rtol=1e-7, atol=1e-7 * (1.0 + np.abs(weights).max()))
-        np.testing.assert_allclose(problem.clipped(duals), duals, rtol=1e-12, atol=1e-12)
-        assert problem.primal(problem.regularizer.weights(found.v)) >= found.dual - near
-        last = tracked
-        run.accelerate()  # may cost what the pass has gained, and no more
-        last = min(last, run.dual)
-        assert run.dual >= run.floor - near
-    return run
-
-
-def check_optimum(problem, n_jobs, tol=1e-5, parts=EAGER):
-    runs = [run_of(problem, jobs, tol, parts=parts) for jobs in (1, n_jobs)]
-    alone, many = (drive(run, Budget(tol=tol, max_iter=20_000), History()) for run in runs)
-    assert many.certificate.converged
-    assert relative(alone.certificate.primal, many.certificate.dual) <= 2.0 * tol
-    assert many.certificate.dual <= alone.certificate.primal * (1.0 + 1e-12)
-
 
 CASES = st.integers(0, 10**6), st.integers(2, 4), st.sampled_from([1, 3, 7, 40, 61]), st.sampled_from([0.01, 0.5, 20.0])
 

@@ -49,12 +49,22 @@ def transpose(table, out):
                     out[j, i] = table[i, j]
 
 
+def turn_into(W: np.ndarray, turned: vectors.VectorTable) -> None:
+    """Weights (features + 1, blocks, width) in their place as (classes, features + 1), both padded."""
+    transpose(W.reshape(W.shape[0], -1), turned.flat)
+
+
 def by_class(W: np.ndarray) -> vectors.VectorTable:
-    """Weights (features + 1, blocks, width) turned: (classes, features + 1), both padded."""
-    flat = W.reshape(W.shape[0], -1)
-    result = vectors.zeros_table(flat.shape[1], flat.shape[0], W.dtype)
-    transpose(flat, result.flat)
+    """Weights turned."""
+    result = room_by_class(W)
+    turn_into(W, result)
     return result
+
+
+def room_by_class(W: np.ndarray) -> vectors.VectorTable:
+    """Room for weights that are turned."""
+    flat = W.reshape(W.shape[0], -1)
+    return vectors.zeros_table(flat.shape[1], flat.shape[0], W.dtype)
 
 
 def by_feature(turned: vectors.VectorTable, W: np.ndarray) -> None:
@@ -73,30 +83,30 @@ class Entries(NamedTuple):
 
 
 @jitable_call
-def list_few(table, which, first, entries):
-    """List what is not zero in the first rows of a table, those of the rows `which` of X, and as many columns from `first` on as
-    there are starts, if so few are not that a sum class by class is faster than a product; returns whether they are."""
+def list_few(table, which, entries):
+    """List what is not zero in the first rows of a table, those of the rows `which` of X, if so few are not that a sum class by
+    class is faster than a product; returns whether they are."""
     starts, width, found = entries.starts, table.vectors.shape[2], 0
     classes = starts.size - 1
     most = min(entries.row.size, int((which.size - WEIGHT_MOVED) * classes / ENTRY))
     for c in range(starts.size):
         starts[c] = 0
     for k in range(which.size):
-        for b in range(first // width, (first + classes) // width):
+        for b in range(classes // width):
             if vectors.magnitude(vectors.load(table.vectors, k, b)) > 0:
                 if found + width > most:
                     return False
                 for c in range(b * width, (b + 1) * width):
                     if table.flat[k, c] != 0:
-                        entries.row[found], entries.column[found] = k, c - first
-                        starts[c - first] += 1
+                        entries.row[found], entries.column[found] = k, c
+                        starts[c] += 1
                         found += 1
     for c in range(1, starts.size):
         starts[c] += starts[c - 1]
     for p in range(found - 1, -1, -1):  # from behind, so that rows stay in order and starts end where they belong
         k, c = entries.row[p], entries.column[p]
         starts[c] -= 1
-        entries.which[starts[c]], entries.value[starts[c]] = which[k], table.flat[k, first + c]
+        entries.which[starts[c]], entries.value[starts[c]] = which[k], table.flat[k, c]
     return True
 
 
@@ -106,9 +116,9 @@ def most_entries(rows: int, classes: int) -> int:
 
 
 @jitable_call
-def add_class(rows, entries, k, W, c):
-    """W[c] += sum of x over the entries of the k-th class listed; four vectors of features at a time."""
-    first, last, b = entries.starts[k], entries.starts[k + 1], 0
+def add_class(rows, entries, W, c):
+    """W[c] += sum of x over the entries of the class; four vectors of features at a time."""
+    first, last, b = entries.starts[c], entries.starts[c + 1], 0
     while rows.shape[1] - b >= 4:
         one, two = vectors.load(W, c, b), vectors.load(W, c, b + 1)
         three, four = vectors.load(W, c, b + 2), vectors.load(W, c, b + 3)
@@ -132,8 +142,8 @@ def add_class(rows, entries, k, W, c):
 
 
 @jitable_call
-def add_listed(rows, entries, W, first):
-    """W[c] += sum_k table[k, c] x_k over the entries of each class listed, the first of which is class `first`."""
-    for k in range(entries.starts.size - 1):
-        if entries.starts[k] < entries.starts[k + 1]:
-            add_class(rows, entries, k, W, first + k)
+def add_listed(rows, entries, W):
+    """W[c] += sum_k table[k, c] x_k over the entries of each class."""
+    for c in range(entries.starts.size - 1):
+        if entries.starts[c] < entries.starts[c + 1]:
+            add_class(rows, entries, W, c)

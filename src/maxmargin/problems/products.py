@@ -77,7 +77,7 @@ def read_block(values, loss, duals, room, p, first):
         for b in range(out.vectors.shape[1]):
             vectors.store(table.vectors, k, b, vectors.load(out.vectors, 0, b))
     take_rows(values[first : first + count], room.places[:count], rows.flat)
-    room.few[p] = list_few(table, room.places[:count], 0, entries_of(room.entries, p))
+    room.few[p] = list_few(table, room.places[:count], entries_of(room.entries, p))
     return total
 
 
@@ -90,7 +90,7 @@ def add_run(room, W, span, q, count):
         entries = entries_of(room.entries, q)
         for c in range(first, last):
             if entries.starts[c] < entries.starts[c + 1]:
-                add_class(rows.vectors, entries, c, W.vectors, c)
+                add_class(rows.vectors, entries, W.vectors, c)
     else:
         add_products(room.table.flat[q * size : q * size + count, first:last], rows.flat, W.flat[first:last])
 

@@ -1,15 +1,17 @@
 """Dual coordinate ascent as users name it."""
 
+from dataclasses import replace
 from functools import singledispatch
 
 import numpy as np
 
 from ..problems.explicit import GroupedProblem
 from ..problems.linear import RowProblem, ScalarProblem
-from .ascent.blocked import block_size, row_ascent
+from .ascent.blocked import block_size
 from .ascent.explicit import ExplicitAscent
 from .ascent.linear import AscentOptions
 from .ascent.parted import PartedRows, PartedScalars
+from .ascent.parted_blocks import PartedBlocks
 from .base import Solver
 
 SAFE = 1e-10, 1e10  # curvatures and caps for which float32 iterations are tried
@@ -58,7 +60,8 @@ class DualCoordinate(Solver):
     def begin(self, problem, start, setting):
         problem.measure(setting.n_jobs)
         dtype = np.float64 if self.double else None
-        run = begin(problem, start.duals, setting.tol, setting.seed, dtype, self.momentum, self.average and setting.average)
+        average = self.average and setting.average
+        run = begin(problem, start.duals, setting.tol, setting.seed, dtype, self.momentum, average, setting.n_jobs)
         if run.warm:
             run.rise(start.rise)
         if start.gap > setting.tol:
@@ -72,27 +75,26 @@ class DualCoordinate(Solver):
 
 
 @singledispatch
-def begin(problem, duals, tol, seed, dtype, momentum, average):
+def begin(problem, duals, tol, seed, dtype, momentum, average, n_jobs=1):
     """A run on this kind of problem, from these duals (None: zero)."""
 
 
 @begin.register
-def _(problem: ScalarProblem, duals, tol, seed, dtype, momentum, average):
+def _(problem: ScalarProblem, duals, tol, seed, dtype, momentum, average, n_jobs=1):
     dtype = dtype or _working_dtype(problem, tol, problem.table.dtype)
     return PartedScalars(problem, duals, AscentOptions(tol, seed, dtype, momentum, average))
 
 
 @begin.register
-def _(problem: RowProblem, duals, tol, seed, dtype, momentum, average):
+def _(problem: RowProblem, duals, tol, seed, dtype, momentum, average, n_jobs=1):
     dtype = dtype or _working_dtype(problem, tol, np.float32)
-    options = AscentOptions(tol, seed, dtype, momentum, average)
-    if block_size(problem, dtype, options.tuning.blocks):
-        return row_ascent(problem, duals, options)
-    return PartedRows(problem, duals, options)
+    options = AscentOptions(tol, seed, dtype, momentum, average, threads=n_jobs)
+    block = block_size(problem, dtype, options.tuning.blocks)
+    return PartedBlocks(problem, duals, replace(options, block=block)) if block else PartedRows(problem, duals, options)
 
 
 @begin.register
-def _(problem: GroupedProblem, duals, tol, seed, dtype, momentum, average):
+def _(problem: GroupedProblem, duals, tol, seed, dtype, momentum, average, n_jobs=1):
     return ExplicitAscent(problem, duals, AscentOptions(tol, seed, np.float64, False, average))
 
 

@@ -15,36 +15,27 @@ thread 1.4 times as long as row by row, and two threads, each with half of the c
 fit with 100 classes was no faster. 2026-11-18.
 
 After a pass the few classes that have duals are swept over (`sweeps`), where the loss leaves most without: that saves passes.
-
-Several threads share out the work on each block and take the same steps (`together`; many of them, `ahead`), also in sweeps
-(`turns`).
+Several threads: `parted_blocks`.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from ...data.gathered import by_class, by_feature, has_dense_rows
+from ...data.gathered import by_feature, has_dense_rows, room_by_class, turn_into
 from ...data.rows import mean_length
 from ...jit import vectors
-from ...jit.meeting import at_one_board
-from ...losses.base import own_scratch
 from ...problems.linear import RowProblem
 from ...regularizers.spaces import follow_unclipped, unclipped
 from ...utils.blas import blas_threads
-from ...utils.threads import Team, spans
-from .ahead import visit_ahead
-from .block_visits import block_room, hand, reach_block, visit_block
-from .linear import AscentOptions, BlockAscent
-from .sweeps import sweep_held, sweep_room
-from .together import UNDER_WAY, reach_together, visit_together
+from .block_visits import BlockRoom, block_room, reach_blocks, visit_blocks
+from .linear import ALONE, AscentOptions, BlockAscent
+from .sweeps import SweepRoom, sweep_held, sweep_room
 from .tuning import BlockTuning
-from .turns import MOST, new_queues, sums_of, sweep_in_turn
 
-PIECES_OF_EACH = 2  # runs of classes for each thread that looks ahead: who is done early takes another. By guess, 2026-11-17
 ASKED = 256  # examples whose duals are counted to know what a sweep costs
+Sweep = Callable[[int, int, float], tuple[np.ndarray, int]]  # as `BlockedAscent.sweep_alone`
 
 
 def shared_variance(problem: RowProblem) -> np.ndarray | None:
@@ -64,14 +55,6 @@ def exact_in_blocks(problem: RowProblem) -> bool:
     return bool(np.all(variances == variances[:, :1]))
 
 
-class TeamPlan(NamedTuple):
-    """How many threads share out blocks of how many rows, and whether they look ahead (`ahead`) or not (`together`)."""
-
-    threads: int
-    rows: int
-    ahead: bool
-
-
 class BlockPrices:
     """What a visit to a row of a problem costs, in seconds, by the prices of `tuning`."""
 
@@ -81,58 +64,31 @@ class BlockPrices:
         self.vectors = vectors.blocks(problem.n_classes, dtype)
         self.classes = float(self.vectors * vectors.width(dtype))
         self.single = np.dtype(dtype).itemsize / 4.0
+        near = self.features * self.classes * self.single * 4.0 * self.moves <= tuning.cached
+        self.weight, self.packed = (tuning.near, tuning.packed) if near else (tuning.far, tuning.packed_far)
 
     def by_row(self) -> float:
         """Row by row, but for the step."""
-        tuning, weights = self.tuning, self.features * self.classes * self.single
-        near = weights * 4.0 * self.moves <= tuning.cached
-        return (tuning.near if near else tuning.far) * self.moves * self.length * self.classes * self.single
-
-    def parts(self, rows: int) -> tuple[float, float, float]:
-        """In a block, but for the step: products with the weights; products of rows and their copies; the rest."""
-        tuning, d = self.tuning, self.features
-        products = tuning.product * (1.0 + tuning.packed / rows) * (self.moves + tuning.update) * d * self.classes
-        before = rows * tuning.square * d + tuning.copied * d
-        rest = rows * tuning.follow * self.classes * self.single + tuning.visit
-        return products * self.single, before * self.single, rest
+        return self.weight * self.moves * self.length * self.classes * self.single
 
     def in_block(self, rows: int) -> float:
-        """The same of one thread, all together."""
-        return sum(self.parts(rows)) + self.tuning.call / rows
+        """In a block of so many, but for the step."""
+        tuning, d = self.tuning, self.features
+        products = tuning.product * (1.0 + self.packed / rows) * (self.moves + tuning.update) * d * self.classes
+        before = rows * tuning.square * d + tuning.copied * d
+        return (products + before + rows * tuning.follow * self.classes) * self.single + tuning.visit + tuning.call / rows
 
     def step(self) -> float:
         return self.tuning.step * self.classes * self.single
 
-    def on_threads(self, team: TeamPlan, count: int) -> float:
-        """In blocks on threads, with the step, where `count` examples are visited in a call."""
-        threads, rows, ahead = team
-        if threads == 1:
-            return self.in_block(rows) + self.step()
-        tuning, (products, before, rest) = self.tuning, self.parts(rows)
-        rest += self.step()
-        meetings = 2.0 * (tuning.meeting[0] + threads * tuning.meeting[1]) / rows
-        meetings += (tuning.muster[0] + threads * tuning.muster[1]) / max(count, 1)
-        if not ahead:
-            return max(rest, (rest + before) / threads) + products / min(threads, self.vectors) + meetings
-        cross = 2.0 * rows * tuning.square * (self.features + self.classes) * self.single
-        return max(rest, (rest + before + cross + tuning.narrow * products) / threads) + meetings
+    def in_sweep(self, held: float) -> float:
+        """In a sweep, where an example has duals of so many classes."""
+        return self.tuning.visit + self.step() + self.tuning.near * self.length * held * self.single
 
-    def in_sweep(self, held: float, threads: int = 1) -> float:
-        """In a sweep, where an example has duals of so many classes. Visits with a class in common are not made at once, so that
-        there are as many after each other as a class has."""
-        alone = self.tuning.visit + self.step() + self.tuning.near * self.length * held * self.single
-        if threads == 1:
-            return alone
-        return (alone + self.tuning.turn * (held + 1.0)) * (1.0 / threads + held / self.classes)
-
-    def best_team(self, most: int, rows: int, count: int) -> TeamPlan:
-        """What to do with so many threads at the most. Half of the rows a block may be better, as the steps within a block are
-        those that threads do not share."""
-        plans = [TeamPlan(1, rows, False)]
-        plans += [TeamPlan(k, size, ahead) for k in range(2, most + 1) for size in (rows, rows // 2) for ahead in (False, True)]
-        found = [(self.on_threads(plan, count), plan) for plan in plans if plan.threads <= plan.rows]
-        least = min(price for price, _ in found)
-        return next(plan for price, plan in found if price <= (1.0 + self.tuning.spare) * least)
+    def in_turn(self, held: float, threads: int) -> float:
+        """In a sweep of several threads in turn (`turns`): one of them orders the visits, and those with a class in common are
+        not made at once."""
+        return self.in_sweep(held) * (1.0 / threads + held / self.classes) + self.tuning.ordered + self.tuning.turn * held
 
 
 def block_size(problem: RowProblem, dtype: Any, tuning: BlockTuning) -> int:
@@ -147,103 +103,62 @@ def block_size(problem: RowProblem, dtype: Any, tuning: BlockTuning) -> int:
 
 
 class BlockedAscent(BlockAscent):
-    """A run over dense rows, `options.block` of them at a time, on `n_jobs` threads."""
-
-    team = Team(1)
+    """A run over dense rows, `options.block` of them at a time."""
 
     def __init__(self, problem: RowProblem, duals: np.ndarray | None, options: AscentOptions):
         self.n_jobs = options.threads
         super().__init__(problem, duals, options)
-        self.alone = max(1, self.between // self.size) * self.size  # examples between two looks at the clock, of one thread
+        self.between = max(1, self.between // options.block) * options.block
 
     def take(self, duals):
         super().take(duals)
         problem = self.problem
-        self.size = min(self.options.block, max(problem.n_examples, 1))
+        self.prices = BlockPrices(problem, self.dtype, self.options.tuning.blocks)
         variance = shared_variance(problem)
         self.variance = np.ones(0, self.dtype) if variance is None else vectors.pack(variance[None], self.dtype).ravel()
-        self.threads, self.shared = 0, TeamPlan(0, 0, False)
+        self.room: BlockRoom | None = None
+        self.sweep_room: SweepRoom | None = None
 
-    def muster(self) -> None:
-        """Get threads to work, and room for them."""
+    def settle_in(self, dtype, duals):
+        super().settle_in(dtype, duals)
+        self.turned = [room_by_class(self.space.w) for _ in range(self.problem.regularizer.moves)]
+
+    def room_for_block(self) -> BlockRoom:
         problem = self.problem
-        self.prices = BlockPrices(problem, self.dtype, self.options.tuning.blocks)
-        count, whole = min(problem.n_examples, self.n_jobs * self.alone), min(self.options.block, max(problem.n_examples, 1))
-        shared = self.prices.best_team(self.n_jobs, whole, count)
-        if shared == self.shared:
-            return
-        self.shared, self.size, self.between = shared, shared.rows, shared.threads * self.alone
-        threads = self.threads = shared.threads
-        if self.team.size != threads:
-            self.team = Team(threads)
-        moves, bias, classes = problem.regularizer.moves, problem.X.bias, problem.n_classes
-        shape = problem.table.shape[1] + 1, classes, moves
-        self.room = block_room(UNDER_WAY if threads > 1 else 1, self.size, shape, bias, self.variance, self.dtype)
-        width = vectors.width(self.dtype)
-        runs = [(width * first, width * last) for first, last in spans(self.lanes // width, threads)]
-        self.runs = runs + [(0, 0)] * (threads - len(runs))  # of classes, one a thread
-        self.pieces = width * np.array([0] + [last for _, last in spans(self.lanes // width, PIECES_OF_EACH * threads)])
-        longest = max(last - first for first, last in self.runs)
-        self.hands = [hand(self.size, (longest, classes), moves, self.dtype) for _ in range(threads)]
-        self.hand = hand(self.size, (self.lanes, classes), moves, self.dtype)  # for all classes
-        self.losses = [self.loss, *(own_scratch(self.loss) for _ in range(threads - 1))]
-        self.sweep_rooms = [sweep_room(classes, self.dtype) for _ in range(threads)]
-        times = self.options.tuning.blocks.longer * max(1.0, self.prices.in_block(self.size) / self.prices.in_sweep(1.0))
-        visits = min(problem.n_examples, MOST, int(times * threads * self.alone)) if threads > 1 else 0
-        self.queues = new_queues(visits, self.lanes)
+        shape = problem.table.shape[1] + 1, problem.n_classes, problem.regularizer.moves
+        size = max(1, min(self.options.block, problem.n_examples))
+        return block_room(size, shape, problem.X.bias, self.variance, self.dtype)
 
-    def with_others(self, count: int) -> bool:
-        """Whether so many visits are worth to get all threads for."""
-        price = self.prices.on_threads
-        return self.threads > 1 and price(self.shared, count) < price(self.shared._replace(threads=1), count)
-
-    def side_by_side(self, work: Callable[[int, np.ndarray], Any]) -> list:
-        """As `at_one_board`, on each thread."""
-        with blas_threads(1):
-            return at_one_board(self.team, self.threads, work)
+    def room_alone(self) -> BlockRoom:
+        self.room = self.room or self.room_for_block()
+        return self.room
 
     @property
-    def lanes(self) -> int:
-        """Classes, padded."""
-        return self.duals.flat.shape[1]
+    def visit_seconds(self) -> float:
+        """Of a visit in a pass, of one core, about."""
+        return self.prices.in_block(self.options.block) + self.prices.step()
 
     def advance(self, stop):
-        self.muster()
         self.stop, self.visited, self.met = stop, (0, 0.0), 0.0
         return super().advance(stop)
 
     def before_visits(self):
         """Weights are turned for the pass: those that duals move, then those that scores use."""
-        self.turned = [by_class(unclipped(self.space))]
-        if self.problem.regularizer.moves > 1:
-            self.turned.append(by_class(self.space.w))
+        turn_into(unclipped(self.space), self.turned[0])
+        if len(self.turned) > 1:
+            turn_into(self.space.w, self.turned[1])
 
     def after_visits(self):
         self.reward += self.visit_again(*self.visited)
         by_feature(self.turned[0], unclipped(self.space))
-        if self.problem.regularizer.moves > 1:
+        if len(self.turned) > 1:
             by_feature(self.turned[1], self.space.w)
         follow_unclipped(self.space)
-        self.turned = []
 
     def visit(self, visit, level):
-        X, weights, orders = self.problem.X, tuple(self.turned), (level, self.variance)
-        state = self.duals, self.curvature, self.plan, self.room
-
-        def together(p: int, board: np.ndarray) -> tuple[float, float]:
-            place, mine = (p, self.threads, self.runs[p], board), (self.hands[p], (visit, *orders))
-            if self.shared.ahead:
-                return visit_ahead(X.values, self.losses[p], weights, *state, *mine, (place, self.pieces))
-            return visit_together(X.values, self.losses[p], weights, *state, *mine, place)
-
-        if self.with_others(visit[2] - visit[1]):
-            found = np.array(self.side_by_side(together)[0])
-        else:
-            found, (now, start, stop) = np.zeros(2), visit
-            with blas_threads(1):
-                for first in range(start, stop, self.size):
-                    block = (now, first, min(first + self.size, stop)), *orders
-                    found += visit_block(X.values, self.loss, weights, *state, self.hand, block)
+        state, orders = (self.duals, self.curvature, self.plan), ((*visit, ALONE), level, self.variance)
+        with blas_threads(1):
+            found = visit_blocks(self.problem.X.values, self.loss, tuple(self.turned), *state, self.room_alone(), orders)
         self.visited, self.met = (visit[2], level), self.met + found[0]
         return found
 
@@ -256,70 +171,44 @@ class BlockedAscent(BlockAscent):
         awake = order[self.plan.wait[order] == 0]
         order[: awake.size] = awake
         for _ in range(tuning.again):
-            threads = self.sweep_team(awake, count)
-            if threads == 0:
-                break
-            found, done = np.zeros(2), 0
+            each = self.held_by(awake)
+            if self.prices.in_sweep(each) > tuning.cheaper * self.visit_seconds:
+                break  # it costs more than it brings
+            sweep, found, done = self.way_to_sweep(awake.size, each), np.zeros(2), 0
             while done < awake.size:
                 if self.stop():
                     return total + float(found[1])
-                more, visits = self.sweep(done, awake.size, level, threads)
+                more, visits = sweep(done, awake.size, level)
                 found, done = found + more, done + visits
             total += float(found[1])
             if found[0] <= tuning.worth * self.met:
                 break
         return total
 
-    def sweep(self, start: int, stop: int, level: float, threads: int) -> tuple[np.ndarray, int]:
+    def way_to_sweep(self, count: int, held: float) -> Sweep:
+        """How to sweep over so many examples with duals of so many classes each."""
+        self.between_again = int(self.between * max(1.0, self.visit_seconds / self.prices.in_sweep(held)))
+        return self.sweep_alone
+
+    def sweep_alone(self, start: int, stop: int, level: float) -> tuple[np.ndarray, int]:
         """Visit the next places of the order. Returns the sum of the shares of the gap and the change of the reward, and how many
         visits were made."""
+        self.sweep_room = self.sweep_room or sweep_room(self.problem.n_classes, self.dtype)
         X, w, state = self.problem.X, self.turned[0], (self.duals, self.curvature, self.plan)
-        if threads == 1:
-            visit = start, min(start + self.alone, stop), level, self.variance
-            return np.array(sweep_held(X, self.loss, w, *state, self.sweep_rooms[0], visit)), visit[1] - start
-        visit = start, min(start + self.queues.order.size, stop), level, self.variance
+        visit = start, min(start + self.between_again, stop), (level, self.variance, ALONE)
+        return np.array(sweep_held(X, self.loss, w, *state, self.sweep_room, visit)), visit[1] - start
 
-        def in_turn(p: int, board: np.ndarray) -> None:
-            sweep_in_turn(X, self.losses[p], w, *state, self.sweep_rooms[p], self.queues, visit, (p, threads, board))
-
-        self.side_by_side(in_turn)
-        return sums_of(self.queues), int(self.queues.fitting[0])
-
-    def sweep_team(self, awake: np.ndarray, count: int) -> int:
-        """How many threads make a sweep. None where a visit of it is not so much cheaper than one of a pass that it brings more:
-        by the classes that some examples have duals of."""
-        some, price = awake[:ASKED], self.prices.on_threads
-        held = np.count_nonzero(self.duals.flat[some]) / max(some.size, 1)
-        alone, shared = (self.prices.in_sweep(held, threads) for threads in (1, self.threads))
-        of_pass = price(self.shared if self.with_others(count) else self.shared._replace(threads=1), count)
-        if min(alone, shared) > self.options.tuning.blocks.cheaper * of_pass:
-            return 0
-        return self.threads if shared < alone else 1
+    def held_by(self, awake: np.ndarray) -> float:
+        """How many classes some examples have duals of, on average."""
+        some = awake[:ASKED]
+        return np.count_nonzero(self.duals.flat[some]) / max(some.size, 1)
 
     def reach_rows(self, space, t):
-        self.muster()
-        X, w, now, n = self.problem.X, by_class(unclipped(space)), self.passes - 1, self.problem.n_examples
-        state, orders = (self.duals, self.before, self.plan, self.room), (t, self.variance)
-        parts, busy = spans(n, self.threads), np.zeros(self.threads, np.bool_)
-        parts += [(n, n)] * (self.threads - len(parts))
-
-        def together(p: int, board: np.ndarray) -> float:
-            place = p, self.threads, self.runs[p], board, busy
-            return reach_together(X.values, self.losses[p], w, *state, self.hands[p], ((now, *parts[p]), *orders), place)
-
-        gains, first = 0.0, 0
-        if self.threads > 1:
-            gains = float(sum(self.side_by_side(together)))
+        w, visit = self.turned[0], ((self.passes - 1, 0, self.problem.n_examples), t, self.variance)
+        turn_into(unclipped(space), w)
+        state = self.duals, self.before, self.plan, self.room_alone()
         with blas_threads(1):
-            while self.threads == 1 and first < n:
-                first, gain = reach_block(X.values, self.loss, w, *state, self.hand, ((now, first, n), *orders))
-                gains += gain
+            gain = reach_blocks(self.problem.X.values, self.loss, w, *state, visit)
         by_feature(w, unclipped(space))
         follow_unclipped(space)
-        return gains
-
-
-def row_ascent(problem: RowProblem, duals: np.ndarray | None, options: AscentOptions) -> BlockAscent:
-    """A run in blocks where these are exact and faster, else over one row after another."""
-    block = block_size(problem, options.dtype, options.tuning.blocks)
-    return BlockedAscent(problem, duals, replace(options, block=block)) if block else BlockAscent(problem, duals, options)
+        return gain

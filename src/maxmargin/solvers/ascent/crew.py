@@ -16,7 +16,7 @@ from ...jit.standby import CARRIED_OUT, LEAVE, ORDER_KIND, ORDERS, SAYS, all_don
 from .copies import Copies, Meeting
 from .schedule import Schedule, gather_strips, strip_starts
 
-GATHER, VISIT, REACH = 1, 2, 3  # kinds of orders, beside LEAVE
+GATHER, VISIT, AGAIN, REACH = 1, 2, 3, 4  # kinds of orders, beside LEAVE
 ORDER_HOME, ORDER_PASS, ORDER_START, ORDER_STOP, ORDER_EACH, IN_ALL_LISTS, ORDER_CREW = range(
     SAYS + 1, SAYS + 8
 )  # what an order says: places on the desk
@@ -25,6 +25,7 @@ FOUND_GAP, FOUND_GAIN, FOUND_SPREAD, FOUND_COUNT = range(4)  # what a thread has
 LIST_FIRST, LIST_LENGTH = range(2)  # of its list of examples in the order of visits
 
 
+Homes = tuple[np.ndarray, np.ndarray]  # weights that copies may start from: what duals sum up to, what scores use
 STANDING: set[int] = set()  # the threads of all crews
 
 
@@ -39,7 +40,7 @@ class Post(NamedTuple):
     found: np.ndarray  # (crew, 8)
     list: np.ndarray
     random: np.ndarray  # the state of its generator, one word
-    homes: tuple[tuple[np.ndarray, np.ndarray], ...]  # weights that copies may start from: what duals sum up to, what scores use
+    homes: tuple[Homes, ...]
     meeting: Meeting
 
 
@@ -113,7 +114,7 @@ def stand(serve: Callable, args: tuple, board: np.ndarray, errors: list[BaseExce
 class StandingCrew:
     """`serve(*args(post))` is what each thread does, for the weights of `spaces`."""
 
-    def __init__(self, copies: Copies, homes: list[tuple[np.ndarray, np.ndarray]], plan: Schedule, seats: Any):
+    def __init__(self, copies: Copies, homes: list[Homes], plan: Schedule, seats: Any):
         self.size, self.copies, self.desk = copies.count, copies, new_desk()
         self.numbers, self.found = np.zeros(8), np.zeros((self.size, 8))
         starts = strip_starts(plan.due.size, self.size)
@@ -163,6 +164,11 @@ class StandingCrew:
     def lists(self) -> list[tuple[int, int]]:
         """Where in the order of visits each thread has its examples: from, and how many."""
         return [(int(post.list[LIST_FIRST]), int(post.list[LIST_LENGTH])) for post in self.posts]
+
+    def up_to(self, count: int, crew: int) -> list[tuple[int, int]]:
+        """Where in the order of visits the examples are that the first `crew` threads have visited when all lists together are at
+        `count`: from, and up to."""
+        return [(int(first), int(last)) for first, last in (part_of_list(post, 0, count) for post in self.posts[:crew])]
 
     def close(self) -> None:
         self.desk[ORDER_KIND] = LEAVE

@@ -26,6 +26,7 @@ from ...regularizers.spaces import Free, unclipped
 from ...utils.threads import in_threads, spans
 from .copies import Copies, begin_together, go_all_the_way, go_together
 from .crew import (
+    AGAIN,
     FOUND_GAIN,
     FOUND_GAP,
     FOUND_SPREAD,
@@ -39,6 +40,7 @@ from .crew import (
     ORDER_STOP,
     REACH,
     VISIT,
+    Homes,
     Post,
     StandingCrew,
     at_home,
@@ -50,10 +52,11 @@ from .crew import (
     takes_part,
 )
 from .linear import ALONE, Accelerated, BlockAscent, ScalarAscent
-from .momentum import move_run, move_some, reach_some, room_to_lack
+from .momentum import move_run, room_to_lack
+from .parts import RowHand, again, reach_share, visit_share
 from .schedule import draw
 from .tuning import PartTuning
-from .visits import reach_scalars, visit_rows, visit_scalars
+from .visits import reach_scalars, visit_scalars
 
 
 @jitable_call
@@ -103,9 +106,9 @@ def scalar_rounds(X, loss, space, tables, plan, post):
 
 
 @jitable_call
-def row_rounds(X, loss, space, tables, plan, post, scratch):
-    """As `scalar_rounds`, for rows; scratch holds scores and change."""
-    (duals, old, curvature), (scores, change) = tables, scratch
+def row_rounds(X, loss, space, tables, plan, post, hand):
+    """As `scalar_rounds`, for rows; `hand` is what the thread works with (`parts`)."""
+    duals, old, curvature = tables
     now, start, stop, each = post.desk[ORDER_PASS], post.desk[ORDER_START], post.desk[ORDER_STOP], post.desk[ORDER_EACH]
     meeting, level, spread, gap, gain = at_home(post), post.numbers[ORDER_LEVEL], post.numbers[ORDER_SPREAD], 0.0, 0.0
     together = begin_together(space, meeting)
@@ -116,13 +119,12 @@ def row_rounds(X, loss, space, tables, plan, post, scratch):
             i = plan.order[k]
             for b in range(duals.vectors.shape[1]):
                 vectors.store(old.vectors, i, b, vectors.load(duals.vectors, i, b))
-        visit = now, first, last, spread
-        share, more = visit_rows(X, loss, space, duals, curvature, plan, visit, (scores, change, level))
+        share, more = visit_share(hand, X, loss, space, (duals, curvature), plan, (now, first, last, spread), level)
         gap, gain, start = gap + share, gain + more, end
         t, spread = go_together(space, meeting, more, spread)
         together = t >= 0.0
         if 0.0 <= t < 1.0:
-            gain += retreat_rows(loss, duals, old, plan, (first, last), t, change)
+            gain += retreat_rows(loss, duals, old, plan, (first, last), t, hand.change)
     found = post.found[post.me]
     found[FOUND_GAP], found[FOUND_GAIN], found[FOUND_SPREAD] = gap, gain, spread
 
@@ -139,16 +141,13 @@ def scalar_reach_part(X, loss, space, tables, plan, post):
 
 
 @jitable_call
-def row_reach_part(X, loss, space, tables, plan, post, scratch):
-    """The same for rows; scratch holds a row and room for what rows lack."""
-    (duals, before), (change, lacking), gain, meeting = tables, scratch, 0.0, at_home(post)
+def row_reach_part(X, loss, space, tables, plan, post, hand):
+    """The same for rows."""
+    gain, meeting = 0.0, at_home(post)
     if begin_together(space, meeting):
-        now, t = post.desk[ORDER_PASS], post.numbers[ORDER_PUSH]
         first, last = portion(0, plan.due.size, post.me, post.crew)
-        while first < last:
-            first, count, more = reach_some(loss, duals, before, plan, (now, first, last), lacking, (change, t))
-            move_some(space, X, lacking, count, change)
-            gain += more
+        visit = post.desk[ORDER_PASS], first, last
+        gain = reach_share(hand, X, loss, space, tables, plan, visit, post.numbers[ORDER_PUSH])
         go_all_the_way(space, meeting)
     post.found[post.me, FOUND_GAIN] = gain
 
@@ -173,10 +172,9 @@ def serve_scalars(X, loss, spaces, tables, plan, post):
 
 
 @kernel
-def serve_rows(X, loss, spaces, tables, plan, scratch, post):
-    """As `serve_scalars`, for rows; scratch holds scores, change and room for what rows lack."""
-    (space, loose), (duals, before, old, curvature), (scores, change, lacking) = spaces, tables, scratch
-    seen, staying = 0, True
+def serve_rows(X, loss, spaces, tables, plan, hand, post):
+    """As `serve_scalars`, for rows."""
+    (space, loose), (duals, before, old, curvature), seen, staying = spaces, tables, 0, True
     while staying:
         seen = hears(post, seen)
         kind = post.desk[ORDER_KIND]
@@ -186,15 +184,18 @@ def serve_rows(X, loss, spaces, tables, plan, scratch, post):
             gather_list(plan, post)
         elif kind == VISIT:
             if takes_part(post):
-                row_rounds(X, loss, space, (duals, old, curvature), plan, post, (scores, change))
+                row_rounds(X, loss, space, (duals, old, curvature), plan, post, hand)
+        elif kind == AGAIN:
+            if takes_part(post):
+                row_rounds(X, loss, space, (duals, old, curvature), plan, post, again(hand))
         else:
-            row_reach_part(X, loss, loose, (duals, before), plan, post, (change, lacking))
+            row_reach_part(X, loss, loose, (duals, before), plan, post, hand)
         staying = reports(post)
 
 
-def crews(n_jobs: int) -> list[int]:
-    """Numbers of threads to choose from: all, half of them and so on, down to two."""
-    return [n_jobs >> k for k in range(n_jobs.bit_length()) if n_jobs >> k > 1]
+def crews(n_jobs: int, weights: int, tuning: PartTuning) -> list[int]:
+    """Numbers of threads to choose from: all, half of them and so on, down to two, while there is room for their copies."""
+    return [n_jobs >> k for k in range(n_jobs.bit_length()) if 1 < n_jobs >> k <= tuning.copies // weights]
 
 
 def meeting_seconds(weights: int, threads: int, tuning: PartTuning) -> float:
@@ -204,7 +205,7 @@ def meeting_seconds(weights: int, threads: int, tuning: PartTuning) -> float:
 
 def rounds(work: float, weights: int, threads: int, tuning: PartTuning) -> int:
     """How often threads may meet in a pass that takes one of them `work` seconds."""
-    return int(min(tuning.most, tuning.part * work / meeting_seconds(weights, threads, tuning)))
+    return int(min(tuning.most, tuning.part * work / threads / meeting_seconds(weights, threads, tuning)))
 
 
 def worth_an_order(work: float, threads: int, tuning: PartTuning) -> bool:
@@ -215,7 +216,7 @@ def worth_an_order(work: float, threads: int, tuning: PartTuning) -> bool:
 def crew_size(work: float, weights: int, n_jobs: int, tuning: PartTuning) -> int:
     """How many threads are best for a pass that takes one of them so many seconds: those of a run, by its first pass."""
     best, found = work, 1
-    for threads in crews(n_jobs):
+    for threads in crews(n_jobs, weights, tuning):
         times = rounds(work, weights, threads, tuning)
         took = work / threads + times * meeting_seconds(weights, threads, tuning) + tuning.order
         if times >= tuning.fewest and took < best and work - took >= tuning.gain * tuning.order:
@@ -250,17 +251,26 @@ class Parted(Accelerated):
         work = self.problem.n_examples * self.visit_seconds
         return crew_size(work, self.space.w.size, self.n_jobs, self.options.tuning.parts)
 
+    @property
+    def works_on(self) -> tuple:
+        """What the crew knows of the run."""
+        return self.duals, self.before, self.plan, *sorted((self.space, self.other), key=id)
+
+    def copies(self) -> tuple[Copies, list[Homes], list[tuple[Any, Any]]]:
+        """Copies of the weights, those that they may start from, and what each thread moves: its copy, and what of it is moved
+        where scores are asked for later."""
+        term, copies, pair = self.problem.regularizer, Copies(self.space, self.size), self.known[-2:]
+        homes = [(unclipped(space), space.w) for space in (*pair, *(term.loose(space) for space in pair))]
+        return copies, homes, [(copy, term.loose(copy)) for copy in copies.spaces]
+
     def call_together(self) -> StandingCrew:
         """The crew, for the duals and weights as they are now."""
-        known = self.duals, self.before, self.plan, *sorted((self.space, self.other), key=id)
+        known = self.works_on
         if self.crew is None or len(known) != len(self.known) or any(a is not b for a, b in zip(known, self.known, strict=True)):
             self.close()
-            term, copies = self.problem.regularizer, Copies(self.space, self.size)
             self.known = known
-            spaces = [*known[-2:], *(term.loose(space) for space in known[-2:])]
-            loose = [(copy, term.loose(copy)) for copy in copies.spaces]
-            homes = [(unclipped(space), space.w) for space in spaces]
-            self.crew = StandingCrew(copies, homes, self.plan, lambda posts: self.seats(posts, loose))
+            copies, homes, spaces = self.copies()
+            self.crew = StandingCrew(copies, homes, self.plan, lambda posts: self.seats(posts, spaces))
         return self.crew
 
     def gathered(self):
@@ -287,12 +297,15 @@ class Parted(Accelerated):
             lists = [self.plan.order[first : first + length].copy() for first, length in self.call_together().lists()]
             self.plan.order[:count] = np.concatenate(lists)
         if threads > 1:
-            times = rounds(work, weights, threads, tuning)
-            self.at_work, self.each = threads, max(1, min(-(-count // times), threads * self.between))
+            self.at_work, self.each = threads, self.round_of(count, rounds(work, weights, threads, tuning), threads)
             self.spread = 1.0 + (self.spread - 1.0) * (threads - 1) / max(self.spread_of - 1, 1)
             self.spread_of = threads
             if not gathered or threads < size:
                 self.call_together().hand_out(count, threads)
+
+    def round_of(self, count: int, times: int, threads: int) -> int:
+        """Examples of a round of so many threads, which meet about `times` while they visit `count`."""
+        return max(1, min(-(-count // times), int(self.options.tuning.parts.longest * threads * self.between)))
 
     def together(self, count):
         if self.at_work == 1:
@@ -316,9 +329,13 @@ class Parted(Accelerated):
         tuning, size = self.options.tuning.parts, self.size
         if size == 1 or not worth_an_order(tuning.reach * self.problem.n_examples * self.visit_seconds, size, tuning):
             return self.reach_alone(t)
-        crew = self.call_together()
-        found = crew.carry_out(REACH, self.home(self.other, True), (self.passes - 1,), (0.0, 0.0, t))
+        gain = self.reach_with(self.call_together(), t)
         self.problem.regularizer.tie(self.other)
+        return gain
+
+    def reach_with(self, crew: StandingCrew, t: float) -> float:
+        """Extrapolate the duals and move the weights, but for those that are tied to them; returns the change of the reward."""
+        found = crew.carry_out(REACH, self.home(self.other, True), (self.passes - 1,), (0.0, 0.0, t))
         return float(found[:, FOUND_GAIN].sum())
 
     def close(self):
@@ -385,14 +402,18 @@ class PartedRows(Parted, BlockAscent):
         in_threads(lambda run: move_run(space.w, X, lacking, count, run), spans(space.w.shape[1], threads), threads)
 
     def seats(self, posts, spaces):
-        n, classes, moves = self.problem.n_examples, self.problem.n_classes, self.problem.regularizer.moves
-        tables = self.duals, self.before, vectors.zeros_table(n, classes, self.dtype), self.curvature
-        seats = []
-        for pair, post in zip(spaces, posts, strict=True):
-            loss = self.loss if post.me == 0 else own_scratch(self.loss)
-            scratch = *(vectors.zeros_table(count, classes, self.dtype) for count in (1, moves)), self.room()
-            seats.append((self.problem.X, loss, pair, tables, self.plan, scratch, post))
-        return serve_rows, seats
+        X, tables = self.problem.X, row_tables(self)
+        own = [self.loss, *(own_scratch(self.loss) for _ in posts[1:])]
+        several = zip(spaces, own, posts, strict=True)
+        return serve_rows, [(X, loss, pair, tables, self.plan, self.hand_of_one(pair), post) for pair, loss, post in several]
 
-    def room(self) -> Any:
-        return room_to_lack(self.lacking.which.size, self.problem.n_classes, self.dtype)
+    def hand_of_one(self, pair: tuple[Any, Any]) -> Any:
+        """What one thread works with, beside these weights."""
+        classes, moves = self.problem.n_classes, self.problem.regularizer.moves
+        scores, change = (vectors.zeros_table(count, classes, self.dtype) for count in (1, moves))
+        return RowHand(scores, change, room_to_lack(self.lacking.which.size, classes, self.dtype))
+
+
+def row_tables(run: BlockAscent) -> tuple:
+    """The duals, those before the last pass, those before a round, and the curvatures."""
+    return run.duals, run.before, vectors.zeros_table(run.problem.n_examples, run.problem.n_classes, run.dtype), run.curvature

@@ -48,15 +48,15 @@ def score_held(X, i, w, duals, room):
 
 @jitable_call
 def settle_held(X, loss, i, w, duals, curvature, room, which, terms):
-    """The exact step of example i from the scores of these classes, and their weights after it. Returns its share of the gap and
-    the change of the reward."""
-    change, (level, variance) = room.change, terms
-    share, stepped, reward_change = row_step(loss, i, curvature[i], room.row, duals, change, level)
+    """The exact step of example i from the scores of these classes, and their weights, which it moves `spread` times (`parted`).
+    Returns its share of the gap and the change of the reward."""
+    change, (level, variance, spread) = room.change, terms
+    share, stepped, reward_change = row_step(loss, i, spread * curvature[i], room.row, duals, change, level)
     if not stepped:
         return share, 0.0
     for a in range(which.size):
         c = which[a]
-        t = change.flat[0, c]
+        t = w.flat.dtype.type(spread) * change.flat[0, c]
         if t != 0:
             if variance.size > 0:
                 add_scaled(X, i, t, variance, w.flat[c])
@@ -65,10 +65,10 @@ def settle_held(X, loss, i, w, duals, curvature, room, which, terms):
     return share, reward_change
 
 
-@kernel
-def sweep_held(X, loss, w, duals, curvature, plan, room, visit):
+@jitable_call
+def sweep_some(X, loss, w, duals, curvature, plan, room, visit):
     """Visit plan.order[start:stop]. Returns the sum of the shares of the gap and the change of the reward."""
-    start, stop, level, variance = visit
+    start, stop, terms = visit
     gap, gain = 0.0, 0.0
     for k in range(start, stop):
         i = plan.order[k]
@@ -77,6 +77,11 @@ def sweep_held(X, loss, w, duals, curvature, plan, room, visit):
             rows.prefetch_row(duals.vectors, plan.order[k + plan.ahead])
         many = score_held(X, i, w, duals, room)
         if many > 0:
-            share, more = settle_held(X, loss, i, w, duals, curvature, room, room.which[:many], (level, variance))
+            share, more = settle_held(X, loss, i, w, duals, curvature, room, room.which[:many], terms)
             gap, gain = gap + share, gain + more
     return gap, gain
+
+
+@kernel
+def sweep_held(X, loss, w, duals, curvature, plan, room, visit):
+    return sweep_some(X, loss, w, duals, curvature, plan, room, visit)

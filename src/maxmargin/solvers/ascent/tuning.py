@@ -17,10 +17,12 @@ class BlockTuning(NamedTuple):
     far: float = 5.5e-10
     cached: int = 1 << 19
     # Of a multiplication and addition of matrix products with the weights; how many more examples a block would have for the
-    # same time were weights not put in order for each product; and what the update takes of such a product, as many changes are
-    # zero. Of one in products of the examples.
+    # same time were weights not put in order for each product, where they stay in the cache and where they do not; and what the
+    # update takes of such a product, as many changes are zero. Of one in products of the examples. For `packed_far` 8,000 and
+    # 50,000 x 1,024 with 1,000 classes, 1 and 16 cores of x86, blocks of 64, 128 and 256, 2026-11-19.
     product: float = 5.5e-11
     packed: float = 5.0
+    packed_far: float = 10.0
     update: float = 0.6
     square: float = 4e-11
     # Of a class and an example before it in the block, which the scores of an example have to follow.
@@ -42,16 +44,10 @@ class BlockTuning(NamedTuple):
     # 256 with 100; the part by guess, 2026-11-16.
     again: int = 4
     worth: float = 0.05
-    # Sweeps on threads: what it costs to stand in line at a class; visits between two looks at the clock, in times of those of a
-    # pass that take as long. By guess, 2026-11-17.
+    # Sweeps in turn: what it costs one thread to order a visit, and each class that it has duals of. 50,000 x 1,024 with 1,000
+    # classes and 200,000 x 768 with 100, 2 to 16 threads, 2026-11-19.
+    ordered: float = 4e-7
     turn: float = 5e-8
-    longer: float = 4.0
-    # Threads: of a meeting, and of each that comes; of getting all to work, and each; how many times as long products with few
-    # classes take; the part that more threads must save. By guess, 2026-11-17.
-    meeting: tuple[float, float] = (1e-6, 1e-7)
-    muster: tuple[float, float] = (1e-4, 1e-5)
-    narrow: float = 1.2
-    spare: float = 0.03
 
 
 class PartTuning(NamedTuple):
@@ -66,18 +62,26 @@ class PartTuning(NamedTuple):
     cached: int = 1 << 19
     visit: float = 5e-8
     # Of an order to threads; a meeting, and each thread in it; a weight that each thread compares, and with that of another.
-    # Barriers, and 400,000 CSR rows of 20,000 columns, 2 to 16 threads on 16 cores of x86, 2026-11-17.
+    # 51 to 982,464 weights, 2 to 16 threads on 16 cores of x86, 2026-11-18.
     order: float = 1e-4
-    meeting: float = 1e-6
-    thread: float = 1.6e-6
-    weight: float = 5e-9
-    pair: float = 6e-10
-    # Part of the time that the visits of a pass take one thread, that meetings may take; how many in a pass at the most, and at
-    # least. `part` out of 0.025 and 0.04, and 0.1 to 0.6 over the number of threads: 100,000 to 200,000 made rows of 32 to 150
-    # columns and CSR, two classes and regression, 2, 4 and 16 threads, by visits and what these numbers say of them, 2026-11-18.
-    part: float = 0.04
+    meeting: float = 0.0
+    thread: float = 7e-7
+    weight: float = 2.4e-9
+    pair: float = 1.4e-10
+    # Part of the time that each thread visits in a pass, that meetings may take; how many in a pass at the most, and at least.
+    # Twice as many meetings take off 1 to 15 % of the visits of 16 threads, less of those of two: six made sets, dense and CSR,
+    # 2 to 1,000 classes and regression, 4 to 128 meetings a pass, 2026-11-18.
+    part: float = 0.12
     most: int = 256
     fewest: int = 3
+    # The longest round, in times of what a thread visits between two looks at the clock. By guess, 2026-11-19.
+    longest: float = 8.0
+    # Threads that sweep over the classes which have duals, at the most, and how often they meet in a sweep. On the same two sets
+    # and 16 threads: with 4 and 8 meetings or more threads it takes more passes, up to twice as many, 2026-11-19.
+    sweepers: int = 8
+    sweeps: int = 16
+    # Weights that all copies may have together.
+    copies: int = 1 << 28
     # Of a visit, what an extrapolation costs; an example that may be listed, one that is; times an order that threads must bring.
     reach: float = 0.1
     scan: float = 1e-9

@@ -165,7 +165,7 @@ def make_visit(X, loss, w, duals, curvature, plan, room, queues, visit, k):
         vectors.store(row.vectors, 0, b, never)
     for a in range(which.size):
         row.flat[0, which[a]] = dot(X, i, w.flat[which[a]])
-    queues.found[k, 0], queues.found[k, 1] = settle_held(X, loss, i, w, duals, curvature, room, which, (level, variance))
+    queues.found[k, 0], queues.found[k, 1] = settle_held(X, loss, i, w, duals, curvature, room, which, (level, variance, 1.0))
     for a in range(which.size):
         fetch_add(queues.made, which[a] * APART, 1)
 

@@ -42,7 +42,7 @@ from .set_visits import commit_sets, reach_sets, visit_sets
 from .sets import CAPACITY, LOSS, MASS, SIZE, SLOT
 from .tuning import RoundTuning
 
-COMMIT = 4  # a kind of order, beside those of `crew`
+COMMIT = REACH + 1  # a kind of order, after those of `crew`
 ORDER_TRUST, ORDER_PATIENCE = 3, 4  # among the numbers of an order, behind those of `crew`
 
 

@@ -1,0 +1,167 @@
+"""Threads that walk through blocks side by side: as in `test_parted`, with sweeps of every kind after a pass."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from helpers.side_by_side import EAGER, after, check_optimum, check_passes, duals_of, problem_of, run_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import maxmargin as mm
+from maxmargin.data.table import table_of
+from maxmargin.problems.linear import BlockProblem
+from maxmargin.result import History
+from maxmargin.solvers.ascent import parted_blocks
+from maxmargin.solvers.ascent.parted_blocks import PartedBlocks
+from maxmargin.solvers.ascent.tuning import ASCENT, BlockTuning, PartTuning
+from maxmargin.solvers.base import Setting, Start
+from maxmargin.solvers.loop import Budget, drive
+from maxmargin.solvers.tuning import PACE
+
+NAMES = ["crammer_singer", "alpha", "labels", "labels coupled"]
+# Sweeps that cost next to nothing, so that there are as many as may be; of threads side by side, in turn, and of one.
+SWEPT = BlockTuning(cheaper=np.inf)
+TURNS, SIDE_BY_SIDE = SWEPT._replace(ordered=-1.0), SWEPT._replace(ordered=1.0)
+KINDS = {
+    "none": {"tuning": ASCENT._replace(blocks=SWEPT._replace(again=0))},
+    "in turn": {"tuning": ASCENT._replace(blocks=TURNS)},
+    "side by side": {"tuning": ASCENT._replace(blocks=SIDE_BY_SIDE), "parts": EAGER._replace(sweeps=3)},
+    "alone": {"tuning": ASCENT._replace(blocks=SIDE_BY_SIDE), "parts": EAGER._replace(sweepers=1)},
+}
+WAYS = {"in turn": "sweep_by_turns", "side by side": "sweep_side_by_side", "alone": "sweep_alone"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=5)
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 4),
+    st.sampled_from([7, 40, 61]),
+    st.sampled_from([0.01, 0.5, 20.0]),
+    st.sampled_from([1, 4, 100]),
+)
+def test_passes(name, kind, seed, n_jobs, n, C, block):
+    check_passes(problem_of(name, seed, "none", n, C), n_jobs, block=block, **KINDS[kind])
+
+
+@pytest.mark.parametrize("kind", WAYS)
+def test_priors_of_features(kind):
+    """A variance of each feature, which all classes share; one of them zero."""
+    for seed in range(3):
+        check_passes(problem_of("crammer_singer", seed, "prior"), 3, block=4, **KINDS[kind])
+    check_optimum(problem_of("crammer_singer", 3, "prior"), 3, block=4, **KINDS[kind])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", NAMES)
+def test_the_optimum_is_that_of_one_thread(name, kind):
+    for seed, n_jobs in enumerate((2, 3, 4)):
+        check_optimum(problem_of(name, seed), n_jobs, block=5, **KINDS[kind])
+
+
+@pytest.mark.parametrize("name", ["crammer_singer", "labels coupled"])
+def test_more_threads_than_rows(name):
+    problem = problem_of(name, 1, n=7)
+    check_passes(problem, 16, block=4)
+    check_optimum(problem, 16, block=4)
+
+
+@pytest.mark.parametrize("kind", WAYS)
+def test_sweeps_go_the_way_they_should(kind, monkeypatch):
+    went = []
+    for way in WAYS.values():
+        found = getattr(PartedBlocks, way)
+
+        def noted(run, start, stop, level, way=way, found=found):
+            went.append(way)
+            return found(run, start, stop, level)
+
+        monkeypatch.setattr(PartedBlocks, way, noted)
+    after(run_of(problem_of("crammer_singer", 2, n=61), 3, block=4, **KINDS[kind]), 4)
+    assert set(went) == {WAYS[kind]}
+
+
+@pytest.mark.parametrize("kind", WAYS)
+@pytest.mark.parametrize("name", ["crammer_singer", "labels coupled"])
+def test_the_same_result_again_and_after_a_stop(name, kind):
+    problem, options = problem_of(name, 2), {"block": 4, **KINDS[kind]}
+    first, again, resumed = (run_of(problem, 3, **options) for _ in range(3))
+    after(first, 6)
+    state = first.snapshot()
+    after(first, 5)
+    np.testing.assert_array_equal(duals_of(after(again, 11)), duals_of(first))
+    resumed.resume(state)
+    np.testing.assert_array_equal(duals_of(after(resumed, 5)), duals_of(first))
+    assert resumed.spread == first.spread and resumed.spread_again == first.spread_again and first.at_work > 1
+
+
+@pytest.mark.parametrize("kind", WAYS)
+def test_a_pass_stops_between_rounds(kind):
+    """What was done counts, also where the stop comes between two sweeps."""
+    tuning = KINDS[kind]["tuning"]._replace(pace=PACE._replace(work=1))
+    for count in (1, 3, 12, 20, 40):
+        run = run_of(problem_of("crammer_singer", 2), 2, block=2, **(KINDS[kind] | {"tuning": tuning}))
+        left = iter(range(count))
+        run.advance(lambda left=left: next(left, None) is None)
+        assert run.dual == pytest.approx(run.problem.reevaluated(run.left()).dual, rel=1e-12)
+        assert (run.visits < run.problem.n_examples) == (count < 10)
+
+
+def test_single_precision_goes_on_in_double():
+    run = run_of(problem_of("crammer_singer", 3), 3, 1e-8, np.float32, block=4)
+    assert drive(run, Budget(tol=1e-8, max_iter=20_000), History()).certificate.converged
+    assert run.dtype == np.float64
+
+
+def solved(name):
+    run = run_of(problem_of(name, 7), 3, 1e-4, block=4, **KINDS["in turn"])
+    assert drive(run, Budget(tol=1e-4), History()).certificate.converged and run.crew.size == 3
+    run.close()
+    return run.left()
+
+
+def test_fits_at_the_same_time():
+    """Threads of two runs do not meet, neither in a crew nor in a team."""
+    found = solved("crammer_singer")
+    with ThreadPoolExecutor(2) as pool:
+        for other in pool.map(solved, ["crammer_singer"] * 4):
+            np.testing.assert_array_equal(other, found)
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_nobody_waits_for_a_thread_that_fails(failing, monkeypatch):
+    run = after(run_of(problem_of("crammer_singer", 2), 3, block=4, **KINDS["in turn"]), 1)
+    works = parted_blocks.sweep_in_turn
+
+    def fail(*args):
+        if args[-1][0] == failing:
+            raise RuntimeError("Out of order.")
+        return works(*args)
+
+    monkeypatch.setattr(parted_blocks, "sweep_in_turn", fail)
+    with pytest.raises(RuntimeError, match="Out of order"):
+        run.advance(lambda: False)
+    monkeypatch.setattr(parted_blocks, "sweep_in_turn", works)
+    after(run, 1)  # the team is still there
+
+
+def test_rounds_are_whole_blocks():
+    run = run_of(problem_of("crammer_singer", 2), 2, block=8, parts=PartTuning())
+    run.between = 1000
+    for count, times, threads, each in ((9600, 10, 3, 3 * 319), (9600, 10, 16, 16 * 55), (40, 10, 4, 4), (400, 10, 5, 35)):
+        assert run.round_of(count, times, threads) == each
+
+
+def test_the_solver_takes_as_many_threads_as_are_worth_it():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3_000, 256)).astype(np.float32)
+    label = (X @ rng.normal(size=(256, 200))).argmax(axis=1)
+    problem = BlockProblem(table_of(X), label, np.ones(3_000), 1.0 - np.eye(label.max() + 1)).at(0.01)
+    run = mm.DualCoordinate().begin(problem, Start(), Setting(n_jobs=2))
+    assert isinstance(run, PartedBlocks) and run.size == run.n_jobs == 2
+    run.advance(lambda: False)
+    assert run.at_work == 2
+    few = mm.DualCoordinate().begin(problem.taken(table_of(X[:40]), np.arange(40), np.ones(40)), Start(), Setting(n_jobs=2))
+    assert isinstance(few, PartedBlocks) and few.size == 1
