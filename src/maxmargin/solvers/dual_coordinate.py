@@ -75,18 +75,18 @@ class DualCoordinate(Solver):
 
 
 @singledispatch
-def begin(problem, duals, tol, seed, dtype, momentum, average, n_jobs=1):
+def begin(problem, duals, tol, seed, dtype, momentum, average, n_jobs):
     """A run on this kind of problem, from these duals (None: zero)."""
 
 
 @begin.register
-def _(problem: ScalarProblem, duals, tol, seed, dtype, momentum, average, n_jobs=1):
+def _(problem: ScalarProblem, duals, tol, seed, dtype, momentum, average, n_jobs):
     dtype = dtype or _working_dtype(problem, tol, problem.table.dtype)
     return PartedScalars(problem, duals, AscentOptions(tol, seed, dtype, momentum, average))
 
 
 @begin.register
-def _(problem: RowProblem, duals, tol, seed, dtype, momentum, average, n_jobs=1):
+def _(problem: RowProblem, duals, tol, seed, dtype, momentum, average, n_jobs):
     dtype = dtype or _working_dtype(problem, tol, np.float32)
     options = AscentOptions(tol, seed, dtype, momentum, average, threads=n_jobs)
     block = block_size(problem, dtype, options.tuning.blocks)
@@ -94,7 +94,7 @@ def _(problem: RowProblem, duals, tol, seed, dtype, momentum, average, n_jobs=1)
 
 
 @begin.register
-def _(problem: GroupedProblem, duals, tol, seed, dtype, momentum, average, n_jobs=1):
+def _(problem: GroupedProblem, duals, tol, seed, dtype, momentum, average, n_jobs):
     return ExplicitAscent(problem, duals, AscentOptions(tol, seed, np.float64, False, average))
 
 

@@ -258,7 +258,7 @@ class KernelRowBlocks(KernelBlocks):
 
 
 @begin.register
-def _(problem: KernelScalarProblem, duals, tol, seed, dtype, momentum, average):
+def _(problem: KernelScalarProblem, duals, tol, seed, dtype, momentum, average, n_jobs):
     if problem.loss.quadratic:
         return KernelAscent(problem, duals, KernelOptions(tol, seed))
     if problem.loss.smooth:
@@ -272,7 +272,7 @@ def too_fine(problem: KernelProblem, tol: float) -> bool:
 
 
 @begin.register
-def _(problem: KernelRowProblem, duals, tol, seed, dtype, momentum, average):
+def _(problem: KernelRowProblem, duals, tol, seed, dtype, momentum, average, n_jobs):
     if problem.loss.exchanges and not too_fine(problem, tol) and has_room(problem):
         return KernelPairs(problem, duals, KernelPairOptions(tol, seed))
     if problem.loss.smooth:

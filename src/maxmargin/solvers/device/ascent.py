@@ -414,5 +414,5 @@ def float32_fits(problem: TensorProblem, tol: float) -> bool:
 
 
 @begin.register
-def _(problem: TensorProblem, duals, tol, seed, dtype, momentum, average):
+def _(problem: TensorProblem, duals, tol, seed, dtype, momentum, average, n_jobs):
     return DeviceAscent(problem, duals, DeviceOptions(tol, seed, dtype is not None, momentum, average))

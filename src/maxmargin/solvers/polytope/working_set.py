@@ -179,7 +179,7 @@ class WorkingSets(StructuredRun, SetFinishing):
 
 
 @begin_run.register
-def _(problem: StructuredProblem, duals, tol, seed, dtype, momentum, average):
+def _(problem: StructuredProblem, duals, tol, seed, dtype, momentum, average, n_jobs):
     options = StructuredOptions(tol, seed, "rest", average)
     method = Corrective(options.tuning.part, options.tuning.steps)
     return WorkingSets(problem, duals, options, method, trust=options.tuning.trust, momentum=momentum, finish=True)
