@@ -36,7 +36,7 @@ from maxmargin.solvers.ascent import joint
 from maxmargin.solvers.ascent.copies import Copies
 from maxmargin.solvers.ascent.crew import GATHER, STANDING, StandingCrew
 from maxmargin.solvers.ascent.linear import AscentOptions, BlockAscent, ScalarAscent
-from maxmargin.solvers.ascent.parted import Parted, crew_size, portion, rounds, worth_an_order
+from maxmargin.solvers.ascent.parted import Parted, crew_size, pass_seconds, portion, rounds, worth_an_order
 from maxmargin.solvers.ascent.schedule import gather_strips, schedule, strip_starts
 from maxmargin.solvers.ascent.tuning import ASCENT, PartTuning
 from maxmargin.solvers.base import Setting, Start
@@ -134,10 +134,13 @@ def test_parts_that_went_too_far_go_back():
 def test_how_often_threads_meet():
     tuning = PartTuning()
     assert rounds(10.0, 50, 2, tuning) == tuning.most
-    assert rounds(1e-5, 50, 2, tuning) == 0  # too little work
+    assert rounds(1e-5, 50, 2, tuning) < tuning.fewest  # too little work
     assert rounds(1e-2, 10**7, 4, tuning) == 0  # too many weights
     counts = [rounds(0.02, 50, threads, tuning) for threads in (2, 4, 8, 16)]
     assert counts == sorted(counts, reverse=True) and counts[0] > counts[-1]
+    best = rounds(0.02, 5_000, 4, tuning)  # meetings and what is lost between them are in balance
+    others = [pass_seconds(0.02, 5_000, 4, times, tuning) for times in (best // 2, 2 * best)]
+    assert tuning.fewest < best < tuning.most and pass_seconds(0.02, 5_000, 4, best, tuning) < min(others)
     assert [portion(3, 5, k, 3) for k in range(3)] == [(3, 3), (3, 4), (4, 5)] and portion(3, 5, 0, 1) == (3, 5)
 
 

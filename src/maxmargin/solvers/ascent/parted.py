@@ -204,8 +204,16 @@ def meeting_seconds(weights: int, threads: int, tuning: PartTuning) -> float:
 
 
 def rounds(work: float, weights: int, threads: int, tuning: PartTuning) -> int:
-    """How often threads may meet in a pass that takes one of them `work` seconds."""
-    return int(min(tuning.most, tuning.part * work / threads / meeting_seconds(weights, threads, tuning)))
+    """How often threads may meet in a pass that takes one of them `work` seconds, so that meetings and the visits lost between
+    them cost least together."""
+    paid = tuning.lost * work / meeting_seconds(weights, threads, tuning)
+    return int(min(tuning.most, np.sqrt(paid)))
+
+
+def pass_seconds(work: float, weights: int, threads: int, times: int, tuning: PartTuning) -> float:
+    """Seconds that such a pass takes threads that meet so often, and what it loses beside a pass of one."""
+    took = work / threads + times * meeting_seconds(weights, threads, tuning) + tuning.order
+    return took * (1.0 + tuning.lost * threads / times)
 
 
 def worth_an_order(work: float, threads: int, tuning: PartTuning) -> bool:
@@ -218,9 +226,10 @@ def crew_size(work: float, weights: int, n_jobs: int, tuning: PartTuning) -> int
     best, found = work, 1
     for threads in crews(n_jobs, weights, tuning):
         times = rounds(work, weights, threads, tuning)
-        took = work / threads + times * meeting_seconds(weights, threads, tuning) + tuning.order
-        if times >= tuning.fewest and took < best and work - took >= tuning.gain * tuning.order:
-            best, found = took, threads
+        if times >= tuning.fewest:
+            took = pass_seconds(work, weights, threads, times, tuning)
+            if took < best and work - took >= tuning.gain * tuning.order:
+                best, found = took, threads
     return found
 
 

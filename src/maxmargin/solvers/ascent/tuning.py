@@ -68,10 +68,10 @@ class PartTuning(NamedTuple):
     thread: float = 7e-7
     weight: float = 2.4e-9
     pair: float = 1.4e-10
-    # Part of the time that each thread visits in a pass, that meetings may take; how many in a pass at the most, and at least.
-    # Twice as many meetings take off 1 to 15 % of the visits of 16 threads, less of those of two: six made sets, dense and CSR,
-    # 2 to 1,000 classes and regression, 4 to 128 meetings a pass, 2026-11-18.
-    part: float = 0.12
+    # Part of its visits that a pass of T threads which meet R times loses, in times of T / R; how many meetings a pass has at the
+    # most, and at least. Losses of 0.04 to 1 times T / R, the more the fewer rows a class has: seven made sets, dense and
+    # CSR, 2 to 1,000 classes and regression, 4 to 128 meetings of 16 threads, 2026-11-18 and 2026-11-19.
+    lost: float = 0.5
     most: int = 256
     fewest: int = 3
     # The longest round, in times of what a thread visits between two looks at the clock. By guess, 2026-11-19.
