@@ -21,7 +21,7 @@ from . import drawn
 
 D, K = 5, 4
 # Threads everywhere.
-EAGER = PartTuning(order=0.0, meeting=0.0, thread=0.0, weight=0.0, pair=1e-30, most=4, fewest=1, longest=1.0, gain=0.0)
+EAGER = PartTuning(order=0.0, thread=0.0, weight=0.0, pair=1e-30, most=4, fewest=1, longest=1.0, gain=0.0)
 PASSES_ALONE = POLISH._replace(first=10**9, later=10**9)
 SCALARS = {
     "hinge": losses.HingeLoss(),

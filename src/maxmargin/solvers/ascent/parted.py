@@ -200,7 +200,7 @@ def crews(n_jobs: int, weights: int, tuning: PartTuning) -> list[int]:
 
 def meeting_seconds(weights: int, threads: int, tuning: PartTuning) -> float:
     """Seconds that threads take to meet. Each of them compares its share of the weights."""
-    return tuning.meeting + tuning.thread * threads + weights * (tuning.weight + tuning.pair * threads)
+    return tuning.thread * threads + weights * (tuning.weight + tuning.pair * threads)
 
 
 def rounds(work: float, weights: int, threads: int, tuning: PartTuning) -> int:

@@ -61,10 +61,9 @@ class PartTuning(NamedTuple):
     far: float = 9e-10
     cached: int = 1 << 19
     visit: float = 5e-8
-    # Of an order to threads; a meeting, and each thread in it; a weight that each thread compares, and with that of another.
+    # Of an order to threads; of each thread in a meeting; of a weight that each thread compares, and with that of another.
     # 51 to 982,464 weights, 2 to 16 threads on 16 cores of x86, 2026-11-18.
     order: float = 1e-4
-    meeting: float = 0.0
     thread: float = 7e-7
     weight: float = 2.4e-9
     pair: float = 1.4e-10
