@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import lsq_linear
 from sklearn.base import clone
@@ -172,6 +172,7 @@ def sparse_problem(name, X, scores):
 @pytest.mark.compiled
 @settings(deadline=None, max_examples=40)
 @given(st.sampled_from([*LINEAR, "kernel", "kernel classes", "chains"]), st.integers(0, 10**6), st.floats(-2.0, 3.0))
+@example("top-k beta", 361487, 0.0)
 def test_the_dual_value_never_falls_and_duals_are_feasible(name, seed, size):
     problem = problem_of(name, *data(seed, 24), C=10.0**size)
     run, before = run_on(problem, EAGER, 1e-9), -np.inf
@@ -181,9 +182,9 @@ def test_the_dual_value_never_falls_and_duals_are_feasible(name, seed, size):
         run.accelerate()
         polished = run.polishes
         now = run.synchronise()
-        if polished:
-            assert now >= reached - 1e-12 * abs(reached) or now >= before - 1e-12 * abs(before)
-        before = reached
+        if polished:  # an extrapolation may cost what its pass has gained, and no more
+            assert now >= min(before, reached) - 1e-12 * abs(reached)
+        before = now
     if name != "chains":
         duals = np.asarray(run.left())
         np.testing.assert_allclose(problem.clipped(duals), duals, rtol=0, atol=1e-9 * problem.cap.max())
