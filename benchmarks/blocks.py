@@ -21,8 +21,9 @@ from maxmargin.losses import CrammerSingerLoss, MultilabelHingeLoss, TopKAlphaLo
 from maxmargin.problems.linear import BlockProblem, RowProblem
 from maxmargin.problems.multilabel import LabelGroup, MultilabelProblem
 from maxmargin.result import History
-from maxmargin.solvers.ascent.blocked import BlockedAscent, block_size
+from maxmargin.solvers.ascent.blocked import block_size
 from maxmargin.solvers.ascent.linear import AscentOptions, BlockAscent
+from maxmargin.solvers.ascent.parted_blocks import PartedBlocks
 from maxmargin.solvers.ascent.tuning import ASCENT, AscentTuning
 from maxmargin.solvers.loop import Budget, drive
 
@@ -121,7 +122,7 @@ def problems(case: Case) -> tuple[RowProblem, RowProblem]:
 
 def begun(problem: RowProblem, block: int, threads: int = 1, tuning: AscentTuning = ASCENT):
     options = AscentOptions(TOL, SEED, np.float32, block=block, threads=threads, tuning=tuning)
-    return (BlockedAscent if block else BlockAscent)(problem, None, options)
+    return (PartedBlocks if block else BlockAscent)(problem, None, options)
 
 
 def passes(problem: RowProblem, block: int) -> float:
@@ -185,8 +186,7 @@ def on_threads(case: Case, limit: float) -> list[str]:
         seconds = time.perf_counter() - begin
         alone = alone or seconds
         met = "" if result.certificate.converged else ", not reached"
-        used = f"{run.shared.threads} x {run.shared.rows} rows{', ahead' if run.shared.ahead else ''}"
-        cells.append(f"{figure(seconds)} s, {run.passes} passes, {figure(alone / seconds, 2)} times ({used}){met}")
+        cells.append(f"{figure(seconds)} s, {run.passes} passes, {figure(alone / seconds, 2)} times ({run.size}){met}")
     return cells
 
 
@@ -196,7 +196,7 @@ def run(report: Report, quick: bool, repeat: int, limit: float) -> None:
     head += ["passes", "times", "certified", "must"]
     heads = ["set", *(f"{threads} thread{'s' * (threads > 1)}" for threads in THREADS)]
     text = f"Processor seconds of one thread, float32, lam = {LAM:g}; of a pass, without sweeps, the mean of the first {PASSES}."
-    by_clock = "By the clock, to 1e-3, for each number of threads; in brackets how many were used, and the rows of a block."
+    by_clock = "By the clock, to 1e-3, for each number of threads; in brackets how many were used."
     lines: list[list[str]] = []
     several: list[list[str]] = []
 
