@@ -109,3 +109,16 @@ def check_optimum(problem, n_jobs, tol=1e-5, **options):
     assert many.certificate.converged
     assert relative(alone.certificate.primal, many.certificate.dual) <= 2.0 * tol
     assert many.certificate.dual <= alone.certificate.primal * (1.0 + 1e-12)
+
+
+def check_resumes(problem, n_jobs, **options):
+    """A run does the same again, and after a stop what it does without; returns it and the one that was resumed."""
+    first, again, resumed = (run_of(problem, n_jobs, **options) for _ in range(3))
+    after(first, 6)
+    state = first.snapshot()
+    after(first, 5)
+    np.testing.assert_array_equal(duals_of(after(again, 11)), duals_of(first))
+    resumed.resume(state)
+    np.testing.assert_array_equal(duals_of(after(resumed, 5)), duals_of(first))
+    assert resumed.spread == first.spread and first.at_work > 1
+    return first, resumed

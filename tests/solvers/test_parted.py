@@ -16,6 +16,7 @@ from helpers.side_by_side import (
     after,
     check_optimum,
     check_passes,
+    check_resumes,
     duals_of,
     problem_of,
     run_of,
@@ -93,15 +94,7 @@ def test_one_thread_goes_row_by_row(name):
 
 @pytest.mark.parametrize("name", ["hinge", "alpha", "labels coupled"])
 def test_the_same_result_again_and_after_a_stop(name):
-    problem = problem_of(name, 2)
-    first, again, resumed = (run_of(problem, 3) for _ in range(3))
-    after(first, 6)
-    state = first.snapshot()
-    after(first, 5)
-    np.testing.assert_array_equal(duals_of(after(again, 11)), duals_of(first))
-    resumed.resume(state)
-    np.testing.assert_array_equal(duals_of(after(resumed, 5)), duals_of(first))
-    assert resumed.spread == first.spread and first.at_work > 1
+    check_resumes(problem_of(name, 2), 3)
 
 
 def test_a_pass_stops_between_rounds():

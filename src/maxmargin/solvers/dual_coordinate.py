@@ -82,7 +82,7 @@ def begin(problem, duals, tol, seed, dtype, momentum, average, n_jobs):
 @begin.register
 def _(problem: ScalarProblem, duals, tol, seed, dtype, momentum, average, n_jobs):
     dtype = dtype or _working_dtype(problem, tol, problem.table.dtype)
-    return PartedScalars(problem, duals, AscentOptions(tol, seed, dtype, momentum, average))
+    return PartedScalars(problem, duals, AscentOptions(tol, seed, dtype, momentum, average, threads=n_jobs))
 
 
 @begin.register

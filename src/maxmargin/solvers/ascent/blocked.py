@@ -61,8 +61,7 @@ class BlockPrices:
     def __init__(self, problem: RowProblem, dtype: Any, tuning: BlockTuning):
         self.tuning, self.moves = tuning, problem.regularizer.moves
         self.features, self.length = problem.table.shape[1] + 1.0, mean_length(problem.X)
-        self.vectors = vectors.blocks(problem.n_classes, dtype)
-        self.classes = float(self.vectors * vectors.width(dtype))
+        self.classes = float(vectors.blocks(problem.n_classes, dtype) * vectors.width(dtype))
         self.single = np.dtype(dtype).itemsize / 4.0
         near = self.features * self.classes * self.single * 4.0 * self.moves <= tuning.cached
         self.weight, self.packed = (tuning.near, tuning.packed) if near else (tuning.far, tuning.packed_far)
@@ -106,7 +105,6 @@ class BlockedAscent(BlockAscent):
     """A run over dense rows, `options.block` of them at a time."""
 
     def __init__(self, problem: RowProblem, duals: np.ndarray | None, options: AscentOptions):
-        self.n_jobs = options.threads
         super().__init__(problem, duals, options)
         self.between = max(1, self.between // options.block) * options.block
 
@@ -128,6 +126,9 @@ class BlockedAscent(BlockAscent):
         shape = problem.table.shape[1] + 1, problem.n_classes, problem.regularizer.moves
         size = max(1, min(self.options.block, problem.n_examples))
         return block_room(size, shape, problem.X.bias, self.variance, self.dtype)
+
+    def room_for_sweep(self) -> SweepRoom:
+        return sweep_room(self.problem.n_classes, self.dtype)
 
     def room_alone(self) -> BlockRoom:
         self.room = self.room or self.room_for_block()
@@ -193,7 +194,7 @@ class BlockedAscent(BlockAscent):
     def sweep_alone(self, start: int, stop: int, level: float) -> tuple[np.ndarray, int]:
         """Visit the next places of the order. Returns the sum of the shares of the gap and the change of the reward, and how many
         visits were made."""
-        self.sweep_room = self.sweep_room or sweep_room(self.problem.n_classes, self.dtype)
+        self.sweep_room = self.sweep_room or self.room_for_sweep()
         X, w, state = self.problem.X, self.turned[0], (self.duals, self.curvature, self.plan)
         visit = start, min(start + self.between_again, stop), (level, self.variance, ALONE)
         return np.array(sweep_held(X, self.loss, w, *state, self.sweep_room, visit)), visit[1] - start

@@ -237,7 +237,6 @@ class Parted(Accelerated):
     """A run on `n_jobs` threads."""
 
     held = (*Accelerated.held, "spread", "spread_of", "last_gap", "last_count")
-    n_jobs = 1
     spread = ALONE
     spread_of = 1  # threads that it was found with
     last_gap = np.inf  # as the last pass estimated it
@@ -247,6 +246,10 @@ class Parted(Accelerated):
     crew: StandingCrew | None = None
     before: Any
     known: tuple = ()  # what the crew works on
+
+    def __init__(self, problem, duals, options):
+        self.n_jobs = options.threads  # the first exact values use them
+        super().__init__(problem, duals, options)
 
     def advance(self, stop):
         self.last_gap = super().advance(stop)
@@ -411,7 +414,8 @@ class PartedRows(Parted, BlockAscent):
         in_threads(lambda run: move_run(space.w, X, lacking, count, run), spans(space.w.shape[1], threads), threads)
 
     def seats(self, posts, spaces):
-        X, tables = self.problem.X, row_tables(self)
+        X, n, classes = self.problem.X, self.problem.n_examples, self.problem.n_classes
+        tables = self.duals, self.before, vectors.zeros_table(n, classes, self.dtype), self.curvature
         own = [self.loss, *(own_scratch(self.loss) for _ in posts[1:])]
         several = zip(spaces, own, posts, strict=True)
         return serve_rows, [(X, loss, pair, tables, self.plan, self.hand_of_one(pair), post) for pair, loss, post in several]
@@ -421,8 +425,3 @@ class PartedRows(Parted, BlockAscent):
         classes, moves = self.problem.n_classes, self.problem.regularizer.moves
         scores, change = (vectors.zeros_table(count, classes, self.dtype) for count in (1, moves))
         return RowHand(scores, change, room_to_lack(self.lacking.which.size, classes, self.dtype))
-
-
-def row_tables(run: BlockAscent) -> tuple:
-    """The duals, those before the last pass, those before a round, and the curvatures."""
-    return run.duals, run.before, vectors.zeros_table(run.problem.n_examples, run.problem.n_classes, run.dtype), run.curvature

@@ -27,7 +27,7 @@ from .crew import AGAIN, FOUND_GAIN, FOUND_GAP, FOUND_SPREAD
 from .linear import ALONE
 from .parted import PartedRows, crews, meeting_seconds
 from .parts import again, reach_share, visit_share
-from .sweeps import SweepRoom, sweep_room, sweep_some
+from .sweeps import SweepRoom, sweep_some
 from .turns import MOST, Queues, new_queues, sums_of, sweep_in_turn
 
 
@@ -119,7 +119,7 @@ class PartedBlocks(PartedRows, BlockedAscent):
         return int(loose)
 
     def hand_of_one(self, pair):
-        flats, room, sweeping = (unclipped(pair[0]), pair[0].w), self.room_for_block(), self.new_sweep_room()
+        flats, room, sweeping = (unclipped(pair[0]), pair[0].w), self.room_for_block(), self.room_for_sweep()
         weights = tuple(table_of_copy(flat, like) for flat, like in zip(flats, self.turned, strict=False))
         sweep = SweepHand(weights[0], sweeping, self.variance, sweeping.change)
         return BlockHand(weights, room, self.variance, room.change, sweep)
@@ -130,10 +130,11 @@ class PartedBlocks(PartedRows, BlockedAscent):
         return threads * max(each // block * block - 1, min(each, block - 1), 1)
 
     def visit(self, visit, level):
+        if self.at_work == 1:
+            return self.visit_alone(visit, level)
         with blas_threads(1):
             found = super().visit(visit, level)
-        if self.at_work > 1:
-            self.visited, self.met = (visit[2], level), self.met + found[0]
+        self.visited, self.met = (visit[2], level), self.met + found[0]
         return found
 
     def after_visits(self):
@@ -149,18 +150,20 @@ class PartedBlocks(PartedRows, BlockedAscent):
     def way_to_sweep(self, count, held):
         """The fastest: alone, side by side or in turn."""
         tuning, weights, alone = self.options.tuning.parts, self.turned[0].flat.size, self.prices.in_sweep(held)
-        best, found = count * alone, super().way_to_sweep(count, held)
+        best, sweepers, by_one = count * alone, 1, super().way_to_sweep(count, held)
         if self.at_work == 1:
-            return found
+            return by_one
         for threads in crews(min(self.at_work, tuning.sweepers), weights, tuning):
             took = count * alone / threads + tuning.sweeps * meeting_seconds(weights, threads, tuning) + tuning.order
             if took < best - tuning.gain * tuning.order:
-                best, found, self.sweepers, self.each_again = took, self.sweep_side_by_side, threads, -(-count // tuning.sweeps)
+                best, sweepers = took, threads
         if count * self.prices.in_turn(held, self.at_work) < best - tuning.gain * tuning.order:
             return self.sweep_by_turns
-        if found == self.sweep_side_by_side:
-            self.call_together().hand_out(count, self.sweepers)
-        return found
+        if sweepers == 1:
+            return by_one
+        self.sweepers, self.each_again = sweepers, -(-count // tuning.sweeps)
+        self.call_together().hand_out(count, sweepers)
+        return self.sweep_side_by_side
 
     def sweep_side_by_side(self, start: int, stop: int, level: float) -> tuple[np.ndarray, int]:
         """As `sweep_alone`, a few rounds."""
@@ -180,8 +183,7 @@ class PartedBlocks(PartedRows, BlockedAscent):
         def in_turn(p: int, board: np.ndarray) -> None:
             sweep_in_turn(X, turns.losses[p], w, *state, turns.rooms[p], turns.queues, visit, (p, size, board))
 
-        with blas_threads(1):
-            at_one_board(turns.team, size, in_turn)
+        at_one_board(turns.team, size, in_turn)
         return sums_of(turns.queues), int(turns.queues.fitting[0])
 
     def take_turns(self, size: int) -> TurnTeam:
@@ -189,11 +191,8 @@ class PartedBlocks(PartedRows, BlockedAscent):
         if self.taking_turns is None or self.taking_turns.team.size < size:
             losses = [self.loss, *(own_scratch(self.loss) for _ in range(size - 1))]
             queues = new_queues(min(self.problem.n_examples, MOST), self.duals.flat.shape[1])
-            self.taking_turns = TurnTeam(Team(size), losses, [self.new_sweep_room() for _ in range(size)], queues)
+            self.taking_turns = TurnTeam(Team(size), losses, [self.room_for_sweep() for _ in range(size)], queues)
         return self.taking_turns
-
-    def new_sweep_room(self) -> SweepRoom:
-        return sweep_room(self.problem.n_classes, self.dtype)
 
     # ---- extrapolation -----------------------------------------------------------------------------------
 

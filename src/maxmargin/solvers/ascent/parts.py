@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ...jit import generic, jitable_call, vectors
+from ...jit import generic, vectors
 from .momentum import Lacking, move_some, reach_some
 from .visits import visit_rows
 
@@ -32,16 +32,6 @@ class RowHand(NamedTuple):
     lacking: Lacking
 
 
-@jitable_call
-def reach_rows_of(X, loss, space, duals, before, plan, visit, hand, t):
-    (now, first, last), gain = visit, 0.0
-    while first < last:
-        first, count, more = reach_some(loss, duals, before, plan, (now, first, last), hand.lacking, (hand.change, t))
-        move_some(space, X, hand.lacking, count, hand.change)
-        gain += more
-    return gain
-
-
 @visit_share.register(RowHand)
 def _(hand, X, loss, space, tables, plan, visit, level):
     duals, curvature = tables
@@ -55,5 +45,9 @@ def _(hand):
 
 @reach_share.register(RowHand)
 def _(hand, X, loss, space, tables, plan, visit, t):
-    duals, before = tables
-    return reach_rows_of(X, loss, space, duals, before, plan, visit, hand, t)
+    (duals, before), (now, first, last), gain = tables, visit, 0.0
+    while first < last:
+        first, count, more = reach_some(loss, duals, before, plan, (now, first, last), hand.lacking, (hand.change, t))
+        move_some(space, X, hand.lacking, count, hand.change)
+        gain += more
+    return gain

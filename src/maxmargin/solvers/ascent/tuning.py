@@ -75,8 +75,8 @@ class PartTuning(NamedTuple):
     fewest: int = 3
     # The longest round, in times of what a thread visits between two looks at the clock. By guess, 2026-11-19.
     longest: float = 8.0
-    # Threads that sweep over the classes which have duals, at the most, and how often they meet in a sweep. On the same two sets
-    # and 16 threads: with 4 and 8 meetings or more threads it takes more passes, up to twice as many, 2026-11-19.
+    # Threads that sweep over the classes which have duals, at the most, and how often they meet in a sweep. The two sets of
+    # `BlockTuning.ordered`, 16 threads: with 4 and 8 meetings it takes more passes, up to twice as many, 2026-11-19.
     sweepers: int = 8
     sweeps: int = 16
     # Weights that all copies may have together.
