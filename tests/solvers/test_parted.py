@@ -279,7 +279,7 @@ def test_what_goes_wrong_in_a_crew_is_raised_and_nobody_waits():
 
     copies = Copies(Free(np.zeros(8)), 2)
     space = [(np.zeros(8), np.zeros(8))]
-    crew = StandingCrew(copies, space, schedule(10, 0), lambda posts: (serve, [(post,) for post in posts]))
+    crew = StandingCrew(copies.count, copies, space, schedule(10, 0), lambda posts: (serve, [(post,) for post in posts]))
     with pytest.raises(ValueError, match="the second"):
         crew.carry_out(GATHER, 0, (0,), ())
 

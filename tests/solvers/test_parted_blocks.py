@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from helpers.side_by_side import EAGER, after, check_optimum, check_passes, check_resumes, problem_of, run_of
+from helpers.side_by_side import EAGER, ROWS, after, check_optimum, check_passes, check_resumes, problem_of, run_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,8 +13,9 @@ from maxmargin.data.table import table_of
 from maxmargin.problems.linear import BlockProblem
 from maxmargin.result import History
 from maxmargin.solvers.ascent import parted_blocks
+from maxmargin.solvers.ascent.crew import IN_ALL_LISTS, part_of_list
 from maxmargin.solvers.ascent.parted_blocks import PartedBlocks
-from maxmargin.solvers.ascent.tuning import ASCENT, BlockTuning, PartTuning
+from maxmargin.solvers.ascent.tuning import ASCENT, BlockTuning
 from maxmargin.solvers.base import Setting, Start
 from maxmargin.solvers.loop import Budget, drive
 from maxmargin.solvers.tuning import PACE
@@ -140,11 +141,33 @@ def test_nobody_waits_for_a_thread_that_fails(failing, monkeypatch):
     after(run, 1)  # the team is still there
 
 
-def test_rounds_are_whole_blocks():
-    run = run_of(problem_of("crammer_singer", 2), 2, block=8, parts=PartTuning())
-    run.between = 1000
-    for count, times, threads, each in ((9600, 10, 3, 3 * 319), (9600, 10, 16, 16 * 55), (40, 10, 4, 4), (400, 10, 5, 35)):
-        assert run.round_of(count, times, threads) == each
+def test_rounds_have_a_block_of_each_thread():
+    """However many of its examples each thread has listed: none has more in a round than a block has room for."""
+    run = run_of(problem_of("crammer_singer", 2, n=61), 3, block=8)
+    crew = run.call_together()
+    for lengths in ((20, 20, 21), (3, 40, 18), (0, 1, 60), (1, 1, 1)):
+        count = sum(lengths)
+        crew.desk[IN_ALL_LISTS] = count
+        for post, length in zip(crew.posts, lengths, strict=True):
+            post.list[:2] = 0, length
+        each, most = run.round_of(count, 3), 0
+        for start in range(0, count, each):
+            parts = [part_of_list(post, start, min(start + each, count)) for post in crew.posts]
+            most = max(most, *(last - first for first, last in parts))
+        assert 1 <= most <= 8
+        assert [crew.up_to(count, 3)[p][1] for p in range(3)] == list(lengths)
+    run.close()
+
+
+def test_blocks_that_went_too_far_go_back():
+    """Rows that are all alike: each thread makes the step that only one of them should."""
+    n, left = 64, iter(range(1))
+    problem = BlockProblem(table_of(np.ones((n, 5)), 0.0), np.zeros(n, int), np.ones(n), 1.0 - np.eye(3), ROWS["crammer_singer"])
+    run = run_of(problem.at(10.0), 4, block=1, tuning=ASCENT._replace(pace=PACE._replace(work=1)))
+    run.advance(lambda: next(left, None) is None)
+    assert run.visits == 4 and run.spread > 1.0
+    assert run.dual == pytest.approx(run.problem.reevaluated(run.left()).dual, rel=1e-12)
+    assert run.dual == pytest.approx(1.0 / 15.0)  # the optimum: three classes, five features
 
 
 def test_the_solver_takes_as_many_threads_as_are_worth_it():

@@ -137,7 +137,8 @@ class Best:
         """Exact dual value, then the candidates' primal values, the likelier one first, until one meets the target.
 
         If that one is far from it, the others are tried only where this is the `last` evaluation, or as good as it, and there is
-        time; or where the dual value is zero, which makes every gap the whole of the primal, unless that is zero as well.
+        time; or where it is no better than what was seen before; or where the dual value is zero, which makes every gap the whole
+        of the primal, unless that is zero as well.
         """
         self.dual = run.synchronise()
         if np.isnan(self.dual):
@@ -148,13 +149,13 @@ class Best:
         if not run.average:
             self.primal = np.inf
         order = sorted(range(len(candidates)), key=lambda k: k != self.prefer)
-        found = {}
+        found, seen = {}, self.primal
         for k in order:
             found[k] = run.primal(candidates[k], budget.n_jobs)
             if found[k] < self.primal:
                 self.primal, self.w = found[k], candidates[k]
             found_gap = relative(found[k], self.dual)
-            far = found_gap > budget.tuning.far * budget.tol and not last and self.dual != 0.0
+            far = found_gap > budget.tuning.far * budget.tol and found[k] < seen and not last and self.dual != 0.0
             if found_gap <= budget.tol or (np.isfinite(found[k]) and (far or stop())):
                 break
         self.prefer = min(found, key=found.__getitem__)

@@ -70,8 +70,8 @@ def multiply_strip(room, first, last):
 @jitable_call
 def walk_block(loss, duals, curvature, plan, room, visit, so_far):
     """The exact steps of the examples first ... last - 1 of a block, one after another, from its products and scores. Every
-    change moves scores and weights `spread` times: see `parted`. Returns `so_far` with theirs: the sum of the shares of the gap,
-    the change of the reward, and how many have moved."""
+    change moves scores `spread` times, and is kept so: see `shared_blocks`. Returns `so_far` with theirs: the sum of the shares
+    of the gap, the change of the reward, and how many have moved."""
     (now, level, spread), (examples, first, last) = visit
     (gap, gain, count), scores = so_far, room.scores
     for j in range(first, last):
@@ -137,9 +137,9 @@ def add_moves(room, size, count, weights):
 
 
 @jitable_call
-def visit_block(values, loss, weights, duals, curvature, plan, room, visit):
-    """Visit plan.order[start:stop], no more than a block has: the exact steps, one after another. Returns the sum of the shares
-    of the gap and the change of the reward."""
+def step_block(values, loss, weights, duals, curvature, plan, room, visit):
+    """The exact steps of plan.order[start:stop], no more than a block has, one after another; weights stay as they are. Returns
+    the sum of the shares of the gap, the change of the reward, and how many have moved."""
     (now, start, stop, spread), level, variance = visit
     examples, so_far = plan.order[start:stop], (0.0, 0.0, np.int64(0))
     take_block(values, examples, variance, room)
@@ -148,30 +148,26 @@ def visit_block(values, loss, weights, duals, curvature, plan, room, visit):
         last = min(first + ROWS_OF_STRIP, examples.size)
         multiply_strip(room, first, last)
         so_far = walk_block(loss, duals, curvature, plan, room, ((now, level, spread), (examples, first, last)), so_far)
-    add_moves(room, examples.size, so_far[2], weights)
-    return so_far[0], so_far[1]
+    return so_far
 
 
-@jitable_call
-def visit_run(values, loss, weights, duals, curvature, plan, room, visit):
-    """As `visit_block`, in as few blocks of about the same size as there is room for."""
+@kernel
+def visit_blocks(values, loss, weights, duals, curvature, plan, room, visit):
+    """Visit plan.order[start:stop], in as few blocks of about the same size as there is room for. Returns the sum of the shares
+    of the gap and the change of the reward."""
     (now, start, stop, spread), level, variance = visit
     gap, gain, blocks = 0.0, 0.0, -(-(stop - start) // room.moved.stepped.size)
     for t in range(blocks):
         first, last = start + (stop - start) * t // blocks, start + (stop - start) * (t + 1) // blocks
         block = (now, first, last, spread), level, variance
-        share, more = visit_block(values, loss, weights, duals, curvature, plan, room, block)
+        share, more, count = step_block(values, loss, weights, duals, curvature, plan, room, block)
+        add_moves(room, last - first, count, weights)
         gap, gain = gap + share, gain + more
     return gap, gain
 
 
 @kernel
-def visit_blocks(values, loss, weights, duals, curvature, plan, room, visit):
-    return visit_run(values, loss, weights, duals, curvature, plan, room, visit)
-
-
-@jitable_call
-def reach_run(values, loss, w, duals, before, plan, room, visit):
+def reach_blocks(values, loss, w, duals, before, plan, room, visit):
     """Extrapolate the rows of a range of examples, and add what they lack to the weights, as many at a time as a block has;
     returns the change of the reward."""
     (now, first, last), t, variance = visit
@@ -184,8 +180,3 @@ def reach_run(values, loss, w, duals, before, plan, room, visit):
             lacking.which[k] = k
         add_changes(some_rows(room.scaled, 0, count), lacking.rows, lacking.which[:count], room, w)
     return gain
-
-
-@kernel
-def reach_blocks(values, loss, w, duals, before, plan, room, visit):
-    return reach_run(values, loss, w, duals, before, plan, room, visit)

@@ -272,6 +272,8 @@ class Copies:
         return Free(w) if isinstance(space, Free) else space._replace(v=v, w=w)
 
     def meeting(self, p: int) -> Meeting:
-        """What thread p brings; which weights all start from and move, who comes and what each compares, orders say."""
-        weights = self.V[p], self.W[p], self.V, self.W
-        return Meeting(p, self.count, 0, 0, self.board, *weights, self.variance, self.found, *self.rooms[p])
+        """What thread p brings; which weights all start from and move, who comes and what each compares, orders say. One without
+        a copy waits at the board."""
+        own = min(p, self.count - 1)
+        weights = self.V[own], self.W[own], self.V, self.W
+        return Meeting(p, self.count, 0, 0, self.board, *weights, self.variance, self.found, *self.rooms[own])

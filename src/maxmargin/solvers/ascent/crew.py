@@ -112,10 +112,10 @@ def stand(serve: Callable, args: tuple, board: np.ndarray, errors: list[BaseExce
 
 
 class StandingCrew:
-    """`serve(*args(post))` is what each thread does, for the weights of `spaces`."""
+    """`serve(*args(post))` is what each thread does. The first of them have copies of the weights, or all have."""
 
-    def __init__(self, copies: Copies, homes: list[Homes], plan: Schedule, seats: Any):
-        self.size, self.copies, self.desk = copies.count, copies, new_desk()
+    def __init__(self, size: int, copies: Copies, homes: list[Homes], plan: Schedule, seats: Any):
+        self.size, self.copies, self.desk = size, copies, new_desk()
         self.numbers, self.found = np.zeros(8), np.zeros((self.size, 8))
         starts = strip_starts(plan.due.size, self.size)
         flat = tuple((v.reshape(-1), w.reshape(-1)) for v, w in homes)

@@ -26,7 +26,6 @@ from ...regularizers.spaces import Free, unclipped
 from ...utils.threads import in_threads, spans
 from .copies import Copies, begin_together, go_all_the_way, go_together
 from .crew import (
-    AGAIN,
     FOUND_GAIN,
     FOUND_GAP,
     FOUND_SPREAD,
@@ -53,7 +52,7 @@ from .crew import (
 )
 from .linear import ALONE, Accelerated, BlockAscent, ScalarAscent
 from .momentum import move_run, room_to_lack
-from .parts import RowHand, again, reach_share, visit_share
+from .parts import RowHand, reach_share, visit_share
 from .schedule import draw
 from .tuning import PartTuning
 from .visits import reach_scalars, visit_scalars
@@ -185,9 +184,6 @@ def serve_rows(X, loss, spaces, tables, plan, hand, post):
         elif kind == VISIT:
             if takes_part(post):
                 row_rounds(X, loss, space, (duals, old, curvature), plan, post, hand)
-        elif kind == AGAIN:
-            if takes_part(post):
-                row_rounds(X, loss, space, (duals, old, curvature), plan, post, again(hand))
         else:
             row_reach_part(X, loss, loose, (duals, before), plan, post, hand)
         staying = reports(post)
@@ -260,8 +256,11 @@ class Parted(Accelerated):
         """Threads that the run has."""
         if self.n_jobs < 2 or self.problem.half_spaces is not None:
             return 1
-        work = self.problem.n_examples * self.visit_seconds
-        return crew_size(work, self.space.w.size, self.n_jobs, self.options.tuning.parts)
+        return self.threads_for(self.problem.n_examples, self.n_jobs)
+
+    def threads_for(self, count: int, most: int) -> int:
+        """How many threads are best to visit so many examples."""
+        return crew_size(count * self.visit_seconds, self.space.w.size, most, self.options.tuning.parts)
 
     @property
     def works_on(self) -> tuple:
@@ -282,7 +281,7 @@ class Parted(Accelerated):
             self.close()
             self.known = known
             copies, homes, spaces = self.copies()
-            self.crew = StandingCrew(copies, homes, self.plan, lambda posts: self.seats(posts, spaces))
+            self.crew = StandingCrew(self.size, copies, homes, self.plan, lambda posts: self.seats(posts, spaces))
         return self.crew
 
     def gathered(self):
@@ -302,22 +301,28 @@ class Parted(Accelerated):
 
     def divide(self, count: int, size: int, gathered: bool) -> None:
         """Decide how many of the crew go through the list, and give each of them a part. What all have gathered is put together
-        for fewer."""
-        tuning, work, weights = self.options.tuning.parts, count * self.visit_seconds, self.space.w.size
-        threads = crew_size(work, weights, size, tuning) if self.last_gap > tuning.fine * abs(self.dual) else 1
-        if gathered and threads < size:
-            lists = [self.plan.order[first : first + length].copy() for first, length in self.call_together().lists()]
-            self.plan.order[:count] = np.concatenate(lists)
+        for fewer, and where some have gathered so much more than others that these would wait for longer than that takes."""
+        tuning = self.options.tuning.parts
+        threads = self.threads_for(count, size) if self.last_gap > tuning.fine * abs(self.dual) else 1
+        if gathered:
+            lists = self.call_together().lists()
+            waiting = max(length for _, length in lists) - count / size
+            gathered = threads == size and waiting * self.visit_seconds <= tuning.drawn * count
+            if not gathered:
+                order = self.plan.order
+                order[:count] = np.concatenate([order[first : first + length] for first, length in lists])
         if threads > 1:
-            self.at_work, self.each = threads, self.round_of(count, rounds(work, weights, threads, tuning), threads)
+            if not gathered:
+                self.call_together().hand_out(count, threads)
+            self.at_work, self.each = threads, self.round_of(count, threads)
             self.spread = 1.0 + (self.spread - 1.0) * (threads - 1) / max(self.spread_of - 1, 1)
             self.spread_of = threads
-            if not gathered or threads < size:
-                self.call_together().hand_out(count, threads)
 
-    def round_of(self, count: int, times: int, threads: int) -> int:
-        """Examples of a round of so many threads, which meet about `times` while they visit `count`."""
-        return max(1, min(-(-count // times), int(self.options.tuning.parts.longest * threads * self.between)))
+    def round_of(self, count: int, threads: int) -> int:
+        """Examples of a round, where so many threads visit `count`."""
+        tuning = self.options.tuning.parts
+        times = rounds(count * self.visit_seconds, self.space.w.size, threads, tuning)
+        return max(1, min(-(-count // times), int(tuning.longest * threads * self.between)))
 
     def together(self, count):
         if self.at_work == 1:

@@ -1,12 +1,8 @@
-"""Blocks of dense rows of several threads side by side: each walks through its part of the examples in blocks (`blocked`), on a
-copy of the weights, and all meet as in `parted`.
+"""Blocks of dense rows of several threads side by side, on one set of weights: see `shared_blocks`.
 
-The steps within a block follow each other, so that threads which share out its products wait for the one that steps: with 100
-classes sixteen were no faster than four. Here nobody waits but at meetings. Weights are turned for a pass, and copies are those
-of turned weights.
-
-Sweeps go the same way, by a few threads, as many that meet seldom undo what they do: their examples have few classes, and share
-these. With many classes they are made in turn (`turns`), by all.
+Weights are turned for a pass. Sweeps go side by side too, by a few threads on copies of the turned weights (`parted`), as many
+that meet seldom undo what they do: their examples have few classes, and share these. With many classes they are made in turn
+(`turns`), by all.
 """
 
 from typing import NamedTuple
@@ -17,16 +13,16 @@ from ...data.gathered import by_feature, turn_into
 from ...jit import vectors
 from ...jit.meeting import at_one_board
 from ...losses.base import own_scratch
-from ...regularizers.spaces import Free, Paired, follow_unclipped, unclipped
+from ...regularizers.spaces import Free, follow_unclipped, unclipped
 from ...utils.blas import blas_threads
 from ...utils.threads import Team
-from .block_visits import BlockRoom, reach_run, visit_run
 from .blocked import BlockedAscent
 from .copies import Copies
 from .crew import AGAIN, FOUND_GAIN, FOUND_GAP, FOUND_SPREAD
 from .linear import ALONE
 from .parted import PartedRows, crews, meeting_seconds
-from .parts import again, reach_share, visit_share
+from .parts import visit_share
+from .shared_blocks import SharedHand, as_table, new_stacks, room_in_stacks, serve_blocks
 from .sweeps import SweepRoom, sweep_some
 from .turns import MOST, Queues, new_queues, sums_of, sweep_in_turn
 
@@ -34,41 +30,16 @@ from .turns import MOST, Queues, new_queues, sums_of, sweep_in_turn
 class SweepHand(NamedTuple):
     """To sweep over the classes that have duals."""
 
-    w: vectors.VectorTable
+    w: vectors.VectorTable  # of the thread's copy
     room: SweepRoom
     variance: np.ndarray
     change: vectors.VectorTable
-
-
-class BlockHand(NamedTuple):
-    """To visit rows in blocks."""
-
-    weights: tuple[vectors.VectorTable, ...]  # of the thread's copy: those that duals move, those that scores use
-    room: BlockRoom
-    variance: np.ndarray
-    change: vectors.VectorTable
-    sweep: SweepHand
 
 
 @visit_share.register(SweepHand)
 def _(hand, X, loss, space, tables, plan, visit, level):
     (duals, curvature), (_, first, last, spread) = tables, visit
     return sweep_some(X, loss, hand.w, duals, curvature, plan, hand.room, (first, last, (level, hand.variance, spread)))
-
-
-@again.register(BlockHand)
-def _(hand):
-    return hand.sweep
-
-
-@visit_share.register(BlockHand)
-def _(hand, X, loss, space, tables, plan, visit, level):
-    return visit_run(X.values, loss, hand.weights, *tables, plan, hand.room, (visit, level, hand.variance))
-
-
-@reach_share.register(BlockHand)
-def _(hand, X, loss, space, tables, plan, visit, t):
-    return reach_run(X.values, loss, hand.weights[0], *tables, plan, hand.room, (visit, t, hand.variance))
 
 
 class TurnTeam(NamedTuple):
@@ -78,11 +49,6 @@ class TurnTeam(NamedTuple):
     losses: list
     rooms: list[SweepRoom]
     queues: Queues
-
-
-def table_of_copy(flat: np.ndarray, like: vectors.VectorTable) -> vectors.VectorTable:
-    """A copy of turned weights as a table."""
-    return vectors.VectorTable(flat.reshape(like.vectors.shape), flat.reshape(like.flat.shape))
 
 
 class PartedBlocks(PartedRows, BlockedAscent):
@@ -104,30 +70,63 @@ class PartedBlocks(PartedRows, BlockedAscent):
         return self.duals, self.before, self.plan, self.turned
 
     def copies(self):
-        flats = [table.flat for table in self.turned]
-        space = Free(flats[0]) if len(flats) == 1 else Paired(*flats)
-        variance = None
+        """Copies for sweeps."""
+        flat, variance = self.turned[0].flat, None
         if self.variance.size:
-            variance = np.ones_like(flats[0])
+            variance = np.ones_like(flat)
             variance[:, : self.variance.size] = np.where(self.variance > 0.0, self.variance, 1.0)
             variance = variance.reshape(-1)
-        copies = Copies(space, self.size, variance)
-        homes = [(flats[0], flats[-1]), (flats[0], flats[0])]
-        return copies, homes, [(copy, Free(unclipped(copy))) for copy in copies.spaces]
+        sweepers = max(1, *crews(self.most_sweepers(self.size), flat.size, self.options.tuning.parts), 1)
+        copies = Copies(Free(flat), sweepers, variance)
+        return copies, [(flat, flat)], [(copy, copy) for copy in copies.spaces]
 
     def home(self, space, loose):
-        return int(loose)
+        return 0
 
-    def hand_of_one(self, pair):
-        flats, room, sweeping = (unclipped(pair[0]), pair[0].w), self.room_for_block(), self.room_for_sweep()
-        weights = tuple(table_of_copy(flat, like) for flat, like in zip(flats, self.turned, strict=False))
-        sweep = SweepHand(weights[0], sweeping, self.variance, sweeping.change)
-        return BlockHand(weights, room, self.variance, room.change, sweep)
+    def seats(self, posts, spaces):
+        X, n, classes, moves = self.problem.X, self.problem.n_examples, self.problem.n_classes, self.problem.regularizer.moves
+        tables = self.duals, self.before, vectors.zeros_table(n, classes, self.dtype), self.curvature
+        stacks = new_stacks(len(posts), self.room_for_block(), moves, self.variance)
+        seats = []
+        for p, post in enumerate(posts):
+            room, space = room_in_stacks(stacks, p, self.room_for_block()), spaces[min(p, len(spaces) - 1)][0]
+            w, sweeping = as_table(space.w, self.turned[0]), self.room_for_sweep()
+            sweep = SweepHand(w, sweeping, self.variance, sweeping.change)
+            hand = SharedHand(room, as_table(stacks.follows[p], room.wide), self.variance, stacks, space, sweep)
+            loss = own_scratch(self.loss) if p else self.loss
+            seats.append((X, loss, tuple(self.turned), tables, self.plan, hand, post))
+        return serve_blocks, seats
 
-    def round_of(self, count, times, threads):
-        """As many whole blocks of each thread as that is. Threads have an example more or less than others."""
-        block, each = self.options.block, super().round_of(count, times, threads) // threads
-        return threads * max(each // block * block - 1, min(each, block - 1), 1)
+    # ---- how many threads, and how often they meet -------------------------------------------------------
+
+    def pass_of(self, count: int, threads: int) -> tuple[float, int]:
+        """Seconds that so many threads take for a pass over `count` examples, and what it loses beside a pass of one; and the
+        examples of a block for which that is least."""
+        tuning, sizes = self.options.tuning, self.options.tuning.blocks.sizes
+        meeting = tuning.parts.thread * threads + tuning.parts.squared * self.turned[0].flat.size / threads
+
+        def seconds(rows: int) -> float:
+            times = max(count, 1) / (threads * rows)
+            took = count / threads * (self.prices.in_block(rows) + self.prices.step()) + times * meeting + tuning.parts.order
+            return took * (1.0 + tuning.parts.lost * threads / times)
+
+        best = min([rows for rows in sizes if rows < self.options.block] + [self.options.block], key=seconds)
+        return seconds(best), best
+
+    def threads_for(self, count, most):
+        tuning, alone = self.options.tuning.parts, count * self.visit_seconds
+        best, found = alone, 1
+        for threads in [most >> k for k in range(most.bit_length() - 1)]:
+            took, _ = self.pass_of(count, threads)
+            if count >= tuning.fewest * threads and took < best and alone - took >= tuning.gain * tuning.order:
+                best, found = took, threads
+        return found
+
+    def round_of(self, count, threads):
+        """So many that the longest list has a block of them: lists that threads made themselves differ."""
+        _, rows = self.pass_of(count, threads)
+        longest = max(length for _, length in self.call_together().lists()[:threads])
+        return max(1, count * min(rows, self.problem.n_examples) // max(longest, 1))
 
     def visit(self, visit, level):
         if self.at_work == 1:
@@ -147,13 +146,17 @@ class PartedBlocks(PartedRows, BlockedAscent):
 
     # ---- sweeps ------------------------------------------------------------------------------------------
 
+    def most_sweepers(self, threads: int) -> int:
+        """How many of so many threads may sweep side by side: none where nobody sweeps."""
+        return min(threads, self.options.tuning.parts.sweepers) if self.problem.loss.selective else 1
+
     def way_to_sweep(self, count, held):
         """The fastest: alone, side by side or in turn."""
         tuning, weights, alone = self.options.tuning.parts, self.turned[0].flat.size, self.prices.in_sweep(held)
         best, sweepers, by_one = count * alone, 1, super().way_to_sweep(count, held)
         if self.at_work == 1:
             return by_one
-        for threads in crews(min(self.at_work, tuning.sweepers), weights, tuning):
+        for threads in crews(self.most_sweepers(self.at_work), weights, tuning):
             took = count * alone / threads + tuning.sweeps * meeting_seconds(weights, threads, tuning) + tuning.order
             if took < best - tuning.gain * tuning.order:
                 best, sweepers = took, threads

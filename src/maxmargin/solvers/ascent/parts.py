@@ -1,8 +1,8 @@
-"""What a thread of a crew does with its part of the rows: chosen by what it has at hand, one way for each kind of visit."""
+"""What a thread of a crew does with its part of the rows, on its copy of the weights: chosen by what it has at hand."""
 
 from typing import NamedTuple
 
-from ...jit import generic, vectors
+from ...jit import generic, jitable_call, vectors
 from .momentum import Lacking, move_some, reach_some
 from .visits import visit_rows
 
@@ -11,17 +11,6 @@ from .visits import visit_rows
 def visit_share(hand, X, loss, space, tables, plan, visit, level):
     """Visit plan.order[start:stop] and move these weights; returns the sum of the shares of the gap and the change of the reward.
     `visit`: the pass, start, stop and the spread; `tables`: duals and curvatures."""
-
-
-@generic
-def again(hand):
-    """What the thread has at hand to visit the same examples again, the cheaper way: what `visit_share` takes."""
-
-
-@generic
-def reach_share(hand, X, loss, space, tables, plan, visit, t):
-    """Extrapolate the duals of the examples start ... stop - 1 and take from the weights what they lack; returns the change of
-    the reward. `visit`: the pass, start and stop; `tables`: duals, and those before."""
 
 
 class RowHand(NamedTuple):
@@ -38,13 +27,10 @@ def _(hand, X, loss, space, tables, plan, visit, level):
     return visit_rows(X, loss, space, duals, curvature, plan, visit, (hand.scores, hand.change, level))
 
 
-@again.register(RowHand)
-def _(hand):
-    return hand
-
-
-@reach_share.register(RowHand)
-def _(hand, X, loss, space, tables, plan, visit, t):
+@jitable_call
+def reach_share(hand, X, loss, space, tables, plan, visit, t):
+    """Extrapolate the duals of the examples start ... stop - 1 and take from the weights what they lack; returns the change of
+    the reward. `visit`: the pass, start and stop; `tables`: duals, and those before."""
     (duals, before), (now, first, last), gain = tables, visit, 0.0
     while first < last:
         first, count, more = reach_some(loss, duals, before, plan, (now, first, last), hand.lacking, (hand.change, t))

@@ -176,7 +176,7 @@ class SetCrew:
             fixed = run.points, run.problem.data, run.plan, tables
             return serve_sets, [(*fixed, workspace, run.method, space, post) for workspace, space, post in each]
 
-        self.crew = StandingCrew(copies, [(w, w) for w in self.lent], run.plan, seats)
+        self.crew = StandingCrew(size, copies, [(w, w) for w in self.lent], run.plan, seats)
 
     @staticmethod
     def works_on(run: Any) -> tuple:
