@@ -95,6 +95,7 @@ class Segmentation(Compiled):
         self._owner = np.repeat(np.arange(len(named)), counts)
         self.pieces_ = [(label, width) for label, widths in zip(named, allowed) for width in widths]
         self._number = {piece: q for q, piece in enumerate(self.pieces_)}
+        self._known_composable = np.ones(1, np.uint8)
         self._columns = [first[k] + np.arange(width) * counts[k] // width for k, widths in enumerate(allowed) for width in widths]
         self._first = starts([len(widths) for widths in allowed])
 
@@ -129,12 +130,18 @@ class Segmentation(Compiled):
             raise ValueError(f"Sample {i} of X is empty: it has no positions.")
         if line.shape[1] != getattr(self, "n_features_", line.shape[1]):
             raise ValueError(f"Sample {i} of X has {line.shape[1]} features; {self.n_features_} are expected.")
-        if not self._composable(line.shape[0])[-1]:
+        if not self._is_composable(line.shape[0]):
             raise ValueError(
                 f"Sample {i} of X has {line.shape[0]} positions: no segments of the allowed widths "
                 f"({', '.join(map(str, sorted({width for _, width in self.pieces_})))}) add up to that."
             )
         return line
+
+    def _is_composable(self, length: int) -> bool:
+        """Whether so many positions can be cut into segments; lengths up to the longest so far are known."""
+        if length >= self._known_composable.size:
+            self._known_composable = self._composable(length)
+        return bool(self._known_composable[length])
 
     def _composable(self, most: int) -> np.ndarray:
         """Whether 0, ..., most positions can be cut into segments."""
@@ -151,6 +158,10 @@ class Segmentation(Compiled):
             raise ValueError(f"Sample {i} of y must be a list of segments (label, width); got {y!r}.")
         found = []
         for s, segment in enumerate(y):
+            known = self._known_piece(segment)
+            if known is not None:
+                found.append(known)
+                continue
             if isinstance(segment, str) or not hasattr(segment, "__len__") or len(segment) != 2:
                 raise ValueError(f"Sample {i} of y must be a list of segments (label, width); entry {s} is {segment!r}.")
             label, width = (part.item() if isinstance(part, np.generic) else part for part in segment)
@@ -159,6 +170,15 @@ class Segmentation(Compiled):
         if length is not None and total != length:
             raise ValueError(f"Sample {i} has {length} positions in X, and segments of {total} in y.")
         return found
+
+    def _known_piece(self, segment) -> int | None:
+        """The number of a piece in the form that pieces mostly have; None for others, which are looked at closely."""
+        if type(segment) is not tuple or len(segment) != 2 or type(segment[1]) is not int:
+            return None
+        try:
+            return self._number.get(segment)
+        except TypeError:  # a label that is not hashable
+            return None
 
     def _piece(self, label, width, which: str) -> int:
         try:

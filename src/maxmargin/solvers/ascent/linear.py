@@ -436,7 +436,8 @@ class BlockAscent(Accelerated):
             self.remember()
         self.scores = vectors.zeros_table(1, classes, self.dtype)
         self.change = vectors.zeros_table(self.problem.regularizer.moves, classes, self.dtype)
-        self.lacking = room_to_lack(self.options.block or min(n, self.options.tuning.lacking), classes, self.dtype)
+        most = self.options.tuning.lacking * self.options.threads  # rows are handed to threads as seldom as to one
+        self.lacking = room_to_lack(self.options.block or min(n, most), classes, self.dtype)
 
     def visit_work(self):
         classes, moves = self.problem.n_classes, self.problem.regularizer.moves

@@ -429,4 +429,5 @@ class PartedRows(Parted, BlockAscent):
         """What one thread works with, beside these weights."""
         classes, moves = self.problem.n_classes, self.problem.regularizer.moves
         scores, change = (vectors.zeros_table(count, classes, self.dtype) for count in (1, moves))
-        return RowHand(scores, change, room_to_lack(self.lacking.which.size, classes, self.dtype))
+        lacking = room_to_lack(min(self.problem.n_examples, self.options.tuning.lacking), classes, self.dtype)
+        return RowHand(scores, change, lacking)

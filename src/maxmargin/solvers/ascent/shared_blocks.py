@@ -50,7 +50,7 @@ from .joint import followed
 from .momentum import Lacking, reach_some
 from .parted import retreat_rows, row_rounds
 
-BLOCK_ROWS, BLOCK_MOVED = range(2)  # what the counts of a block say: its rows, and how what they have moved is written down
+IN_BLOCK, HOW_MOVED = range(2)  # what the counts of a block say: its rows, and how what they have moved is written down
 NOT_AT_ALL, BY_LIST, IN_FULL = range(3)
 SAYS_GAIN, SAYS_SLOPE, SAYS_ROSE, SAYS_TERM, SAYS_LEFT = range(5)  # what a thread says on the sheet
 # Part of the best way that all have come too far by before they go back. A thread that goes back adds its moves once more; at
@@ -134,14 +134,14 @@ def slope_of_block(room, count):
 def write_down(hand, me, size, count, coupled):
     """What the first `size` rows of the block have moved, `count` of which did, for all to read."""
     room, which, counts = hand.room, hand.room.moved.stepped[:count], hand.stacks.counts[me]
-    counts[BLOCK_ROWS], counts[BLOCK_MOVED] = size, NOT_AT_ALL
+    counts[IN_BLOCK], counts[HOW_MOVED] = size, NOT_AT_ALL
     if count == 0:
         return
     if list_few(room.moved.changes, which, room.entries):
-        counts[BLOCK_MOVED] = BY_LIST
+        counts[HOW_MOVED] = BY_LIST
     else:
         widen(room.moved.changes, which, room.wide, size)
-        counts[BLOCK_MOVED] = IN_FULL
+        counts[HOW_MOVED] = IN_FULL
     if coupled:
         widen(room.moved.follows, which, hand.follows, size)
 
@@ -161,12 +161,12 @@ def scale_rows(table, rows, factor):
 @jitable_call
 def take_part_of_it(stacks, me, factor, coupled):
     """What is written down of a thread's block, times a factor."""
-    size, factor = stacks.counts[me, BLOCK_ROWS], stacks.wide.dtype.type(factor)
+    size, factor = stacks.counts[me, IN_BLOCK], stacks.wide.dtype.type(factor)
     if coupled:
         scale_rows(stacks.follows[me], size, factor)
-    if stacks.counts[me, BLOCK_MOVED] == BY_LIST:
+    if stacks.counts[me, HOW_MOVED] == BY_LIST:
         scale_numbers(stacks.value[me, : stacks.starts[me, stacks.starts.shape[1] - 1]], factor)
-    elif stacks.counts[me, BLOCK_MOVED] == IN_FULL:
+    elif stacks.counts[me, HOW_MOVED] == IN_FULL:
         scale_rows(stacks.wide[me], size, factor)
 
 
@@ -181,7 +181,7 @@ def add_all_blocks(stacks, weights, span, crew):
     """Add what the blocks of all threads have moved, to these features of the weights."""
     (first, last), width = span, stacks.rows.shape[3]
     for q in range(crew):
-        size, how = stacks.counts[q, BLOCK_ROWS], stacks.counts[q, BLOCK_MOVED]
+        size, how = stacks.counts[q, IN_BLOCK], stacks.counts[q, HOW_MOVED]
         some = stacks.flat[q, :size, first * width : last * width]
         if how == BY_LIST:
             which = stacks.which[q]
