@@ -12,9 +12,9 @@ from class to class there is a G for each: there rows are visited one after anot
 Sparse rows go one after another: their inner products are cheap, by lists of the entries of each column, but the weights of a
 block have left the nearest cache when its changes are added. 52 entries a row, 100 and 600 classes, a Xeon: blocks of 8 took one
 thread 1.4 times as long as row by row, and two threads, each with half of the classes, 0.85 and 0.75 times at the best; a whole
-fit with 100 classes was no faster. 2026-11-18. Steps of several rows from the same weights, as far together as the dual value rises
-(what `shared_blocks` does), lose too much there: 20,000 rows of 52 entries and an intercept, which all rows share, 100 classes, take
-21 passes where 16 rows go together, 39 where 32 do, 91 where 256 do, beside 16 passes one by one. 2026-11-19.
+fit with 100 classes was no faster. 2026-11-18. Steps of several rows from the same weights, as far together as the dual value
+rises (what `shared_blocks` does), lose too much there: 20,000 rows of 52 entries and an intercept, which all rows share, 100
+classes, take 21 passes where 16 rows go together, 39 where 32 do, 91 where 256 do, beside 16 passes one by one. 2026-11-19.
 
 After a pass the few classes that have duals are swept over (`sweeps`), where the loss leaves most without: that saves passes.
 Several threads: `parted_blocks`.
