@@ -155,6 +155,24 @@ def test_who_takes_over_has_candidates_of_its_own():
     assert (best.primal, best.w) == (2.0, 1)
 
 
+def test_a_candidate_that_is_no_better_gives_others_a_turn():
+    """An average that early passes have spoiled stays far: then the weights of the duals are looked at, which are close."""
+    run = SimpleNamespace(solver_name="DualCoordinate", average=True, passes=1, values=[3.0, 2.0])
+    asked = []
+
+    def primal(w, n_jobs):
+        asked.append(w)
+        return run.values[w]
+
+    run.synchronise, run.candidates, run.primal = lambda: 1.0, lambda: [0, 1], primal
+    best = Best(History())
+    best.evaluate(run, Budget(), never)
+    assert asked == [1]  # far from the target, and better than nothing
+    run.values = [1.5, 2.0]
+    best.evaluate(run, Budget(), never)
+    assert asked == [1, 1, 0] and (best.primal, best.w, best.prefer) == (1.5, 0, 0)
+
+
 @pytest.mark.compiled
 def test_what_newton_has_found_is_kept_where_rounding_stops_it():
     """Duals of columns of all sizes have weights that are far from the optimum, which the point of Newton's method is not."""
