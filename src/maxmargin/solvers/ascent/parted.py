@@ -72,6 +72,15 @@ def retreat_scalars(loss, duals, old, plan, span, t):
 
 
 @jitable_call
+def keep_rows(duals, old, plan, first, last):
+    """Let `old` have the duals of plan.order[first:last]."""
+    for k in range(first, last):
+        i = plan.order[k]
+        for b in range(duals.vectors.shape[1]):
+            vectors.store(old.vectors, i, b, vectors.load(duals.vectors, i, b))
+
+
+@jitable_call
 def retreat_rows(loss, duals, old, plan, span, t, change):
     """The same for rows; `change` is scratch. What lies between two feasible rows is feasible: that a row lacks something can
     only be rounding."""
@@ -114,10 +123,7 @@ def row_rounds(X, loss, space, tables, plan, post, hand):
     while together and start < stop:
         end = min(start + each, stop)
         first, last = part_of_list(post, start, end)
-        for k in range(first, last):
-            i = plan.order[k]
-            for b in range(duals.vectors.shape[1]):
-                vectors.store(old.vectors, i, b, vectors.load(duals.vectors, i, b))
+        keep_rows(duals, old, plan, first, last)
         share, more = visit_share(hand, X, loss, space, (duals, curvature), plan, (now, first, last, spread), level)
         gap, gain, start = gap + share, gain + more, end
         t, spread = go_together(space, meeting, more, spread)

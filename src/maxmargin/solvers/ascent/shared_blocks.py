@@ -48,7 +48,7 @@ from .crew import (
 )
 from .joint import followed
 from .momentum import Lacking, reach_some
-from .parted import retreat_rows, row_rounds
+from .parted import keep_rows, retreat_rows, row_rounds
 
 IN_BLOCK, HOW_MOVED = range(2)  # what the counts of a block say: its rows, and how what they have moved is written down
 NOT_AT_ALL, BY_LIST, IN_FULL = range(3)
@@ -243,10 +243,7 @@ def block_rounds(X, loss, weights, tables, plan, hand, post):
     while together and start < stop:
         end, sheet = min(start + each, stop), stacks.sheet[turn]
         first, last = part_of_list(post, start, end)
-        for k in range(first, last):
-            i = plan.order[k]
-            for b in range(duals.vectors.shape[1]):
-                vectors.store(old.vectors, i, b, vectors.load(duals.vectors, i, b))
+        keep_rows(duals, old, plan, first, last)
         visit = (now, first, last, spread), level, hand.variance
         share, more, count = step_block(X.values, loss, weights, duals, curvature, plan, room, visit)
         gap, start, turn = gap + share, end, 1 - turn
