@@ -195,9 +195,14 @@ def serve_rows(X, loss, spaces, tables, plan, hand, post):
         staying = reports(post)
 
 
+def crew_sizes(n_jobs: int) -> list[int]:
+    """Numbers of threads to choose from: all, half of them and so on, down to two."""
+    return [n_jobs >> k for k in range(n_jobs.bit_length() - 1)]
+
+
 def crews(n_jobs: int, weights: int, tuning: PartTuning) -> list[int]:
-    """Numbers of threads to choose from: all, half of them and so on, down to two, while there is room for their copies."""
-    return [n_jobs >> k for k in range(n_jobs.bit_length()) if 1 < n_jobs >> k <= tuning.copies // weights]
+    """Those of `crew_sizes` while there is room for their copies."""
+    return [threads for threads in crew_sizes(n_jobs) if threads <= tuning.copies // weights]
 
 
 def meeting_seconds(weights: int, threads: int, tuning: PartTuning) -> float:

@@ -20,7 +20,7 @@ from .blocked import BlockedAscent
 from .copies import Copies
 from .crew import AGAIN, FOUND_GAIN, FOUND_GAP, FOUND_SPREAD
 from .linear import ALONE
-from .parted import PartedRows, crews, meeting_seconds
+from .parted import PartedRows, crew_sizes, crews, meeting_seconds
 from .parts import visit_share
 from .shared_blocks import SharedHand, as_table, new_stacks, room_in_stacks, serve_blocks
 from .sweeps import SweepRoom, sweep_some
@@ -76,7 +76,7 @@ class PartedBlocks(PartedRows, BlockedAscent):
             variance = np.ones_like(flat)
             variance[:, : self.variance.size] = np.where(self.variance > 0.0, self.variance, 1.0)
             variance = variance.reshape(-1)
-        sweepers = max(1, *crews(self.most_sweepers(self.size), flat.size, self.options.tuning.parts), 1)
+        sweepers = max(crews(self.most_sweepers(self.size), flat.size, self.options.tuning.parts), default=1)
         copies = Copies(Free(flat), sweepers, variance)
         return copies, [(flat, flat)], [(copy, copy) for copy in copies.spaces]
 
@@ -116,7 +116,7 @@ class PartedBlocks(PartedRows, BlockedAscent):
     def threads_for(self, count, most):
         tuning, alone = self.options.tuning.parts, count * self.visit_seconds
         best, found = alone, 1
-        for threads in [most >> k for k in range(most.bit_length() - 1)]:
+        for threads in crew_sizes(most):
             took, _ = self.pass_of(count, threads)
             if count >= tuning.fewest * threads and took < best and alone - took >= tuning.gain * tuning.order:
                 best, found = took, threads

@@ -24,6 +24,7 @@ from ...jit.meeting import meet_all
 from ...jit.products import add_products
 from ...jit.standby import LEAVE, ORDER_KIND
 from .block_visits import BlockRoom, step_block, take_block, widen
+from .copies import dot_of_ways
 from .crew import (
     AGAIN,
     FOUND_GAIN,
@@ -195,14 +196,12 @@ def add_all_blocks(stacks, weights, span, crew):
 
 @jitable_call
 def product_of_runs(v, w, inverse):
-    total = 0.0
     if inverse.size > 0:
+        total = 0.0
         for j in range(v.size):
             total += np.float64(v[j]) * np.float64(w[j]) * inverse[j]
         return total
-    for j in range(v.size):
-        total += np.float64(v[j]) * np.float64(w[j])
-    return total
+    return dot_of_ways(v, w)
 
 
 @jitable_call
