@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 
 import maxmargin as mm
 from maxmargin.data.table import table_of
+from maxmargin.problems import twofold
 from maxmargin.problems.twofold import scores_of_block, two_product, two_sum
 
 NUMBERS = st.floats(-1e100, 1e100).filter(lambda a: a == 0.0 or abs(a) > 1e-100)
@@ -114,3 +115,24 @@ def test_scores_that_classes_have_in_common_may_be_huge(power, solver, sparse, l
         return Fraction(float(logsumexp([float(z - row[y[i]]) for z in row])))
 
     holds(model, exact_primal(model, X, of_row))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("stops", [{"max_iter": 1}, {"max_time": 1e-9}, {"max_iter": 1, "C": 1e-8}])
+def test_so_are_those_of_a_fit_that_ends_early_without_twice_the_digits(classes, stops, monkeypatch):
+    """Where there is no time for these, or so much of the gap left that they do not matter: they may take minutes."""
+    blocks = []
+    monkeypatch.setattr(twofold, "scores_of_block", lambda *args: blocks.append(args) or scores_of_block(*args))
+    rng = np.random.default_rng(0)
+    y = np.arange(50) % classes
+    X = 1e8 * (rng.normal(size=(50, 5)) + 6 * rng.normal(size=(classes, 5))[y])
+    model = mm.SVMClassifier(**{"C": 1.0, "tol": 1e-15, "random_state": 0, "solver": "dual_coordinate", **stops}).fit(X, y)
+    assert not model.certificate_.converged and not blocks
+
+    def loss(row, i):
+        if classes == 2:
+            return max(Fraction(0), 1 - (2 * int(y[i]) - 1) * row[0])
+        return max(z - row[y[i]] + (k != y[i]) for k, z in enumerate(row))
+
+    assert Fraction(model.certificate_.primal) >= exact_primal(model, X, loss)

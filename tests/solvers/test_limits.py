@@ -90,8 +90,8 @@ class Slow(Run):
             return 0.0
 
         @staticmethod
-        def not_below(w, primal, most):
-            return primal
+        def lost_in_scores(w, primal):
+            return 0.0
 
     def __init__(self, clock, evaluation=0.0):
         self.clock, self.evaluation = clock, evaluation

@@ -177,10 +177,15 @@ class Problem(ABC):
         said coarsely, but never as less than it is."""
         return 0.0
 
-    def not_below(self, w: Any, primal: float, most: float) -> float:
-        """The primal value of w, as it was computed; or, where the rounding of scores may have taken more than `most` from it, a
-        value that is not below it. As computed where that is not known."""
-        return primal
+    def lost_in_scores(self, w: Any, primal: float) -> float:
+        """About how much the rounding of scores may have taken at the most from the primal value of w, as it was computed. Zero
+        where that is not known, or not a number."""
+        return 0.0
+
+    def primal_in_twofold(self, w: Any, stop: Callable[[], bool]) -> float | None:
+        """The primal value of w, or a little more, from scores of twice the precision; no number where there is no such way. None
+        where it was told to stop before that was known."""
+        return np.nan
 
     def measure(self, n_jobs: int) -> None:
         """Compute on threads what runs will ask for, where there is something."""

@@ -260,11 +260,12 @@ class LinearProblem(Problem):
             sizes = np.abs(duals).sum(axis=1)
             return 0.5 * (EPSILON * float(sizes @ np.sqrt(self.curvature))) ** 2
 
-    def not_below(self, w, primal, most):
-        if not np.isfinite(primal) or most_lost(self, w, primal) <= most:
-            return primal
-        found = risk_in_twofold(self, w)
-        return max(primal, self.regularizer.penalty(w) + found) if np.isfinite(found) else primal
+    def lost_in_scores(self, w, primal):
+        return most_lost(self, w, primal) if np.isfinite(primal) else 0.0
+
+    def primal_in_twofold(self, w, stop):
+        found = risk_in_twofold(self, w, stop)
+        return None if found is None else self.regularizer.penalty(w) + found
 
     def swayed(self, duals):
         if not isinstance(duals, np.ndarray):

@@ -11,7 +11,7 @@ which is an equation where f is linear between the two, and never too little. On
 several that cannot be said: smaller t lose less to rounding, and reach further.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from .sizes import EPSILON
 SPLITTER = 2.0**27 + 1.0
 REACHES = 2.0**-10, 2.0**-20  # t for rows of scores, of which the better is taken
 SCORE_ROUNDINGS = 8.0  # times the rounding of the sum of |x_j w_j| that a score may be off. By guess, 2026-11-18
-ROWS_IN_TWOFOLD = 2048  # at a time. By guess, 2026-11-18
+ROWS_IN_TWOFOLD, WORK_IN_TWOFOLD = 2048, 2.0**26  # rows, and products of numbers, at a time: a second. By guess, 2026-11-18
 
 Pair = tuple[np.ndarray, np.ndarray]
 
@@ -122,12 +122,15 @@ def most_lost(problem: Any, w: np.ndarray, primal: float) -> float:
         return float(SCORE_ROUNDINGS * EPSILON * size * slopes)
 
 
-def risk_in_twofold(problem: Any, w: np.ndarray) -> float:
+def risk_in_twofold(problem: Any, w: np.ndarray, stop: Callable[[], bool]) -> float | None:
     """The sum of the losses of a linear problem at w, or a little more, never less; no number where scores overflow, or rows are
-    of a kind of somebody's own."""
+    of a kind of somebody's own. None where it was told to stop before that was known."""
     W, loss, total = np.atleast_2d(problem.coefficients(w)), problem.exact_loss, np.zeros(len(REACHES))
+    some = min(ROWS_IN_TWOFOLD, max(1, int(WORK_IN_TWOFOLD / W.size)))
     with np.errstate(over="ignore", invalid="ignore"):
-        for block in problem.table.blocks(ROWS_IN_TWOFOLD):
+        for block in problem.table.blocks(some):
+            if stop():
+                return None
             if not (type(block.X) is np.ndarray or sp.issparse(block.X)):
                 return np.nan
             examples, (hi, lo) = np.arange(block.start, block.stop), scores_of_block(block, W)

@@ -118,6 +118,21 @@ class Interrupt:
             signal.signal(signal.SIGINT, self.previous)
 
 
+def not_below(
+    problem: Problem, w: Any, primal: float, small: float, stop: Callable[[], bool], coarse: float = 0.0
+) -> float:
+    """The primal value of w, as it was computed; or, where the rounding of scores may have taken more than what is `small` from
+    it, a value that is not below it: what may be lost is added where that is at most what is `coarse`, or `stop` says that there
+    is no time for better."""
+    lost = problem.lost_in_scores(w, primal)
+    if lost <= small:
+        return primal
+    found = None if lost <= coarse else problem.primal_in_twofold(w, stop)
+    if found is None:
+        return primal + lost
+    return max(primal, found) if np.isfinite(found) else primal
+
+
 class Best:
     """The best primal value seen, and the exact dual value of the duals as they stand.
 
@@ -163,7 +178,7 @@ class Best:
             small = budget.tol * abs(self.primal)
             lost = run.problem.lost_in_sums(run.left, small)
             self.dual -= lost if lost > small else 0.0
-            self.primal = run.problem.not_below(self.w, self.primal, small)
+            self.primal = not_below(run.problem, self.w, self.primal, small, stop)
         self.history.append(Record(run.passes, budget.seconds(), self.primal, self.dual, self.primal - self.dual))
 
 
@@ -270,7 +285,7 @@ def drive(
         budget.keeper.offer(lambda: state_of(run, own, history, budget.seconds()))
     if budget.keeper.to_the_end:
         budget.keeper.offer(lambda: state_of(run, own, history, budget.seconds()), ended=True)
-    return ended(run, best, budget, course.message)
+    return ended(run, best, budget, course.message, out_of_time)
 
 
 def judged(
@@ -311,8 +326,8 @@ def judged(
     return bool(course.message)  # a late run that was stopped
 
 
-def ended(run: Run, best: Best, budget: Budget, message: str) -> Result:
-    """What a run has come to."""
+def ended(run: Run, best: Best, budget: Budget, message: str, stop: Callable[[], bool]) -> Result:
+    """What a run has come to. `stop` says whether it has to end at once."""
     verified = best.w is not None
     if best.w is None:
         best.w, best.dual = run.candidates()[0], run.dual
@@ -321,7 +336,8 @@ def ended(run: Run, best: Best, budget: Budget, message: str) -> Result:
     elif relative(best.primal, best.dual) > budget.tuning.lost and (large := run.problem.overlarge(best.primal)):
         message = message if large in message else f"{message.removesuffix('.')}: {large}"
     if verified and relative(best.primal, best.dual) > budget.tol:  # else that is known
-        best.primal = run.problem.not_below(best.w, best.primal, budget.tol * abs(best.primal))
+        gap = best.primal - best.dual
+        best.primal = not_below(run.problem, best.w, best.primal, budget.tol * abs(best.primal), stop, budget.tuning.coarse * gap)
     if message == budget.after_passes() and relative(best.primal, best.dual) > budget.tuning.lost and run.way_out:
         message += f" {run.way_out}"
     certificate = budget.certificate(best.primal, best.dual, run.passes, message, verified)
@@ -343,7 +359,7 @@ def at_once(problem: Problem, start: Start, budget: Budget, history: History) ->
     if found is None:
         return None
     primal, dual = found[0], found[1] - problem.lost_in_sums(lambda: start.duals, 0.0)
-    primal = problem.not_below(start.weights, primal, budget.tol * abs(primal))
+    primal = not_below(problem, start.weights, primal, budget.tol * abs(primal), never)
     certificate = budget.certificate(primal, dual, start.steps, "")
     if not certificate.converged:
         return None

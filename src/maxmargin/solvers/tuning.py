@@ -75,6 +75,9 @@ class LoopTuning(NamedTuple):
     fine: float = 1e-6
     still: int = 8
     settled: float = 0.9
+    # Part of a gap above the target that may be added to it for the rounding of scores, where that is not known better: scores in
+    # twice the precision take minutes where there are many. By guess, 2026-11-19.
+    coarse: float = 0.01
     # Passes without progress, and half of all, after which a gap that small is what is left. Not measured, 2026-11-16.
     long: int = 200
     # Numbers of X that are too large are thought of where a relative gap this large is left after so many passes. 30 x 5 with
