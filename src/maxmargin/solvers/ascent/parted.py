@@ -20,7 +20,7 @@ import numpy as np
 from ...data.rows import mean_length
 from ...jit import jitable_call, kernel, vectors
 from ...jit.standby import LEAVE, ORDER_KIND
-from ...losses.base import clip, own_scratch, reward, row_extrapolate
+from ...losses.base import clip, own_scratch, reward
 from ...problems.linear import RowProblem
 from ...regularizers.spaces import Free, unclipped
 from ...utils.threads import in_threads, spans
@@ -52,7 +52,7 @@ from .crew import (
 )
 from .linear import ALONE, Accelerated, BlockAscent, ScalarAscent
 from .momentum import move_run, room_to_lack
-from .parts import RowHand, reach_share, visit_share
+from .parts import RowHand, reach_share, retreat_share, visit_share
 from .schedule import draw
 from .tuning import PartTuning
 from .visits import reach_scalars, visit_scalars
@@ -68,26 +68,6 @@ def retreat_scalars(loss, duals, old, plan, span, t):
         if dual != past:
             duals[i] = clip(loss, i, past + t * (dual - past))
             gain += reward(loss, i, duals[i]) - reward(loss, i, dual)
-    return gain
-
-
-@jitable_call
-def keep_rows(duals, old, plan, first, last):
-    """Let `old` have the duals of plan.order[first:last]."""
-    for k in range(first, last):
-        i = plan.order[k]
-        for b in range(duals.vectors.shape[1]):
-            vectors.store(old.vectors, i, b, vectors.load(duals.vectors, i, b))
-
-
-@jitable_call
-def retreat_rows(loss, duals, old, plan, span, t, change):
-    """The same for rows; `change` is scratch. What lies between two feasible rows is feasible: that a row lacks something can
-    only be rounding."""
-    gain = 0.0
-    for k in range(span[0], span[1]):
-        _, more = row_extrapolate(loss, plan.order[k], duals, old, t - 1.0, change)
-        gain += more
     return gain
 
 
@@ -116,20 +96,18 @@ def scalar_rounds(X, loss, space, tables, plan, post):
 @jitable_call
 def row_rounds(X, loss, space, tables, plan, post, hand):
     """As `scalar_rounds`, for rows; `hand` is what the thread works with (`parts`)."""
-    duals, old, curvature = tables
     now, start, stop, each = post.desk[ORDER_PASS], post.desk[ORDER_START], post.desk[ORDER_STOP], post.desk[ORDER_EACH]
     meeting, level, spread, gap, gain = at_home(post), post.numbers[ORDER_LEVEL], post.numbers[ORDER_SPREAD], 0.0, 0.0
     together = begin_together(space, meeting)
     while together and start < stop:
         end = min(start + each, stop)
         first, last = part_of_list(post, start, end)
-        keep_rows(duals, old, plan, first, last)
-        share, more = visit_share(hand, X, loss, space, (duals, curvature), plan, (now, first, last, spread), level)
+        share, more = visit_share(hand, X, loss, space, tables, plan, (now, first, last, spread), level)
         gap, gain, start = gap + share, gain + more, end
         t, spread = go_together(space, meeting, more, spread)
         together = t >= 0.0
         if 0.0 <= t < 1.0:
-            gain += retreat_rows(loss, duals, old, plan, (first, last), t, hand.change)
+            gain += retreat_share(hand, loss, tables, plan, (first, last), t)
     found = post.found[post.me]
     found[FOUND_GAP], found[FOUND_GAIN], found[FOUND_SPREAD] = gap, gain, spread
 

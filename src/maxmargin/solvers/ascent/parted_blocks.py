@@ -21,9 +21,9 @@ from .copies import Copies
 from .crew import AGAIN, FOUND_GAIN, FOUND_GAP, FOUND_SPREAD
 from .linear import ALONE
 from .parted import PartedRows, crew_sizes, crews, meeting_seconds
-from .parts import visit_share
+from .parts import retreat_share, visit_share
 from .shared_blocks import SharedHand, as_table, new_stacks, room_in_stacks, serve_blocks
-from .sweeps import SweepRoom, sweep_some
+from .sweeps import SweepRoom, retreat_held, sweep_room, sweep_some
 from .turns import MOST, Queues, new_queues, sums_of, sweep_in_turn
 
 
@@ -33,13 +33,17 @@ class SweepHand(NamedTuple):
     w: vectors.VectorTable  # of the thread's copy
     room: SweepRoom
     variance: np.ndarray
-    change: vectors.VectorTable
 
 
 @visit_share.register(SweepHand)
 def _(hand, X, loss, space, tables, plan, visit, level):
-    (duals, curvature), (_, first, last, spread) = tables, visit
-    return sweep_some(X, loss, hand.w, duals, curvature, plan, hand.room, (first, last, (level, hand.variance, spread)))
+    _, first, last, spread = visit
+    return sweep_some(X, loss, hand.w, tables, plan, hand.room, (first, last, (level, hand.variance, spread)))
+
+
+@retreat_share.register(SweepHand)
+def _(hand, loss, tables, plan, span, t):
+    return retreat_held(loss, tables[0], tables[1], plan, hand.room, span, t)
 
 
 class TurnTeam(NamedTuple):
@@ -86,12 +90,11 @@ class PartedBlocks(PartedRows, BlockedAscent):
     def seats(self, posts, spaces):
         X, n, classes, moves = self.problem.X, self.problem.n_examples, self.problem.n_classes, self.problem.regularizer.moves
         tables = self.duals, self.before, vectors.zeros_table(n, classes, self.dtype), self.curvature
-        stacks = new_stacks(len(posts), self.room_for_block(), moves, self.variance)
+        stacks, visits = new_stacks(len(posts), self.room_for_block(), moves, self.variance), self.of_a_round(n)
         seats = []
         for p, post in enumerate(posts):
             room, space = room_in_stacks(stacks, p, self.room_for_block()), spaces[min(p, len(spaces) - 1)][0]
-            w, sweeping = as_table(space.w, self.turned[0]), self.room_for_sweep()
-            sweep = SweepHand(w, sweeping, self.variance, sweeping.change)
+            sweep = SweepHand(as_table(space.w, self.turned[0]), sweep_room(classes, self.dtype, visits), self.variance)
             hand = SharedHand(room, as_table(stacks.follows[p], room.wide), self.variance, stacks, space, sweep)
             loss = own_scratch(self.loss) if p else self.loss
             seats.append((X, loss, tuple(self.turned), tables, self.plan, hand, post))
@@ -150,6 +153,10 @@ class PartedBlocks(PartedRows, BlockedAscent):
         """How many of so many threads may sweep side by side: none where nobody sweeps."""
         return min(threads, self.options.tuning.parts.sweepers) if self.problem.loss.selective else 1
 
+    def of_a_round(self, count: int) -> int:
+        """Of so many examples that are swept over side by side."""
+        return -(-count // self.options.tuning.parts.sweeps)
+
     def way_to_sweep(self, count, held):
         """The fastest: alone, side by side or in turn."""
         tuning, weights, alone = self.options.tuning.parts, self.turned[0].flat.size, self.prices.in_sweep(held)
@@ -164,7 +171,7 @@ class PartedBlocks(PartedRows, BlockedAscent):
             return self.sweep_by_turns
         if sweepers == 1:
             return by_one
-        self.sweepers, self.each_again = sweepers, -(-count // tuning.sweeps)
+        self.sweepers, self.each_again = sweepers, self.of_a_round(count)
         self.call_together().hand_out(count, sweepers)
         return self.sweep_side_by_side
 

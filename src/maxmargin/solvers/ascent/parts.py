@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from ...jit import generic, jitable_call, vectors
+from ...losses.base import row_extrapolate
 from .momentum import Lacking, move_some, reach_some
 from .visits import visit_rows
 
@@ -10,7 +11,20 @@ from .visits import visit_rows
 @generic
 def visit_share(hand, X, loss, space, tables, plan, visit, level):
     """Visit plan.order[start:stop] and move these weights; returns the sum of the shares of the gap and the change of the reward.
-    `visit`: the pass, start, stop and the spread; `tables`: duals and curvatures."""
+    `visit`: the pass, start, stop and the spread; `tables`: duals, room for those of before the visits, and curvatures."""
+
+
+@generic
+def retreat_share(hand, loss, tables, plan, span, t):
+    """Take the duals of the examples visited, plan.order[span[0]:span[1]], to old + t (dual - old); returns the change of the
+    reward. What lies between two feasible rows is feasible: that a row lacks something can only be rounding."""
+
+
+@jitable_call
+def keep_row(duals, old, i):
+    """Let `old` have the duals of example i."""
+    for b in range(duals.vectors.shape[1]):
+        vectors.store(old.vectors, i, b, vectors.load(duals.vectors, i, b))
 
 
 class RowHand(NamedTuple):
@@ -23,8 +37,19 @@ class RowHand(NamedTuple):
 
 @visit_share.register(RowHand)
 def _(hand, X, loss, space, tables, plan, visit, level):
-    duals, curvature = tables
+    (duals, old, curvature), (_, first, last, _) = tables, visit
+    for k in range(first, last):
+        keep_row(duals, old, plan.order[k])
     return visit_rows(X, loss, space, duals, curvature, plan, visit, (hand.scores, hand.change, level))
+
+
+@retreat_share.register(RowHand)
+def _(hand, loss, tables, plan, span, t):
+    (duals, old, _), gain = tables, 0.0
+    for k in range(span[0], span[1]):
+        _, more = row_extrapolate(loss, plan.order[k], duals, old, t - 1.0, hand.change)
+        gain += more
+    return gain
 
 
 @jitable_call

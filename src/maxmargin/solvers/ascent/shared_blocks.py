@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...data.gathered import Entries, add_listed, list_few
-from ...jit import jitable_call, kernel, vectors
+from ...jit import jitable, jitable_call, kernel, vectors
 from ...jit.meeting import meet_all
 from ...jit.products import add_products
 from ...jit.standby import LEAVE, ORDER_KIND
+from ...losses.base import row_extrapolate
 from .block_visits import BlockRoom, step_block, take_block, widen
 from .copies import dot_of_ways
 from .crew import (
@@ -49,7 +50,7 @@ from .crew import (
 )
 from .joint import followed
 from .momentum import Lacking, reach_some
-from .parted import keep_rows, retreat_rows, row_rounds
+from .parted import row_rounds
 
 IN_BLOCK, HOW_MOVED = range(2)  # what the counts of a block say: its rows, and how what they have moved is written down
 NOT_AT_ALL, BY_LIST, IN_FULL = range(3)
@@ -147,6 +148,33 @@ def write_down(hand, me, size, count, coupled):
         widen(room.moved.follows, which, hand.follows, size)
 
 
+@jitable
+def rounding_of(numbers):
+    return LOST_IN_DOUBLE if numbers.itemsize == 8 else LOST_IN_SINGLE
+
+
+@jitable_call
+def undo_changes(duals, changes, spread, old):
+    """Duals as they were before changes, which have been multiplied by `spread`: zero again where they differ by rounding."""
+    part, least = changes.dtype.type(1.0 / spread), changes.dtype.type(4.0 * rounding_of(changes))
+    for c in range(changes.size):
+        change = part * changes[c]
+        past = duals[c] - change
+        old[c] = past if abs(past) > least * abs(change) else 0.0
+
+
+@jitable_call
+def retreat_block(loss, duals, old, examples, room, way):
+    """Take the duals that a block has moved to old + t (dual - old); returns the change of the reward."""
+    (count, spread, t), gain = way, 0.0
+    for k in range(count):
+        i = examples[room.moved.stepped[k]]
+        undo_changes(duals.flat[i], room.moved.changes.flat[k], spread, old.flat[i])
+        _, more = row_extrapolate(loss, i, duals, old, t - 1.0, room.change)
+        gain += more
+    return gain
+
+
 @jitable_call
 def scale_numbers(numbers, factor):
     for j in range(numbers.size):
@@ -242,7 +270,6 @@ def block_rounds(X, loss, weights, tables, plan, hand, post):
     while together and start < stop:
         end, sheet = min(start + each, stop), stacks.sheet[turn]
         first, last = part_of_list(post, start, end)
-        keep_rows(duals, old, plan, first, last)
         visit = (now, first, last, spread), level, hand.variance
         share, more, count = step_block(X.values, loss, weights, duals, curvature, plan, room, visit)
         gap, start, turn = gap + share, end, 1 - turn
@@ -257,13 +284,13 @@ def block_rounds(X, loss, weights, tables, plan, hand, post):
         sheet[post.me, SAYS_ROSE], sheet[post.me, SAYS_TERM], quadratic = term - quadratic, term, term
         if not meet_all(board, crew):
             return
-        best = best_way(sheet, crew, LOST_IN_DOUBLE if weights[0].flat.itemsize == 8 else LOST_IN_SINGLE)
+        best = best_way(sheet, crew, rounding_of(weights[0].flat))
         if best < FAR_ENOUGH:
             t = max(best, 0.0)
             take_part_of_it(stacks, post.me, t - 1.0, coupled)
             together = meet_all(board, crew)
             if together:
-                more += retreat_rows(loss, duals, old, plan, (first, last), t, room.change)
+                more += retreat_block(loss, duals, old, plan.order[first:last], room, (count, spread, t))
                 add_all_blocks(stacks, weights, span, crew)
                 quadratic = quadratic_of(weights, stacks.inverse, span)
                 together = meet_all(board, crew)

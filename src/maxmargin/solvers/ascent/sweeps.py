@@ -14,20 +14,29 @@ import numpy as np
 from ...data import rows
 from ...data.rows import add, add_scaled, dot
 from ...jit import jitable_call, kernel, vectors
-from ...losses.base import row_step
+from ...losses.base import row_extrapolate, row_step
+from .parts import keep_row
+
+CLASSES_KEPT = 16  # of a visit, that there is room for, on average: rows of more are kept whole. By guess, 2026-11-19
+ROW_KEPT = -1
 
 
 class SweepRoom(NamedTuple):
-    """Scratch."""
+    """Scratch; and what duals were before each visit, where somebody may have to go back."""
 
     row: vectors.VectorTable
     change: vectors.VectorTable
     which: np.ndarray
+    many: np.ndarray  # classes that an example had duals of, or ROW_KEPT; empty where nothing is kept
+    classes: np.ndarray  # those classes, of one visit after another
+    kept: np.ndarray  # their duals
 
 
-def sweep_room(classes: int, dtype: Any) -> SweepRoom:
+def sweep_room(classes: int, dtype: Any, visits: int = 0) -> SweepRoom:
+    """Room to sweep, and to go back by up to so many visits."""
     row, change = (vectors.zeros_table(1, classes, dtype) for _ in range(2))
-    return SweepRoom(row, change, np.zeros(row.flat.size, np.int64))
+    held, kept = np.zeros(CLASSES_KEPT * visits, np.int32), np.zeros(CLASSES_KEPT * visits, dtype)
+    return SweepRoom(row, change, np.zeros(row.flat.size, np.int64), np.zeros(visits, np.int32), held, kept)
 
 
 @jitable_call
@@ -66,16 +75,53 @@ def settle_held(X, loss, i, w, duals, curvature, room, which, terms):
 
 
 @jitable_call
-def sweep_some(X, loss, w, duals, curvature, plan, room, visit):
+def keep_held(duals, old, i, room, visit):
+    """Keep the duals that example i has of `many` classes, before visit q of a round; its whole row in `old` where there is no
+    room. Returns where the next ones are kept."""
+    q, many, place = visit
+    if place + many > room.kept.size:
+        keep_row(duals, old, i)
+        room.many[q] = ROW_KEPT
+        return place
+    room.many[q] = many
+    for a in range(many):
+        room.classes[place + a] = room.which[a]
+        room.kept[place + a] = duals.flat[i, room.which[a]]
+    return place + many
+
+
+@jitable_call
+def retreat_held(loss, duals, old, plan, room, span, t):
+    """Take the duals of the examples swept over, plan.order[span[0]:span[1]], to old + t (dual - old); returns the change of the
+    reward."""
+    place, gain = 0, 0.0
+    for k in range(span[0], span[1]):
+        i, many = plan.order[k], room.many[k - span[0]]
+        if many == 0:
+            continue
+        if many != ROW_KEPT:
+            keep_row(duals, old, i)
+            for a in range(place, place + many):
+                old.flat[i, room.classes[a]] = room.kept[a]
+            place += many
+        _, more = row_extrapolate(loss, i, duals, old, t - 1.0, room.change)
+        gain += more
+    return gain
+
+
+@jitable_call
+def sweep_some(X, loss, w, tables, plan, room, visit):
     """Visit plan.order[start:stop]. Returns the sum of the shares of the gap and the change of the reward."""
-    start, stop, terms = visit
-    gap, gain = 0.0, 0.0
+    (duals, old, curvature), (start, stop, terms) = tables, visit
+    gap, gain, place = 0.0, 0.0, 0
     for k in range(start, stop):
         i = plan.order[k]
         if k + plan.ahead < stop:
             rows.prefetch(X, plan.order[k + plan.ahead])
             rows.prefetch_row(duals.vectors, plan.order[k + plan.ahead])
         many = score_held(X, i, w, duals, room)
+        if room.many.size > 0:
+            place = keep_held(duals, old, i, room, (k - start, many, place))
         if many > 0:
             share, more = settle_held(X, loss, i, w, duals, curvature, room, room.which[:many], terms)
             gap, gain = gap + share, gain + more
@@ -84,4 +130,4 @@ def sweep_some(X, loss, w, duals, curvature, plan, room, visit):
 
 @kernel
 def sweep_held(X, loss, w, duals, curvature, plan, room, visit):
-    return sweep_some(X, loss, w, duals, curvature, plan, room, visit)
+    return sweep_some(X, loss, w, (duals, duals, curvature), plan, room, visit)
