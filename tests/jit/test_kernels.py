@@ -54,9 +54,10 @@ def every_lane_function(a, b, x, out, scalars):
         vectors.store(out, 7, j, vectors.maximum(u, v))
         vectors.store(out, 8, j, vectors.where_negative(u, v))
         vectors.store(out, 9, j, vectors.absolute(u))
-        scalars[j, 0], scalars[j, 1], scalars[j, 2] = vectors.total(u), vectors.largest(u), vectors.magnitude(u)
+        scalars[j, 0], scalars[j, 1], scalars[j, 2] = vectors.total(u), vectors.largest(u), vectors.any_filled(u)
+        scalars[j, 3] = vectors.any_reaches(u, x)
         vectors.prefetch(a, j)
-    scalars[0, 3] = vectors.magnitude_row(a, 0)
+    scalars[0, 4] = vectors.row_filled(a, 0)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -65,7 +66,9 @@ def test_vectors(dtype, way):
     rng = np.random.default_rng(0)
     a, b = (vectors.pack(rng.integers(-9, 9, (1, 40)) / 4.0 + 1e-3 * rng.normal(size=(1, 40)), dtype) for _ in range(2))
     a[0, 0, :3], b[0, 0, 2], x = (0.0, -0.0, 2.0), 2.0, 0.3
-    out, scalars = np.full((10, *a.shape[1:]), np.nan, dtype), np.full((a.shape[1], 4), np.nan)
+    a[0, 1], a[0, 2], a[0, 3] = 0.0, -0.0, np.minimum(a[0, 3], 0.0)
+    a[0, 2, -1], a[0, 3, -1] = np.finfo(dtype).smallest_subnormal, x
+    out, scalars = np.full((10, *a.shape[1:]), np.nan, dtype), np.full((a.shape[1], 5), np.nan)
     getattr(every_lane_function, way)(a, b, x, out, scalars)
     u, v, x = a[0].astype(float), b[0].astype(float), float(dtype(x))
     expected = [0 * u, u, u + x * v, u + v, u - v, u * v, u + x, np.maximum(u, v), np.where(u < 0, v, 0.0), np.abs(u)]
@@ -75,8 +78,9 @@ def test_vectors(dtype, way):
     for exact in (0, 1, 7, 8, 9):  # no arithmetic in these
         assert np.array_equal(out[exact], expected[exact].astype(dtype))
     assert np.allclose(scalars[:, 0], u.sum(axis=1), **near(dtype))
-    assert np.array_equal(scalars[:, 1], u.max(axis=1)) and np.array_equal(scalars[:, 2], np.abs(u).max(axis=1))
-    assert scalars[0, 3] == np.abs(u).max()
+    assert np.array_equal(scalars[:, 1], u.max(axis=1)) and np.array_equal(scalars[:, 2], np.any(u != 0, axis=1))
+    assert np.array_equal(scalars[:, 3], np.any(u >= x, axis=1))
+    assert not scalars[1, 2] and scalars[2, 2] and scalars[3, 3] and scalars[0, 4]
 
 
 @kernel

@@ -285,13 +285,14 @@ def swept(run, team, queues, order=None):
     board, state = new_board(), (w, duals, run.curvature, run.plan)
 
     def work(p):
-        visit, loss, room = (done, n, 0.0, run.variance), problem.loss_in(run.dtype), sweep_room(classes, run.dtype)
+        visit, loss = (done, n, 0.0, run.variance), problem.loss_in(run.dtype)
+        room = sweep_room(loss, classes, run.dtype)
         sweep_in_turn(problem.X, loss, *state, room, queues, visit, (p, team, board))
 
     if order is not None:
         plan = run.plan._replace(order=order)
-        visit = 0, n, (0.0, run.variance, 1.0)
-        sweep_held(problem.X, problem.loss_in(run.dtype), *state[:3], plan, sweep_room(classes, run.dtype), visit)
+        visit, loss = (0, n, (0.0, run.variance, 1.0)), problem.loss_in(run.dtype)
+        sweep_held(problem.X, loss, *state[:3], plan, sweep_room(loss, classes, run.dtype), visit)
         return duals.flat, w.flat
     done = 0
     while done < n:

@@ -93,7 +93,7 @@ def list_few(table, which, entries):
         starts[c] = 0
     for k in range(which.size):
         for b in range(classes // width):
-            if vectors.magnitude(vectors.load(table.vectors, k, b)) > 0:
+            if vectors.any_filled(vectors.load(table.vectors, k, b)):
                 if found + width > most:
                     return False
                 for c in range(b * width, (b + 1) * width):

@@ -7,7 +7,7 @@ from .rows import column, first, last, last_column, value
 @jitable
 def next_changed(change, row, b):
     """The first block of classes from b on that changes."""
-    while b < change.shape[1] and not vectors.magnitude(vectors.load(change, row, b)) > 0:
+    while b < change.shape[1] and not vectors.any_filled(vectors.load(change, row, b)):
         b += 1
     return b
 
@@ -29,7 +29,7 @@ def update(X, i, change, row, W):
     b, blocks = 0, W.shape[1]
     while b < blocks:
         one = vectors.load(change, row, b)
-        if vectors.magnitude(one) > 0:
+        if vectors.any_filled(one):
             second = next_changed(change, row, b + 1)
             third = next_changed(change, row, second + 1)
             if third < blocks:
@@ -78,7 +78,7 @@ def update_clipped(X, i, change, variance, lower, V, W):
     """V[j, b, :] += x_ij variance[j, b, :] change[0, b, :] and W = max(V, lower) there"""
     for b in range(W.shape[1]):
         step = vectors.load(change, 0, b)
-        if vectors.magnitude(step) > 0:
+        if vectors.any_filled(step):
             for k in range(first(X, i), last(X, i)):
                 j = column(X, i, k)
                 moved = vectors.fma(vectors.load(V, j, b), value(X, i, k), vectors.multiply(step, vectors.load(variance, j, b)))

@@ -118,9 +118,14 @@ def absolute(vector):
     return np.abs(vector)
 
 
-def magnitude(vector):
-    """the largest absolute value over the lanes"""
-    return np.abs(vector).max()
+def any_filled(vector):
+    """whether any lane is not zero"""
+    return bool(np.any(vector != 0))
+
+
+def any_reaches(vector, x):
+    """whether any lane is x or more; x is taken in the vector's dtype"""
+    return bool(np.any(vector >= vector.dtype.type(x)))
 
 
 def exp(vector):
@@ -370,13 +375,27 @@ def _(typing, vector):
     return vector(vector), emit
 
 
-@instruction(magnitude)
+def _any(builder, lanes, vector):
+    """Whether any of these truth values of a vector is true: a few instructions, where the largest number takes many."""
+    kind = ir.FunctionType(ir.IntType(1), [lanes.type])
+    return builder.call(builder.module.declare_intrinsic(f"llvm.vector.reduce.or.v{vector.count}i1", (), kind), [lanes])
+
+
+@instruction(any_filled)
 def _(typing, vector):
     def emit(context, builder, signature, args):
-        absolute = _call(builder, "llvm.fabs", vector, args[0].type, [args[0]])
-        return _call(builder, "llvm.vector.reduce.fmax", vector, args[0].type.element, [absolute])
+        return _any(builder, builder.fcmp_unordered("!=", args[0], _constant(args[0].type, 0.0)), vector)
 
-    return vector.dtype(vector), emit
+    return types.boolean(vector), emit
+
+
+@instruction(any_reaches)
+def _(typing, vector, x):
+    def emit(context, builder, signature, args):
+        bound = _splat(context, builder, args[1], signature.args[1], vector)
+        return _any(builder, builder.fcmp_ordered(">=", args[0], bound), vector)
+
+    return types.boolean(vector, x), emit
 
 
 @instruction(prefetch)

@@ -25,6 +25,8 @@ from .instructions import (  # noqa: F401 - handed on: kernels write `vectors.lo
     BYTES,
     absolute,
     add,
+    any_filled,
+    any_reaches,
     clamp,
     divide,
     exp,
@@ -32,7 +34,6 @@ from .instructions import (  # noqa: F401 - handed on: kernels write `vectors.lo
     largest,
     load,
     log,
-    magnitude,
     maximum,
     minimum,
     multiply,
@@ -213,9 +214,9 @@ def scale(array, factor):
 
 
 @jitable
-def magnitude_row(array, i):
-    """the largest absolute value of array[i]"""
-    result = array.dtype.type(0)
-    for b in range(array.shape[1]):
-        result = max(result, magnitude(load(array, i, b)))
-    return result
+def row_filled(array, i):
+    """whether any number of array[i] is not zero"""
+    b = 0
+    while b < array.shape[1] and not any_filled(load(array, i, b)):
+        b += 1
+    return b < array.shape[1]

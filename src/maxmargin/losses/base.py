@@ -167,6 +167,32 @@ def row_extrapolate(loss: Any, i: int, duals: Any, before: Any, t: float, change
 
 
 @generic
+def row_label(loss: Any, i: int) -> Any:
+    """The class of example i, which has a dual where any other has; of losses that are selective."""
+
+
+@row_label.register(object)
+def _(loss: Any, i: int) -> int:
+    return -1
+
+
+@singledispatch
+def for_few(loss: Any, most: int) -> Any:
+    """A selective loss as kernels see it, of one example with so many classes at the most, which `take_few` makes."""
+    return loss
+
+
+@generic
+def take_few(loss: Any, i: int, place: int, which: Any, few: Any) -> Any:
+    """Make `few` (`for_few`) the loss of example i alone where only these classes are, its own at this place."""
+
+
+@take_few.register(object)
+def _(loss: Any, i: int, place: int, which: Any, few: Any) -> None:
+    pass
+
+
+@generic
 def row_repair(loss: Any, i: int, duals: Any, out: Any) -> Any:
     """Write the feasible float64 duals nearest to the stored ones to out[0]; returns their reward."""
 

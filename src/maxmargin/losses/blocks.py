@@ -141,7 +141,7 @@ def keep_move(moved, j, count, change):
     for b in range(change.vectors.shape[1]):
         vectors.store(moved.changes.vectors, count, b, vectors.load(change.vectors, 0, b))
         step = vectors.load(change.vectors, last, b)
-        if vectors.magnitude(step) > 0:
+        if vectors.any_filled(step):
             moved.filled[count, many] = b
             many += 1
         if last > 0:

@@ -15,7 +15,19 @@ from typing import NamedTuple
 import numpy as np
 
 from ..jit import jitable, vectors
-from .base import MulticlassLoss, own_scratch, row_extrapolate, row_prefetch, row_repair, row_slope, row_step, row_value
+from .base import (
+    MulticlassLoss,
+    for_few,
+    own_scratch,
+    row_extrapolate,
+    row_label,
+    row_prefetch,
+    row_repair,
+    row_slope,
+    row_step,
+    row_value,
+    take_few,
+)
 
 
 class CrammerSinger(NamedTuple):
@@ -45,6 +57,24 @@ class CrammerSingerLoss(MulticlassLoss):
 @own_scratch.register
 def _(loss: CrammerSinger):
     return loss
+
+
+@row_label.register(CrammerSinger)
+def _(loss, i):
+    return np.int64(loss.label[i])
+
+
+@for_few.register
+def _(loss: CrammerSinger, most):
+    cost, cap = vectors.zeros_table(most, most, loss.cost.flat.dtype), np.zeros(1)
+    return loss._replace(label=np.zeros(1, np.int32), cap=cap, cost=cost, classes=most)
+
+
+@take_few.register(CrammerSinger)
+def _(loss, i, place, which, few):
+    few.label[0], few.cap[0] = place, loss.cap[i]
+    for a in range(which.size):
+        few.cost.flat[place, a] = loss.cost.flat[loss.label[i], which[a]]
 
 
 @row_value.register(CrammerSinger)

@@ -310,7 +310,7 @@ def label_sweep(loss, i, curvature, scores, duals, change):
                 slope = vectors.subtract(margin, vectors.multiply(sign, score))
                 new = lane_best(each, vectors.multiply(sign, held), slope, curvatures, cap)
                 move = vectors.subtract(vectors.multiply(sign, new), held)
-                if vectors.magnitude(move) == 0:
+                if not vectors.any_filled(move):
                     break
                 vectors.store(step.vectors, 0, 0, move)
                 while k < width and step.flat[0, k] == 0:  # a vector is good until one of its labels moves

@@ -17,7 +17,19 @@ import numpy as np
 
 from ..jit import generic_call, jitable, jitable_call, vectors
 from ..projections.newton import UNKNOWN, Level, above, finite, level, projected, top_sum
-from .base import MulticlassLoss, own_scratch, row_extrapolate, row_prefetch, row_repair, row_slope, row_step, row_value
+from .base import (
+    MulticlassLoss,
+    for_few,
+    own_scratch,
+    row_extrapolate,
+    row_label,
+    row_prefetch,
+    row_repair,
+    row_slope,
+    row_step,
+    row_value,
+    take_few,
+)
 
 SHORT = 1e-11  # a radius below this part of the largest entry is lost in rounding
 SAFER = 1.0 + 1e-9  # keeps a bound on the safe side of rounding
@@ -214,7 +226,7 @@ def put_support_aside(loss, i, curvature, scores, duals):
         vectors.store(scores.vectors, 0, c, two)
         one = vectors.subtract(zero, vectors.load(duals.vectors, i, b))
         two = vectors.subtract(zero, vectors.load(duals.vectors, i, c))
-        if vectors.largest(vectors.maximum(one, two)) > 0:
+        if vectors.any_filled(vectors.maximum(one, two)):
             for j in range(b * width, (c + 1) * width):
                 a = -np.float64(duals.flat[i, j])
                 if a > 0.0:
@@ -235,7 +247,7 @@ def put_more_aside(loss, i, scores, duals, visit):
     bound, blocks, width = scores.flat.dtype.type(truth + floor), scores.vectors.shape[1], scores.vectors.shape[2]
     for b in range(0, blocks, 2):
         c = min(b + 1, blocks - 1)
-        if vectors.largest(vectors.maximum(vectors.load(scores.vectors, 0, b), vectors.load(scores.vectors, 0, c))) >= bound:
+        if vectors.any_reaches(vectors.maximum(vectors.load(scores.vectors, 0, b), vectors.load(scores.vectors, 0, c)), bound):
             for j in range(b * width, min((c + 1) * width, loss.classes)):
                 if scores.flat[0, j] >= bound and duals.flat[i, j] >= 0:
                     h = np.float64(scores.flat[0, j]) - truth
@@ -376,7 +388,7 @@ def extrapolated(loss, i, duals, before, t, change):
         vectors.store(before.vectors, i, b, dual)
         vectors.store(duals.vectors, i, b, target)
         vectors.store(change.vectors, 0, b, zero)
-        if vectors.magnitude(target) > 0 or vectors.magnitude(dual) > 0:
+        if vectors.any_filled(target) or vectors.any_filled(dual):
             for j in range(b * width, (b + 1) * width):
                 if j != y:
                     a, was = -np.float64(duals.flat[i, j]), np.float64(before.flat[i, j])
@@ -414,7 +426,7 @@ def repaired(loss, i, duals, out):
     for j in range(out.flat.shape[1]):
         out.flat[0, j] = 0.0
     for b in range(duals.vectors.shape[1]):
-        if vectors.magnitude(vectors.load(duals.vectors, i, b)) > 0:
+        if vectors.any_filled(vectors.load(duals.vectors, i, b)):
             for j in range(b * width, min((b + 1) * width, loss.classes)):
                 if j != y and duals.flat[i, j] < 0:
                     index[count], entry[count] = j, -np.float64(duals.flat[i, j])
@@ -446,9 +458,29 @@ def with_room(loss):
     return loss._replace(aside=Aside(*(np.zeros_like(array) for array in loss.aside)))
 
 
+def with_few(loss, most):
+    """`for_few` of both losses."""
+    aside, margin = Aside(*(np.zeros(most, array.dtype) for array in loss.aside)), loss.margin.flat
+    ones = vectors.table(vectors.pack(np.ones((1, most)), margin.dtype))
+    return loss._replace(label=np.zeros(1, np.int32), cap=np.zeros(1), classes=most, margin=ones, aside=aside)
+
+
+def take_label(loss, i, place, which, few):
+    """`take_few` of both losses."""
+    few.label[0], few.cap[0] = place, loss.cap[i]
+
+
+def label_of(loss, i):
+    """`row_label` of both losses."""
+    return np.int64(loss.label[i])
+
+
 def register_rows(kind: type) -> None:
     """Make a class with the fields of `TopKFields` a loss of rows; what is its own are the four generic functions above."""
     own_scratch.register(kind)(with_room)
+    row_label.register(kind)(label_of)
+    for_few.register(kind)(with_few)
+    take_few.register(kind)(take_label)
     row_value.register(kind)(value_of_topk)
     row_slope.register(kind)(slope_of_topk)
     row_step.register(kind)(best_row)

@@ -140,7 +140,7 @@ def row_combine(X, loss, duals, space, out, start, stop):
     """V += sum_i x_i duals_i over a range of examples, with the duals made exactly feasible; returns the reward"""
     total = 0.0
     for i in range(start, stop):
-        if vectors.magnitude_row(duals.vectors, i) > 0:
+        if vectors.row_filled(duals.vectors, i):
             total += row_repair(loss, i, duals, out)
             move_row(space, X, i, out.vectors)
     return total

@@ -118,7 +118,7 @@ def set_aside(a, lines, bound, aside, visit):
             vector = vectors.load(lines, i, b)
             broken = vectors.fma(broken, 0.0, vector)
             top = vectors.maximum(top, vector)
-        if vectors.largest(top) >= bound:
+        if vectors.any_reaches(top, bound):
             for j in range(i * GROUP, (i + 1) * GROUP):
                 if a[j] >= bound:
                     values[count], index[count] = a[j], j

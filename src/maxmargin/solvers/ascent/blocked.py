@@ -33,7 +33,7 @@ from ...regularizers.spaces import follow_unclipped, unclipped
 from ...utils.blas import blas_threads
 from .block_visits import BlockRoom, block_room, reach_blocks, visit_blocks
 from .linear import ALONE, AscentOptions, BlockAscent
-from .sweeps import SweepRoom, sweep_held, sweep_room
+from .sweeps import SweepRoom, steps_few, sweep_held, sweep_room
 from .tuning import BlockTuning
 
 ASKED = 256  # examples whose duals are counted to know what a sweep costs
@@ -84,7 +84,9 @@ class BlockPrices:
 
     def in_sweep(self, held: float) -> float:
         """In a sweep, where an example has duals of so many classes."""
-        return self.tuning.visit + self.step() + self.tuning.near * self.length * held * self.single
+        tuning, few = self.tuning, steps_few(self.classes) >= held
+        listing = (tuning.listed * self.classes + (tuning.near * self.length + tuning.found) * held) * self.single
+        return tuning.visit + listing + (0.0 if few else self.step())
 
     def in_turn(self, held: float, threads: int) -> float:
         """In a sweep of several threads in turn (`turns`): one of them orders the visits, and those with a class in common are
@@ -130,7 +132,7 @@ class BlockedAscent(BlockAscent):
         return block_room(size, shape, problem.X.bias, self.variance, self.dtype)
 
     def room_for_sweep(self) -> SweepRoom:
-        return sweep_room(self.problem.n_classes, self.dtype)
+        return sweep_room(self.loss, self.problem.n_classes, self.dtype)
 
     def room_alone(self) -> BlockRoom:
         self.room = self.room or self.room_for_block()

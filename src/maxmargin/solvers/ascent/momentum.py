@@ -29,14 +29,14 @@ def room_to_lack(size: int, classes: int, dtype: Any) -> Lacking:
 def turn_back(duals, before, i, t, change):
     """The row of an example that rests stays as it is: it lacks the whole extrapolation; returns whether that is anything."""
     zero = vectors.zeros_like(change.vectors)
-    most = duals.vectors.dtype.type(0)
+    most = zero
     for b in range(duals.vectors.shape[1]):
         dual = vectors.load(duals.vectors, i, b)
         difference = vectors.subtract(dual, vectors.load(before.vectors, i, b))
-        most = max(most, vectors.magnitude(difference))
+        most = vectors.maximum(most, vectors.absolute(difference))
         vectors.store(before.vectors, i, b, dual)
         vectors.store(change.vectors, 0, b, vectors.fma(zero, -t, difference))
-    return most > 0
+    return vectors.any_filled(most)
 
 
 @kernel

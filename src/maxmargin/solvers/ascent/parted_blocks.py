@@ -94,9 +94,9 @@ class PartedBlocks(PartedRows, BlockedAscent):
         seats = []
         for p, post in enumerate(posts):
             room, space = room_in_stacks(stacks, p, self.room_for_block()), spaces[min(p, len(spaces) - 1)][0]
-            sweep = SweepHand(as_table(space.w, self.turned[0]), sweep_room(classes, self.dtype, visits), self.variance)
-            hand = SharedHand(room, as_table(stacks.follows[p], room.wide), self.variance, stacks, space, sweep)
             loss = own_scratch(self.loss) if p else self.loss
+            sweep = SweepHand(as_table(space.w, self.turned[0]), sweep_room(loss, classes, self.dtype, visits), self.variance)
+            hand = SharedHand(room, as_table(stacks.follows[p], room.wide), self.variance, stacks, space, sweep)
             seats.append((X, loss, tuple(self.turned), tables, self.plan, hand, post))
         return serve_blocks, seats
 

@@ -13,12 +13,34 @@ import numpy as np
 
 from ...data import rows
 from ...data.rows import add, add_scaled, dot
-from ...jit import jitable_call, kernel, vectors
-from ...losses.base import row_extrapolate, row_step
+from ...jit import jitable, jitable_call, kernel, vectors
+from ...losses.base import for_few, row_extrapolate, row_label, row_step, take_few
 from .parts import keep_row
 
 CLASSES_KEPT = 16  # of a visit, that there is room for, on average: rows of more are kept whole. By guess, 2026-11-19
 ROW_KEPT = -1
+FEW_CLASSES, TIMES_FEW = 32, 2  # of a table of few; more than so many times as many must be all. By guess, 2026-11-19
+
+
+class Few(NamedTuple):
+    """Room for a step of one example on a few of its classes."""
+
+    loss: Any  # `for_few`
+    scores: vectors.VectorTable
+    duals: vectors.VectorTable
+    old: vectors.VectorTable
+    change: vectors.VectorTable
+    most: int  # of so many
+
+
+def room_for_few(loss: Any, classes: int, dtype: Any) -> Few:
+    scores, duals, old, change = (vectors.zeros_table(1, FEW_CLASSES, dtype) for _ in range(4))
+    return Few(for_few(loss, FEW_CLASSES), scores, duals, old, change, steps_few(classes))
+
+
+def steps_few(classes: float) -> int:
+    """Of how many classes that an example has duals of it is stepped in a table of its own; 0 where all are not many more."""
+    return FEW_CLASSES if classes > TIMES_FEW * FEW_CLASSES else 0
 
 
 class SweepRoom(NamedTuple):
@@ -27,51 +49,106 @@ class SweepRoom(NamedTuple):
     row: vectors.VectorTable
     change: vectors.VectorTable
     which: np.ndarray
+    moves: np.ndarray  # of the duals of these classes
+    few: Few
     many: np.ndarray  # classes that an example had duals of, or ROW_KEPT; empty where nothing is kept
     classes: np.ndarray  # those classes, of one visit after another
     kept: np.ndarray  # their duals
 
 
-def sweep_room(classes: int, dtype: Any, visits: int = 0) -> SweepRoom:
+def sweep_room(loss: Any, classes: int, dtype: Any, visits: int = 0) -> SweepRoom:
     """Room to sweep, and to go back by up to so many visits."""
     row, change = (vectors.zeros_table(1, classes, dtype) for _ in range(2))
+    which, moves, few = np.zeros(row.flat.size, np.int32), np.zeros(row.flat.size, dtype), room_for_few(loss, classes, dtype)
     held, kept = np.zeros(CLASSES_KEPT * visits, np.int32), np.zeros(CLASSES_KEPT * visits, dtype)
-    return SweepRoom(row, change, np.zeros(row.flat.size, np.int64), np.zeros(visits, np.int32), held, kept)
+    return SweepRoom(row, change, which, moves, few, np.zeros(visits, np.int32), held, kept)
+
+
+@jitable
+def place_among(which, label):
+    """Where this class stands among these; -1 where it does not."""
+    place = which.size - 1
+    while place >= 0 and which[place] != label:
+        place -= 1
+    return place
 
 
 @jitable_call
-def score_held(X, i, w, duals, room):
-    """The scores of the classes of example i that have a dual, and which classes they are; returns how many."""
-    row, which = room.row, room.which
-    never, width, many = vectors.shift(vectors.zeros_like(row.vectors), vectors.NEVER), row.vectors.shape[2], 0
-    for b in range(row.vectors.shape[1]):
-        vectors.store(row.vectors, 0, b, never)
-        if vectors.magnitude(vectors.load(duals.vectors, i, b)) > 0:
+def list_held(duals, i, held, begin):
+    """Write down the classes that example i has duals of, from this place on; returns the place behind them."""
+    width, place = duals.vectors.shape[2], begin
+    for b in range(duals.vectors.shape[1]):
+        if vectors.any_filled(vectors.load(duals.vectors, i, b)):
             for c in range(b * width, (b + 1) * width):
                 if duals.flat[i, c] != 0:
-                    row.flat[0, c] = dot(X, i, w.flat[c])
-                    which[many] = c
-                    many += 1
-    return many
+                    held[place] = c
+                    place += 1
+    return place
 
 
 @jitable_call
-def settle_held(X, loss, i, w, duals, curvature, room, which, terms):
+def make_step(loss, i, curvature, scores, duals, change, level):
+    """`row_step`, compiled once."""
+    return row_step(loss, i, curvature, scores, duals, change, level)
+
+
+@jitable_call
+def step_few(X, i, w, duals, room, which, curvature, level):
+    """The exact step of example i in tables of these classes alone; what their duals moved by goes to room.moves."""
+    few = room.few
+    never, zero = vectors.shift(vectors.zeros_like(few.scores.vectors), vectors.NEVER), vectors.zeros_like(few.scores.vectors)
+    for b in range(few.scores.vectors.shape[1]):
+        vectors.store(few.scores.vectors, 0, b, never)
+        vectors.store(few.duals.vectors, 0, b, zero)
+    for a in range(which.size):
+        few.scores.flat[0, a] = dot(X, i, w.flat[which[a]])
+        few.duals.flat[0, a] = duals.flat[i, which[a]]
+    share, stepped, gain = make_step(few.loss, 0, curvature, few.scores, few.duals, few.change, level)
+    if stepped:
+        for a in range(which.size):
+            duals.flat[i, which[a]] = few.duals.flat[0, a]
+            room.moves[a] = few.change.flat[0, a]
+    return share, stepped, gain
+
+
+@jitable_call
+def step_row(X, loss, i, w, duals, room, which, curvature, level):
+    """The same in a row of all classes."""
+    row = room.row
+    never = vectors.shift(vectors.zeros_like(row.vectors), vectors.NEVER)
+    for b in range(row.vectors.shape[1]):
+        vectors.store(row.vectors, 0, b, never)
+    for a in range(which.size):
+        row.flat[0, which[a]] = dot(X, i, w.flat[which[a]])
+    share, stepped, gain = make_step(loss, i, curvature, row, duals, room.change, level)
+    if stepped:
+        for a in range(which.size):
+            room.moves[a] = room.change.flat[0, which[a]]
+    return share, stepped, gain
+
+
+@jitable_call
+def visit_held(X, loss, i, w, duals, curvature, room, which, terms):
     """The exact step of example i from the scores of these classes, and their weights, which it moves `spread` times (`parted`).
     Returns its share of the gap and the change of the reward."""
-    change, (level, variance, spread) = room.change, terms
-    share, stepped, reward_change = row_step(loss, i, spread * curvature[i], room.row, duals, change, level)
+    (level, variance, spread), place = terms, place_among(which, row_label(loss, i))
+    if place < 0:  # rounding has left it others: that is left to a pass over all classes
+        return 0.0, 0.0
+    if which.size <= room.few.most:
+        take_few(loss, i, place, which, room.few.loss)
+        share, stepped, gain = step_few(X, i, w, duals, room, which, spread * curvature[i], level)
+    else:
+        share, stepped, gain = step_row(X, loss, i, w, duals, room, which, spread * curvature[i], level)
     if not stepped:
         return share, 0.0
     for a in range(which.size):
-        c = which[a]
-        t = w.flat.dtype.type(spread) * change.flat[0, c]
+        t = w.flat.dtype.type(spread) * room.moves[a]
         if t != 0:
             if variance.size > 0:
-                add_scaled(X, i, t, variance, w.flat[c])
+                add_scaled(X, i, t, variance, w.flat[which[a]])
             else:
-                add(X, i, t, w.flat[c])
-    return share, reward_change
+                add(X, i, t, w.flat[which[a]])
+    return share, gain
 
 
 @jitable_call
@@ -91,21 +168,46 @@ def keep_held(duals, old, i, room, visit):
 
 
 @jitable_call
+def go_back(loss, i, duals, old, t, change):
+    """`row_extrapolate`, compiled once; returns the change of the reward."""
+    return row_extrapolate(loss, i, duals, old, t, change)[1]
+
+
+@jitable_call
+def retreat_few(i, duals, room, which, kept, t):
+    """Retreat in tables of these classes alone."""
+    few = room.few
+    zero = vectors.zeros_like(few.duals.vectors)
+    for b in range(few.duals.vectors.shape[1]):
+        vectors.store(few.duals.vectors, 0, b, zero)
+        vectors.store(few.old.vectors, 0, b, zero)
+    for a in range(which.size):
+        few.duals.flat[0, a], few.old.flat[0, a] = duals.flat[i, which[a]], kept[a]
+    gain = go_back(few.loss, 0, few.duals, few.old, t - 1.0, few.change)
+    for a in range(which.size):
+        duals.flat[i, which[a]] = few.duals.flat[0, a]
+    return gain
+
+
+@jitable_call
 def retreat_held(loss, duals, old, plan, room, span, t):
     """Take the duals of the examples swept over, plan.order[span[0]:span[1]], to old + t (dual - old); returns the change of the
     reward."""
     place, gain = 0, 0.0
     for k in range(span[0], span[1]):
         i, many = plan.order[k], room.many[k - span[0]]
-        if many == 0:
-            continue
-        if many != ROW_KEPT:
+        which, kept = room.classes[place : place + max(many, 0)], room.kept[place : place + max(many, 0)]
+        label, place = place_among(which, row_label(loss, i)), place + which.size
+        if many == ROW_KEPT:
+            gain += go_back(loss, i, duals, old, t - 1.0, room.change)
+        elif label >= 0 and many <= room.few.most:
+            take_few(loss, i, label, which, room.few.loss)
+            gain += retreat_few(i, duals, room, which, kept, t)
+        elif label >= 0:
             keep_row(duals, old, i)
-            for a in range(place, place + many):
-                old.flat[i, room.classes[a]] = room.kept[a]
-            place += many
-        _, more = row_extrapolate(loss, i, duals, old, t - 1.0, room.change)
-        gain += more
+            for a in range(many):
+                old.flat[i, which[a]] = kept[a]
+            gain += go_back(loss, i, duals, old, t - 1.0, room.change)
     return gain
 
 
@@ -119,11 +221,11 @@ def sweep_some(X, loss, w, tables, plan, room, visit):
         if k + plan.ahead < stop:
             rows.prefetch(X, plan.order[k + plan.ahead])
             rows.prefetch_row(duals.vectors, plan.order[k + plan.ahead])
-        many = score_held(X, i, w, duals, room)
+        many = list_held(duals, i, room.which, 0)
         if room.many.size > 0:
             place = keep_held(duals, old, i, room, (k - start, many, place))
         if many > 0:
-            share, more = settle_held(X, loss, i, w, duals, curvature, room, room.which[:many], terms)
+            share, more = visit_held(X, loss, i, w, duals, curvature, room, room.which[:many], terms)
             gap, gain = gap + share, gain + more
     return gap, gain
 

@@ -36,8 +36,12 @@ class BlockTuning(NamedTuple):
     # Examples of a block, and multiplications and additions of one at the most: a run stops between two.
     sizes: tuple[int, ...] = (32, 64, 128, 256)
     most: float = 2.0**30
-    # Of a class in a step; the part of a pass's visit that one of a worthwhile sweep costs. A Xeon core, 2026-11-17.
-    step: float = 2e-9
+    # Of a class in a step; in a sweep, of a class among which those with duals are looked for, and of one that has a dual, beside
+    # products. 200 to 4,000 classes, 64 to 1,024 columns, 4 to 18 classes with duals, a Xeon core, 2026-11-19.
+    step: float = 1.4e-9
+    listed: float = 4e-10
+    found: float = 6e-8
+    # The part of a pass's visit that one of a worthwhile sweep costs. A Xeon core, 2026-11-17.
     cheaper: float = 0.4
     # Sweeps over the classes that have duals, after a pass over all of them. There is another one while the last has met more
     # than this part of the gap of the pass. `again` out of 0, 2, 4 and 8: made rows, 3,000 x 512 with 1,000 classes and 10,000 x

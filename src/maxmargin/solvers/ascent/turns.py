@@ -18,10 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ...data import rows
-from ...data.rows import dot
 from ...jit import jitable_call, kernel, vectors
 from ...jit.meeting import PIECES, fetch_add, meet_all, wait_until_counted
-from .sweeps import settle_held
+from .sweeps import list_held, visit_held
 
 APART = vectors.LINE // 8  # numbers between those that threads count on: a cache line each
 EACH = 16  # classes of a visit that there is room for, on average: of more, fewer visits are made at a time. By guess, 2026-11-17
@@ -58,22 +57,10 @@ def count_held(duals, i):
     """How many classes example i has duals of."""
     width, many = duals.vectors.shape[2], 0
     for b in range(duals.vectors.shape[1]):
-        if vectors.magnitude(vectors.load(duals.vectors, i, b)) > 0:
+        if vectors.any_filled(vectors.load(duals.vectors, i, b)):
             for c in range(b * width, (b + 1) * width):
                 many += duals.flat[i, c] != 0
     return many
-
-
-@jitable_call
-def list_held(duals, i, held, begin):
-    """Write down which they are."""
-    width, place = duals.vectors.shape[2], begin
-    for b in range(duals.vectors.shape[1]):
-        if vectors.magnitude(vectors.load(duals.vectors, i, b)) > 0:
-            for c in range(b * width, (b + 1) * width):
-                if duals.flat[i, c] != 0:
-                    held[place] = c
-                    place += 1
 
 
 @jitable_call
@@ -159,13 +146,9 @@ def wait_in_line(queues, board, k):
 def make_visit(X, loss, w, duals, curvature, plan, room, queues, visit, k):
     """Visit k: the scores of its classes, the step, and their weights. Whoever stands behind it is next."""
     start, _, level, variance = visit
-    i, row, which = plan.order[start + k], room.row, queues.held[queues.starts[k] : queues.starts[k + 1]]
-    never = vectors.shift(vectors.zeros_like(row.vectors), vectors.NEVER)
-    for b in range(row.vectors.shape[1]):
-        vectors.store(row.vectors, 0, b, never)
-    for a in range(which.size):
-        row.flat[0, which[a]] = dot(X, i, w.flat[which[a]])
-    queues.found[k, 0], queues.found[k, 1] = settle_held(X, loss, i, w, duals, curvature, room, which, (level, variance, 1.0))
+    which = queues.held[queues.starts[k] : queues.starts[k + 1]]
+    terms = level, variance, 1.0
+    queues.found[k, 0], queues.found[k, 1] = visit_held(X, loss, plan.order[start + k], w, duals, curvature, room, which, terms)
     for a in range(which.size):
         fetch_add(queues.made, which[a] * APART, 1)
 

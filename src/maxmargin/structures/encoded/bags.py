@@ -209,7 +209,7 @@ def bag_diameter(data, i):
 def _(data, i, t, scratch, W):
     table = scratch.change.vectors
     for c in range(data.start[i + 1] - data.start[i]):
-        if vectors.magnitude_row(table, c) > 0:
+        if vectors.row_filled(table, c):
             for b in range(table.shape[1]):
                 vectors.store(table, c, b, vectors.fma(vectors.zeros_like(table), t, vectors.load(table, c, b)))
             update(data.X, data.start[i] + c, table, c, W)
@@ -221,17 +221,17 @@ def _(data, i, scratch):
     table = scratch.change.vectors
     gain, square = 0.0, 0.0
     for c in range(size):
-        if vectors.magnitude_row(table, c) > 0:
+        if vectors.row_filled(table, c):
             for k in range(K):
                 gain += scratch.change.flat[c, k] * (scratch.scores.flat[c, k] + data.cost[data.label[i], k])
             update(data.X, data.start[i] + c, table, c, scratch.mixed)
     for c in range(size):  # ||sum_c x_c d_c'||^2 = sum_c <x_c' sum, d_c>
-        if vectors.magnitude_row(table, c) > 0:
+        if vectors.row_filled(table, c):
             rows.scores(data.X, data.start[i] + c, scratch.mixed, scratch.scores.vectors[spare : spare + 1])
             for k in range(K):
                 square += scratch.change.flat[c, k] * scratch.scores.flat[spare, k]
     for c in range(size):
-        if vectors.magnitude_row(table, c) > 0:
+        if vectors.row_filled(table, c):
             wipe_row(data.X, data.start[i] + c, scratch.mixed)
     return gain, max(square, 0.0)
 

@@ -373,7 +373,7 @@ def graph_push(data, i, t, scratch, W):
     start, size, _, count = extent_of(data, i)
     blocks, zero = W.shape[1], vectors.zeros_like(W)
     for p in range(size):
-        if vectors.magnitude_row(scratch.rows.vectors, scratch.node + p) == 0:  # most nodes, once their labels have settled
+        if not vectors.row_filled(scratch.rows.vectors, scratch.node + p):  # most nodes, once their labels have settled
             continue
         for b in range(blocks):
             held = vectors.load(scratch.rows.vectors, scratch.node + p, b)
@@ -398,7 +398,7 @@ def graph_measure(data, i, scratch):
     blocks, gain, square = table.shape[1], vectors.zeros_like(table), vectors.zeros_like(table)
     for p in range(size):
         y, at = g.node[start + p, LABEL], g.sample[i, GRAM_START] + p * (p + 1) // 2
-        if vectors.magnitude_row(table, scratch.node + p) > 0:
+        if vectors.row_filled(table, scratch.node + p):
             for b in range(blocks):
                 mine, seen = vectors.load(table, scratch.node + p, b), vectors.zeros_like(table)
                 worth = vectors.fma(vectors.load(table, scratch.scores + p, b), g.scale[i], vectors.load(g.cost.vectors, y, b))
