@@ -127,7 +127,9 @@ def slope_of_block(room, count):
     for k in range(count):
         j, product = room.moved.stepped[k], vectors.zeros_like(scores)
         for b in range(changes.shape[1]):
-            product = vectors.add(product, vectors.multiply(vectors.load(changes, k, b), vectors.load(scores, j, b)))
+            change = vectors.load(changes, k, b)
+            if vectors.any_filled(change):  # mostly few are
+                product = vectors.add(product, vectors.multiply(change, vectors.load(scores, j, b)))
         slope += np.float64(vectors.total(product))
     return slope
 

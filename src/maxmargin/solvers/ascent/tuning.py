@@ -34,7 +34,7 @@ class BlockTuning(NamedTuple):
     # Part of the cost row by row that blocks must be below.
     sure: float = 0.9
     # Examples of a block, and multiplications and additions of one at the most: a run stops between two.
-    sizes: tuple[int, ...] = (32, 64, 128, 256)
+    sizes: tuple[int, ...] = (32, 48, 64, 96, 128, 256)
     most: float = 2.0**30
     # Of a class in a step; in a sweep, of a class among which those with duals are looked for, and of one that has a dual, beside
     # products. 200 to 4,000 classes, 64 to 1,024 columns, 4 to 18 classes with duals, a Xeon core, 2026-11-19.
@@ -44,8 +44,8 @@ class BlockTuning(NamedTuple):
     # The part of a pass's visit that one of a worthwhile sweep costs. A Xeon core, 2026-11-17.
     cheaper: float = 0.4
     # Sweeps over the classes that have duals, after a pass over all of them. There is another one while the last has met more
-    # than this part of the gap of the pass. `again` out of 0, 2, 4 and 8: made rows, 3,000 x 512 with 1,000 classes and 10,000 x
-    # 256 with 100; the part by guess, 2026-11-16.
+    # than this part of the gap of the pass. `again` out of 2, 4 and 8: made rows, 3,000 x 512 with 1,000 classes, 10,000 x 256
+    # with 100, 20,000 x 128 with 2,000 and 20,000 x 256 with 300; the part, 0.05, 0.1 or 0.15, does not matter, 2026-11-19.
     again: int = 4
     worth: float = 0.05
     # Sweeps in turn: what it costs one thread to order a visit, and each class that it has duals of. 50,000 x 1,024 with 1,000
