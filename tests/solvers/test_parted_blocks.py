@@ -26,7 +26,7 @@ SWEPT = BlockTuning(cheaper=np.inf)
 TURNS, SIDE_BY_SIDE = SWEPT._replace(ordered=-1.0), SWEPT._replace(ordered=1.0)
 KINDS = {
     "none": {"tuning": ASCENT._replace(blocks=SWEPT._replace(again=0))},
-    "in turn": {"tuning": ASCENT._replace(blocks=TURNS)},
+    "in turn": {"tuning": ASCENT._replace(blocks=TURNS), "parts": EAGER._replace(features=0)},
     "side by side": {"tuning": ASCENT._replace(blocks=SIDE_BY_SIDE), "parts": EAGER._replace(sweeps=3)},
     "alone": {"tuning": ASCENT._replace(blocks=SIDE_BY_SIDE), "parts": EAGER._replace(sweepers=1)},
 }
@@ -101,6 +101,20 @@ def test_a_pass_stops_between_rounds(kind):
         run.advance(lambda left=left: next(left, None) is None)
         assert run.dual == pytest.approx(run.problem.reevaluated(run.left()).dual, rel=1e-12)
         assert (run.visits < run.problem.n_examples) == (count < 10)
+
+
+@pytest.mark.parametrize("name", ["crammer_singer", "labels coupled"])
+def test_weights_that_a_thread_adds_to(name, monkeypatch):
+    """Of its own features or of its own classes: that is the same to rounding."""
+    ways, found = [], []
+    stacks = parted_blocks.new_stacks
+    monkeypatch.setattr(parted_blocks, "new_stacks", lambda *args: ways.append(stacks(*args)) or ways[-1])
+    for few in (0, 16):
+        run = after(run_of(problem_of(name, 4, n=61), 3, block=4, parts=EAGER._replace(features=few)), 3)
+        found.append((run.left(), run.dual))
+    assert [way.by_class for way in ways] == [False, True]
+    np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-8, atol=1e-8)
+    assert found[0][1] == pytest.approx(found[1][1], rel=1e-10)
 
 
 def test_single_precision_goes_on_in_double():

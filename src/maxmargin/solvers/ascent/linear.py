@@ -234,10 +234,10 @@ class Ascent(LinearFinishing, ABC):
 
         self.by_runs(wake_some)
 
-    def by_runs(self, work: Callable[[slice], Any]) -> None:
-        """work(some) for runs of the examples, side by side where there are many."""
+    def by_runs(self, work: Callable[[slice], Any], numbers: int = 1) -> None:
+        """work(some) for runs of the examples, with so many numbers each, side by side where there are many."""
         n = self.problem.n_examples
-        runs = spans(n, max(1, min(self.n_jobs, n // self.options.tuning.parts.copied)))
+        runs = spans(n, max(1, min(self.n_jobs, n, n * numbers // self.options.tuning.parts.copied)))
         in_threads(lambda run: work(slice(*run)), runs, self.n_jobs)
 
     @property
@@ -466,7 +466,8 @@ class BlockAscent(Accelerated):
         return row_pass(self.problem.X, self.loss, self.space, self.duals, self.curvature, self.plan, visit, scratch)
 
     def remember(self):
-        self.by_runs(lambda some: np.copyto(self.before.vectors[some], self.duals.vectors[some]))
+        lanes = self.duals.flat.shape[1]
+        self.by_runs(lambda some: np.copyto(self.before.vectors[some], self.duals.vectors[some]), lanes)
 
     def reach(self, t):
         regularizer = self.problem.regularizer
@@ -493,4 +494,4 @@ class BlockAscent(Accelerated):
             which = visited(self.plan, some, self.passes - 1)
             np.copyto(self.duals.flat[some], self.before.flat[some], where=which[:, None])
 
-        self.by_runs(take_some)
+        self.by_runs(take_some, self.duals.flat.shape[1])

@@ -90,7 +90,8 @@ class PartedBlocks(PartedRows, BlockedAscent):
     def seats(self, posts, spaces):
         X, n, classes, moves = self.problem.X, self.problem.n_examples, self.problem.n_classes, self.problem.regularizer.moves
         tables = self.duals, self.before, vectors.zeros_table(n, classes, self.dtype), self.curvature
-        stacks, visits = new_stacks(len(posts), self.room_for_block(), moves, self.variance), self.of_a_round(n)
+        few, visits = self.options.tuning.parts.features, self.of_a_round(n)
+        stacks = new_stacks(len(posts), self.room_for_block(), moves, self.variance, few)
         seats = []
         for p, post in enumerate(posts):
             room, space = room_in_stacks(stacks, p, self.room_for_block()), spaces[min(p, len(spaces) - 1)][0]

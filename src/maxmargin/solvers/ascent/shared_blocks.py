@@ -2,12 +2,12 @@
 
     each thread       the exact steps of its own block, from the weights as they are; it writes down what the block has moved
     all meet
-    each thread       adds what every block has moved to its own features of the weights
+    each thread       adds what every block has moved to its own features of the weights, or those of its own classes
     all meet          and know how far they have gone together
 
 Steps of one block do not know those of the others, so they count `spread` times within it, as in `parted`. What blocks have moved
 together is u, from where all began; each knows its part of <w, u> by the scores it began with, and by how much the quadratic term
-of its own features has changed: <w, u> + 1/2 |u|^2. So nobody needs u itself, nor a copy of the weights. Where all have gone too
+of its own weights has changed: <w, u> + 1/2 |u|^2. So nobody needs u itself, nor a copy of the weights. Where all have gone too
 far, they take a part of it back; where a little, they let it be, for the dual value has risen.
 
 Copies (`copies`) cost as much as a pass of blocks where there are many weights: sixteen threads that meet read and write 64 MB
@@ -74,6 +74,7 @@ class Stacks(NamedTuple):
     follows: np.ndarray  # and, of coupled labels, what scores follow
     sheet: np.ndarray  # (2, threads, 8): in turn, so that nobody writes where others still read
     inverse: np.ndarray  # of the variance of each feature; empty for ones
+    by_class: bool  # whether a thread adds to the weights of classes of its own, or of features
 
 
 class SharedHand(NamedTuple):
@@ -87,8 +88,9 @@ class SharedHand(NamedTuple):
     sweep: Any
 
 
-def new_stacks(threads: int, room: BlockRoom, moves: int, variance: np.ndarray) -> Stacks:
-    """Room for so many blocks like that of `room`."""
+def new_stacks(threads: int, room: BlockRoom, moves: int, variance: np.ndarray, few: int) -> Stacks:
+    """Room for so many blocks like that of `room`. Threads go through all that is listed where they add to features of their own,
+    and so to classes where each would have less than so few vectors of features."""
 
     def one_each(array: np.ndarray) -> np.ndarray:
         return vectors.aligned((threads, *array.shape), array.dtype)
@@ -100,7 +102,8 @@ def new_stacks(threads: int, room: BlockRoom, moves: int, variance: np.ndarray) 
     wide = one_each(room.wide.flat)
     follows = wide if moves == 1 else one_each(room.wide.flat)
     flat, counts = rows.reshape(threads, *room.scaled.flat.shape), np.zeros((threads, 8), np.int64)
-    return Stacks(rows, flat, counts, starts, which, value, wide, follows, np.zeros((2, threads, 8)), inverse)
+    by_class = rows.shape[2] < min(few * threads, wide.shape[2])
+    return Stacks(rows, flat, counts, starts, which, value, wide, follows, np.zeros((2, threads, 8)), inverse, by_class)
 
 
 def room_in_stacks(stacks: Stacks, p: int, room: BlockRoom) -> BlockRoom:
@@ -202,26 +205,29 @@ def take_part_of_it(stacks, me, factor, coupled):
 
 
 @jitable_call
-def own_features(stacks, post):
-    """The features that a thread adds to, in vectors."""
-    return portion(0, stacks.rows.shape[2], post.me, post.desk[ORDER_CREW])
+def own_weights(stacks, post):
+    """The weights that a thread adds to: classes from and to, and vectors of features from and to."""
+    features, classes, crew = stacks.rows.shape[2], stacks.wide.shape[2], post.desk[ORDER_CREW]
+    if stacks.by_class:
+        return portion(0, classes, post.me, crew), (np.int64(0), np.int64(features))
+    return (np.int64(0), np.int64(classes)), portion(0, features, post.me, crew)
 
 
 @jitable_call
-def add_all_blocks(stacks, weights, span, crew):
-    """Add what the blocks of all threads have moved, to these features of the weights."""
-    (first, last), width = span, stacks.rows.shape[3]
+def add_all_blocks(stacks, weights, own, crew):
+    """Add what the blocks of all threads have moved, to these weights."""
+    ((begin, end), (first, last)), width = own, stacks.rows.shape[3]
     for q in range(crew):
         size, how = stacks.counts[q, IN_BLOCK], stacks.counts[q, HOW_MOVED]
         some = stacks.flat[q, :size, first * width : last * width]
         if how == BY_LIST:
             which = stacks.which[q]
-            entries = Entries(which, which, stacks.starts[q], which, stacks.value[q])
-            add_listed(stacks.rows[q, :, first:last], entries, weights[0].vectors[:, first:last])
+            entries = Entries(which, which, stacks.starts[q, begin : end + 1], which, stacks.value[q])
+            add_listed(stacks.rows[q, :, first:last], entries, weights[0].vectors[begin:end, first:last])
         elif how == IN_FULL:
-            add_products(stacks.wide[q, :size], some, weights[0].flat[:, first * width : last * width])
+            add_products(stacks.wide[q, :size, begin:end], some, weights[0].flat[begin:end, first * width : last * width])
         if len(weights) > 1 and how != NOT_AT_ALL:
-            add_products(stacks.follows[q, :size], some, weights[1].flat[:, first * width : last * width])
+            add_products(stacks.follows[q, :size, begin:end], some, weights[1].flat[begin:end, first * width : last * width])
 
 
 @jitable_call
@@ -235,12 +241,13 @@ def product_of_runs(v, w, inverse):
 
 
 @jitable_call
-def quadratic_of(weights, inverse, span):
-    """1/2 <v, w> of these features in the metric of the prior."""
-    first, last, total = span[0] * weights[0].vectors.shape[2], span[1] * weights[0].vectors.shape[2], 0.0
-    own = inverse[min(first, inverse.size) : min(last, inverse.size)]
-    for c in range(weights[0].flat.shape[0]):
-        total += product_of_runs(weights[0].flat[c, first:last], weights[-1].flat[c, first:last], own)
+def quadratic_of(weights, inverse, own):
+    """1/2 <v, w> of these weights in the metric of the prior."""
+    ((begin, end), (first, last)), width, total = own, weights[0].vectors.shape[2], 0.0
+    run = inverse[min(first * width, inverse.size) : min(last * width, inverse.size)]
+    for c in range(begin, end):
+        v, w = weights[0].flat[c, first * width : last * width], weights[-1].flat[c, first * width : last * width]
+        total += product_of_runs(v, w, run)
     return 0.5 * total
 
 
@@ -267,8 +274,8 @@ def block_rounds(X, loss, weights, tables, plan, hand, post):
     (duals, old, curvature), (room, stacks), crew = tables, (hand.room, hand.stacks), post.desk[ORDER_CREW]
     now, start, stop, each = post.desk[ORDER_PASS], post.desk[ORDER_START], post.desk[ORDER_STOP], post.desk[ORDER_EACH]
     board, level, spread, gap, gain = post.meeting.board, post.numbers[ORDER_LEVEL], post.numbers[ORDER_SPREAD], 0.0, 0.0
-    span, turn, coupled = own_features(stacks, post), 0, len(weights) > 1
-    quadratic, together = quadratic_of(weights, stacks.inverse, span), True
+    own, turn, coupled = own_weights(stacks, post), 0, len(weights) > 1
+    quadratic, together = quadratic_of(weights, stacks.inverse, own), True
     while together and start < stop:
         end, sheet = min(start + each, stop), stacks.sheet[turn]
         first, last = part_of_list(post, start, end)
@@ -281,8 +288,8 @@ def block_rounds(X, loss, weights, tables, plan, hand, post):
             take_part_of_it(stacks, post.me, 1.0 / spread, coupled)
         if not meet_all(board, crew):
             return
-        add_all_blocks(stacks, weights, span, crew)
-        term = quadratic_of(weights, stacks.inverse, span)
+        add_all_blocks(stacks, weights, own, crew)
+        term = quadratic_of(weights, stacks.inverse, own)
         sheet[post.me, SAYS_ROSE], sheet[post.me, SAYS_TERM], quadratic = term - quadratic, term, term
         if not meet_all(board, crew):
             return
@@ -293,8 +300,8 @@ def block_rounds(X, loss, weights, tables, plan, hand, post):
             together = meet_all(board, crew)
             if together:
                 more += retreat_block(loss, duals, old, plan.order[first:last], room, (count, spread, t))
-                add_all_blocks(stacks, weights, span, crew)
-                quadratic = quadratic_of(weights, stacks.inverse, span)
+                add_all_blocks(stacks, weights, own, crew)
+                quadratic = quadratic_of(weights, stacks.inverse, own)
                 together = meet_all(board, crew)
         gain += more
         spread = followed(spread, best, np.float64(crew))
@@ -309,7 +316,7 @@ def block_reach_part(X, loss, w, tables, plan, hand, post):
     (duals, before), (room, stacks), board, crew = tables, (hand.room, hand.stacks), post.meeting.board, post.desk[ORDER_CREW]
     now, t, lacking = post.desk[ORDER_PASS], post.numbers[ORDER_PUSH], Lacking(room.moved.stepped, room.moved.changes)
     first, last = portion(0, plan.due.size, post.me, crew)
-    span, gain, turn, left = own_features(stacks, post), 0.0, 0, 1.0
+    own, gain, turn, left = own_weights(stacks, post), 0.0, 0, 1.0
     while left > 0.0:
         first, count, more = reach_some(loss, duals, before, plan, (now, first, last), lacking, (room.change, t))
         gain, sheet, turn, left = gain + more, stacks.sheet[turn], 1 - turn, 0.0
@@ -320,7 +327,7 @@ def block_reach_part(X, loss, w, tables, plan, hand, post):
         sheet[post.me, SAYS_LEFT] = last - first
         if not meet_all(board, crew):
             return
-        add_all_blocks(stacks, (w,), span, crew)
+        add_all_blocks(stacks, (w,), own, crew)
         if not meet_all(board, crew):
             return
         for p in range(crew):

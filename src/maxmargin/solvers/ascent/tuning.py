@@ -93,10 +93,12 @@ class PartTuning(NamedTuple):
     scan: float = 1e-9
     drawn: float = 5e-9
     gain: float = 2.0
+    # Vectors of features of a thread at least, for it to add to these, not to the weights of some classes. By guess, 2026-11-19.
+    features: int = 16
     # Vectors of classes of a thread at least, where what an extrapolation lacks is taken back by runs of classes. By guess: a row
     # is read once for a few of them, 2026-11-18.
     vectors: int = 3
-    # Examples whose duals a thread copies at least. By guess: a tenth of a millisecond, 2026-11-18.
+    # Duals that a thread copies at least. By guess: a tenth of a millisecond, 2026-11-18.
     copied: int = 1 << 16
     # Relative gap from which on one thread goes on alone: dual values that differ by less than rounding do not say how far to go.
     # Four made classes, 40 rows, on which two threads stay at 1e-8 without it, 2026-11-16.
