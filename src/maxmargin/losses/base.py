@@ -34,7 +34,9 @@ class Loss(BaseEstimator, ABC):
     precise = False  # whether rows of its duals need float64: float32 holds none that is very near to its bound
     margins = True  # whether it has margins, which `cost` is about
     exchanges = False  # whether the duals of a row are parts of its cap, whose reward is the cost of their class
-    selective = False  # whether few classes of a row have duals, and one whose score is very low gets none
+    # Whether few classes of a row have duals, and one whose score is very low gets none; what `of` makes then has `row_label`,
+    # `for_few` and `take_few`.
+    selective = False
     quadratic = False  # whether the reward of its one dual consists of quadratic pieces, and `piece` is registered
 
 

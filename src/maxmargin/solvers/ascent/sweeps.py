@@ -4,6 +4,9 @@ With many classes an example has duals of a handful of them. A pass has to score
 those found takes the scores of these alone, a small part of the work. A class without a dual gets a score so low that the exact
 step leaves it without one: the steps are those of a smaller problem, and never lower the dual value.
 
+To look through a row of all classes for a step on a few of them would take most of the time, so it is made in a table of these
+few: the loss of one example, with its own class among them, `take_few` makes.
+
 Rows are those of any kind; weights are turned, (classes, features + 1).
 """
 
