@@ -84,6 +84,26 @@ def test_vectors(dtype, way):
 
 
 @kernel
+def every_question(a, x, out):
+    for j in range(a.shape[1]):
+        u = vectors.load(a, 0, j)
+        out[j, 0], out[j, 1] = vectors.any_filled(u), vectors.any_reaches(u, x)
+    out[a.shape[1], 0] = vectors.row_filled(a, 0)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_is_no_number_is_not_there(dtype, way):
+    a, out = vectors.pack(np.full((1, 3 * vectors.width(dtype)), np.nan), dtype), np.full((9, 2), -1)
+    blocks = a.shape[1]
+    getattr(every_question, way)(a, 1.0, out)
+    assert np.all(out[:blocks] == 0) and out[blocks, 0] == 0
+    a[0, 1, -1] = 1.0
+    getattr(every_question, way)(a, 1.0, out)
+    assert np.all(out[:blocks, 0] == out[:blocks, 1]) and np.flatnonzero(out[:blocks, 0]).tolist() == [1] and out[blocks, 0] == 1
+
+
+@kernel
 def pick_rows(array, index, out):
     for k in range(index.size):
         vectors.store(out, k, 1, vectors.load(array, index[k], 0))

@@ -119,8 +119,8 @@ def absolute(vector):
 
 
 def any_filled(vector):
-    """whether any lane is not zero"""
-    return bool(np.any(vector != 0))
+    """whether any lane is not zero; NaN counts as zero"""
+    return bool(np.any(np.abs(vector) > 0))
 
 
 def any_reaches(vector, x):
@@ -384,7 +384,7 @@ def _any(builder, lanes, vector):
 @instruction(any_filled)
 def _(typing, vector):
     def emit(context, builder, signature, args):
-        return _any(builder, builder.fcmp_unordered("!=", args[0], _constant(args[0].type, 0.0)), vector)
+        return _any(builder, builder.fcmp_ordered("!=", args[0], _constant(args[0].type, 0.0)), vector)
 
     return types.boolean(vector), emit
 

@@ -215,7 +215,7 @@ def scale(array, factor):
 
 @jitable
 def row_filled(array, i):
-    """whether any number of array[i] is not zero"""
+    """whether any number of array[i] is not zero; NaN counts as zero"""
     b = 0
     while b < array.shape[1] and not any_filled(load(array, i, b)):
         b += 1

@@ -33,7 +33,7 @@ def turn_back(duals, before, i, t, change):
     for b in range(duals.vectors.shape[1]):
         dual = vectors.load(duals.vectors, i, b)
         difference = vectors.subtract(dual, vectors.load(before.vectors, i, b))
-        most = vectors.maximum(most, vectors.absolute(difference))
+        most = vectors.maximum(vectors.absolute(difference), most)
         vectors.store(before.vectors, i, b, dual)
         vectors.store(change.vectors, 0, b, vectors.fma(zero, -t, difference))
     return vectors.any_filled(most)
