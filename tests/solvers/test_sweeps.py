@@ -6,10 +6,10 @@ import pytest
 from maxmargin import losses
 from maxmargin.data.table import table_of
 from maxmargin.jit import vectors
-from maxmargin.losses.base import for_few, row_label, take_few
+from maxmargin.losses.base import for_few, row_label, row_step, take_few
 from maxmargin.problems.linear import BlockProblem
 from maxmargin.solvers.ascent.schedule import schedule
-from maxmargin.solvers.ascent.sweeps import FEW_CLASSES, TIMES_FEW, make_step, retreat_held, steps_few, sweep_room, sweep_some
+from maxmargin.solvers.ascent.sweeps import FEW_CLASSES, TIMES_FEW, retreat_held, steps_few, sweep_room, sweep_some
 
 N, D, K = 60, 9, TIMES_FEW * FEW_CLASSES + 8
 CROWDED, UNLABELLED = 7, 11  # examples with duals of more than few classes, and with one but none of its own class
@@ -37,7 +37,7 @@ class Stage:
             drawn = 2.0 - cost[label[i]] + 0.01 * rng.normal(size=K) if i == CROWDED else rng.normal(size=K)
             drawn[label[i]] = 0.0
             scores.vectors[...] = vectors.pack(drawn[None], dtype, fill=vectors.NEVER)
-            make_step(self.loss, i, 1e3 if i == CROWDED else 5.0, scores, self.duals, change, -np.inf)
+            row_step(self.loss, i, 1e3 if i == CROWDED else 5.0, scores, self.duals, change, -np.inf)
         self.duals.flat[UNLABELLED] = 0.0
         self.duals.flat[UNLABELLED, (label[UNLABELLED] + 1) % K] = -1e-3  # as rounding may leave it
         self.w = vectors.table(vectors.pack(0.1 * rng.normal(size=(K, D + 1)), dtype))

@@ -27,6 +27,12 @@ def keep_row(duals, old, i):
         vectors.store(old.vectors, i, b, vectors.load(duals.vectors, i, b))
 
 
+@jitable_call
+def go_back(loss, i, duals, old, t, change):
+    """Take the duals of example i to old + t (dual - old); returns the change of the reward."""
+    return row_extrapolate(loss, i, duals, old, t - 1.0, change)[1]
+
+
 class RowHand(NamedTuple):
     """To visit one row after another."""
 
@@ -47,8 +53,7 @@ def _(hand, X, loss, space, tables, plan, visit, level):
 def _(hand, loss, tables, plan, span, t):
     (duals, old, _), gain = tables, 0.0
     for k in range(span[0], span[1]):
-        _, more = row_extrapolate(loss, plan.order[k], duals, old, t - 1.0, hand.change)
-        gain += more
+        gain += go_back(loss, plan.order[k], duals, old, t, hand.change)
     return gain
 
 

@@ -23,7 +23,6 @@ from ...jit import jitable, jitable_call, kernel, vectors
 from ...jit.meeting import meet_all
 from ...jit.products import add_products
 from ...jit.standby import LEAVE, ORDER_KIND
-from ...losses.base import row_extrapolate
 from .block_visits import BlockRoom, step_block, take_block, widen
 from .copies import dot_of_ways
 from .crew import (
@@ -51,6 +50,7 @@ from .crew import (
 from .joint import followed
 from .momentum import Lacking, reach_some
 from .parted import row_rounds
+from .parts import go_back
 
 IN_BLOCK, HOW_MOVED = range(2)  # what the counts of a block say: its rows, and how what they have moved is written down
 NOT_AT_ALL, BY_LIST, IN_FULL = range(3)
@@ -175,8 +175,7 @@ def retreat_block(loss, duals, old, examples, room, way):
     for k in range(count):
         i = examples[room.moved.stepped[k]]
         undo_changes(duals.flat[i], room.moved.changes.flat[k], spread, old.flat[i])
-        _, more = row_extrapolate(loss, i, duals, old, t - 1.0, room.change)
-        gain += more
+        gain += go_back(loss, i, duals, old, t, room.change)
     return gain
 
 

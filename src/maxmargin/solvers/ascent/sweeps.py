@@ -17,10 +17,10 @@ import numpy as np
 from ...data import rows
 from ...data.rows import add, add_scaled, dot
 from ...jit import jitable, jitable_call, kernel, vectors
-from ...losses.base import for_few, row_extrapolate, row_label, row_step, take_few
-from .parts import keep_row
+from ...losses.base import for_few, row_label, row_step, take_few
+from .parts import go_back, keep_row
 
-CLASSES_KEPT = 16  # of a visit, that there is room for, on average: rows of more are kept whole. By guess, 2026-11-19
+CLASSES_KEPT = 16  # of a visit, that there is room for, on average: others are kept whole. By guess, 2026-11-19
 ROW_KEPT = -1
 FEW_CLASSES, TIMES_FEW = 32, 2  # of a table of few; more than so many times as many must be all. By guess, 2026-11-19
 
@@ -33,12 +33,14 @@ class Few(NamedTuple):
     duals: vectors.VectorTable
     old: vectors.VectorTable
     change: vectors.VectorTable
+    places: np.ndarray  # where its classes are in these: one after another
     most: int  # of so many
 
 
 def room_for_few(loss: Any, classes: int, dtype: Any) -> Few:
     scores, duals, old, change = (vectors.zeros_table(1, FEW_CLASSES, dtype) for _ in range(4))
-    return Few(for_few(loss, FEW_CLASSES), scores, duals, old, change, steps_few(classes))
+    places = np.arange(FEW_CLASSES, dtype=np.int32)
+    return Few(for_few(loss, FEW_CLASSES), scores, duals, old, change, places, steps_few(classes))
 
 
 def steps_few(classes: float) -> int:
@@ -54,7 +56,7 @@ class SweepRoom(NamedTuple):
     which: np.ndarray
     moves: np.ndarray  # of the duals of these classes
     few: Few
-    many: np.ndarray  # classes that an example had duals of, or ROW_KEPT; empty where nothing is kept
+    many: np.ndarray  # classes that an example had duals of, 0 where it was not visited, or ROW_KEPT; empty where nothing is kept
     classes: np.ndarray  # those classes, of one visit after another
     kept: np.ndarray  # their duals
 
@@ -68,9 +70,10 @@ def sweep_room(loss: Any, classes: int, dtype: Any, visits: int = 0) -> SweepRoo
 
 
 @jitable
-def place_among(which, label):
-    """Where this class stands among these; -1 where it does not."""
-    place = which.size - 1
+def own_place(loss, i, which):
+    """Where the class of example i stands among those that it has duals of; -1 where it has none, or rounding has left it others:
+    there is nothing to sweep over then."""
+    label, place = row_label(loss, i), which.size - 1
     while place >= 0 and which[place] != label:
         place -= 1
     return place
@@ -89,59 +92,59 @@ def list_held(duals, i, held, begin):
     return place
 
 
-@jitable_call
-def make_step(loss, i, curvature, scores, duals, change, level):
-    """`row_step`, compiled once."""
-    return row_step(loss, i, curvature, scores, duals, change, level)
+@jitable
+def fill_one(table, number):
+    """Put this number into every lane of the first row."""
+    same = vectors.shift(vectors.zeros_like(table.vectors), number)
+    for b in range(table.vectors.shape[1]):
+        vectors.store(table.vectors, 0, b, same)
 
 
-@jitable_call
-def step_few(X, i, w, duals, room, which, curvature, level):
-    """The exact step of example i in tables of these classes alone; what their duals moved by goes to room.moves."""
-    few = room.few
-    never, zero = vectors.shift(vectors.zeros_like(few.scores.vectors), vectors.NEVER), vectors.zeros_like(few.scores.vectors)
-    for b in range(few.scores.vectors.shape[1]):
-        vectors.store(few.scores.vectors, 0, b, never)
-        vectors.store(few.duals.vectors, 0, b, zero)
+@jitable
+def take_duals(duals, i, few, which):
+    """The duals of these classes, and no others, in the table of few."""
+    fill_one(few.duals, 0.0)
     for a in range(which.size):
-        few.scores.flat[0, a] = dot(X, i, w.flat[which[a]])
         few.duals.flat[0, a] = duals.flat[i, which[a]]
-    share, stepped, gain = make_step(few.loss, 0, curvature, few.scores, few.duals, few.change, level)
-    if stepped:
-        for a in range(which.size):
-            duals.flat[i, which[a]] = few.duals.flat[0, a]
-            room.moves[a] = few.change.flat[0, a]
-    return share, stepped, gain
 
 
-@jitable_call
-def step_row(X, loss, i, w, duals, room, which, curvature, level):
-    """The same in a row of all classes."""
-    row = room.row
-    never = vectors.shift(vectors.zeros_like(row.vectors), vectors.NEVER)
-    for b in range(row.vectors.shape[1]):
-        vectors.store(row.vectors, 0, b, never)
+@jitable
+def put_duals(duals, i, few, which):
+    """Back in their place."""
     for a in range(which.size):
-        row.flat[0, which[a]] = dot(X, i, w.flat[which[a]])
-    share, stepped, gain = make_step(loss, i, curvature, row, duals, room.change, level)
+        duals.flat[i, which[a]] = few.duals.flat[0, a]
+
+
+@jitable_call
+def step_among(X, i, w, moves, which, table, terms):
+    """The exact step of example i from the scores of these classes alone; what their duals moved by goes to `moves`. `table`: the
+    loss, which of its examples this is, room for scores, its duals, room for their change, and where the classes are in these."""
+    (loss, number, scores, duals, change, places), (curvature, level) = table, terms
+    fill_one(scores, vectors.NEVER)
+    for a in range(which.size):
+        scores.flat[0, places[a]] = dot(X, i, w.flat[which[a]])
+    share, stepped, gain = row_step(loss, number, curvature, scores, duals, change, level)
     if stepped:
         for a in range(which.size):
-            room.moves[a] = room.change.flat[0, which[a]]
+            moves[a] = change.flat[0, places[a]]
     return share, stepped, gain
 
 
 @jitable_call
-def visit_held(X, loss, i, w, duals, curvature, room, which, terms):
-    """The exact step of example i from the scores of these classes, and their weights, which it moves `spread` times (`parted`).
-    Returns its share of the gap and the change of the reward."""
-    (level, variance, spread), place = terms, place_among(which, row_label(loss, i))
-    if place < 0:  # rounding has left it others: that is left to a pass over all classes
-        return 0.0, 0.0
-    if which.size <= room.few.most:
-        take_few(loss, i, place, which, room.few.loss)
-        share, stepped, gain = step_few(X, i, w, duals, room, which, spread * curvature[i], level)
+def visit_held(X, loss, i, w, duals, curvature, room, held, terms):
+    """The exact step of example i from the scores of the classes that it has duals of, its own at a place among them, and their
+    weights, which it moves `spread` times (`parted`). Returns its share of the gap and the change of the reward."""
+    (which, place), (level, variance, spread) = held, terms
+    few, terms = room.few, (spread * curvature[i], level)
+    if which.size <= few.most:
+        take_few(loss, i, place, which, few.loss)
+        take_duals(duals, i, few, which)
+        table = few.loss, 0, few.scores, few.duals, few.change, few.places
+        share, stepped, gain = step_among(X, i, w, room.moves, which, table, terms)
+        put_duals(duals, i, few, which)
     else:
-        share, stepped, gain = step_row(X, loss, i, w, duals, room, which, spread * curvature[i], level)
+        table = loss, i, room.row, duals, room.change, which
+        share, stepped, gain = step_among(X, i, w, room.moves, which, table, terms)
     if not stepped:
         return share, 0.0
     for a in range(which.size):
@@ -156,10 +159,10 @@ def visit_held(X, loss, i, w, duals, curvature, room, which, terms):
 
 @jitable_call
 def keep_held(duals, old, i, room, visit):
-    """Keep the duals that example i has of `many` classes, before visit q of a round; its whole row in `old` where there is no
-    room. Returns where the next ones are kept."""
+    """Keep the duals that example i has of `many` classes, before visit q of a round; its whole row in `old` where they are not
+    few or there is no room. Returns where the next ones are kept."""
     q, many, place = visit
-    if place + many > room.kept.size:
+    if many > room.few.most or place + many > room.kept.size:
         keep_row(duals, old, i)
         room.many[q] = ROW_KEPT
         return place
@@ -171,46 +174,26 @@ def keep_held(duals, old, i, room, visit):
 
 
 @jitable_call
-def go_back(loss, i, duals, old, t, change):
-    """`row_extrapolate`, compiled once; returns the change of the reward."""
-    return row_extrapolate(loss, i, duals, old, t, change)[1]
-
-
-@jitable_call
-def retreat_few(i, duals, room, which, kept, t):
-    """Retreat in tables of these classes alone."""
-    few = room.few
-    zero = vectors.zeros_like(few.duals.vectors)
-    for b in range(few.duals.vectors.shape[1]):
-        vectors.store(few.duals.vectors, 0, b, zero)
-        vectors.store(few.old.vectors, 0, b, zero)
-    for a in range(which.size):
-        few.duals.flat[0, a], few.old.flat[0, a] = duals.flat[i, which[a]], kept[a]
-    gain = go_back(few.loss, 0, few.duals, few.old, t - 1.0, few.change)
-    for a in range(which.size):
-        duals.flat[i, which[a]] = few.duals.flat[0, a]
-    return gain
-
-
-@jitable_call
 def retreat_held(loss, duals, old, plan, room, span, t):
     """Take the duals of the examples swept over, plan.order[span[0]:span[1]], to old + t (dual - old); returns the change of the
     reward."""
-    place, gain = 0, 0.0
+    few, place, gain = room.few, 0, 0.0
     for k in range(span[0], span[1]):
         i, many = plan.order[k], room.many[k - span[0]]
-        which, kept = room.classes[place : place + max(many, 0)], room.kept[place : place + max(many, 0)]
-        label, place = place_among(which, row_label(loss, i)), place + which.size
         if many == ROW_KEPT:
-            gain += go_back(loss, i, duals, old, t - 1.0, room.change)
-        elif label >= 0 and many <= room.few.most:
-            take_few(loss, i, label, which, room.few.loss)
-            gain += retreat_few(i, duals, room, which, kept, t)
-        elif label >= 0:
-            keep_row(duals, old, i)
-            for a in range(many):
-                old.flat[i, which[a]] = kept[a]
-            gain += go_back(loss, i, duals, old, t - 1.0, room.change)
+            gain += go_back(loss, i, duals, old, t, room.change)
+            continue
+        if many == 0:
+            continue
+        which = room.classes[place : place + many]
+        take_few(loss, i, own_place(loss, i, which), which, few.loss)
+        take_duals(duals, i, few, which)
+        fill_one(few.old, 0.0)
+        for a in range(many):
+            few.old.flat[0, a] = room.kept[place + a]
+        gain += go_back(few.loss, 0, few.duals, few.old, t, few.change)
+        put_duals(duals, i, few, which)
+        place += many
     return gain
 
 
@@ -224,11 +207,12 @@ def sweep_some(X, loss, w, tables, plan, room, visit):
         if k + plan.ahead < stop:
             rows.prefetch(X, plan.order[k + plan.ahead])
             rows.prefetch_row(duals.vectors, plan.order[k + plan.ahead])
-        many = list_held(duals, i, room.which, 0)
+        which = room.which[: list_held(duals, i, room.which, 0)]
+        own = own_place(loss, i, which)
         if room.many.size > 0:
-            place = keep_held(duals, old, i, room, (k - start, many, place))
-        if many > 0:
-            share, more = visit_held(X, loss, i, w, duals, curvature, room, room.which[:many], terms)
+            place = keep_held(duals, old, i, room, (k - start, which.size if own >= 0 else 0, place))
+        if own >= 0:
+            share, more = visit_held(X, loss, i, w, duals, curvature, room, (which, own), terms)
             gap, gain = gap + share, gain + more
     return gap, gain
 

@@ -20,7 +20,7 @@ import numpy as np
 from ...data import rows
 from ...jit import jitable_call, kernel, vectors
 from ...jit.meeting import PIECES, fetch_add, meet_all, wait_until_counted
-from .sweeps import list_held, visit_held
+from .sweeps import list_held, own_place, visit_held
 
 APART = vectors.LINE // 8  # numbers between those that threads count on: a cache line each
 EACH = 16  # classes of a visit that there is room for, on average: of more, fewer visits are made at a time. By guess, 2026-11-17
@@ -146,9 +146,11 @@ def wait_in_line(queues, board, k):
 def make_visit(X, loss, w, duals, curvature, plan, room, queues, visit, k):
     """Visit k: the scores of its classes, the step, and their weights. Whoever stands behind it is next."""
     start, _, level, variance = visit
-    which = queues.held[queues.starts[k] : queues.starts[k + 1]]
-    terms = level, variance, 1.0
-    queues.found[k, 0], queues.found[k, 1] = visit_held(X, loss, plan.order[start + k], w, duals, curvature, room, which, terms)
+    i, which, found = plan.order[start + k], queues.held[queues.starts[k] : queues.starts[k + 1]], (0.0, 0.0)
+    own = own_place(loss, i, which)
+    if own >= 0:
+        found = visit_held(X, loss, i, w, duals, curvature, room, (which, own), (level, variance, 1.0))
+    queues.found[k, 0], queues.found[k, 1] = found
     for a in range(which.size):
         fetch_add(queues.made, which[a] * APART, 1)
 
