@@ -3,35 +3,34 @@
 import time
 
 from numba import config
-from numba.core import event
+
+from maxmargin.jit import COMPILING
 
 
-class _Stopwatch(event.Listener):
-    """Seconds between the first of nested beginnings and the last of their ends, told as they pass to whoever asks."""
+class _Stopwatch:
+    """Tells when compiling begins and ends to whoever asks."""
 
     def __init__(self) -> None:
-        self.depth, self.since, self.total = 0, 0.0, 0.0
+        self.start, self.end = COMPILING.start, COMPILING.end
         self.tell = lambda total, since: None
+        COMPILING.start, COMPILING.end = self.begins, self.ends
 
-    def on_start(self, event):
-        if self.depth == 0:
-            self.since = time.time()
-            self.tell(self.total, self.since)
-        self.depth += 1
+    def begins(self) -> None:
+        self.start()
+        if COMPILING.depth == 1:
+            self.tell(COMPILING.total, time.time())
 
-    def on_end(self, event):
-        self.depth -= 1
-        if self.depth == 0:
-            self.total += time.time() - self.since
-            self.tell(self.total, 0.0)
+    def ends(self) -> None:
+        self.end()
+        if COMPILING.depth == 0:
+            self.tell(COMPILING.total, 0.0)
 
 
 _watch = _Stopwatch()
-event.register("numba:compiler_lock", _watch)  # under which kernels are loaded and waited for, too
 
 
 def compiling() -> float:
-    return _watch.total
+    return COMPILING.total
 
 
 def compiles() -> bool:

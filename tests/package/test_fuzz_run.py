@@ -5,7 +5,8 @@ import os
 import time
 
 from fuzz import clock, run
-from numba.core.compiler_lock import global_compiler_lock
+
+from maxmargin.jit import COMPILING
 
 
 def test_a_killed_run_goes_on_and_findings_are_run_again(tmp_path, monkeypatch):
@@ -53,7 +54,7 @@ def test_waiting_for_another_that_compiles_is_no_part_of_the_time_of_a_problem()
     told, before = [], clock.compiling()
     clock.tell(lambda total, since: told.append((total, since)))
     try:
-        with global_compiler_lock, global_compiler_lock:
+        with COMPILING, COMPILING:
             time.sleep(0.02)
     finally:
         clock.tell(lambda total, since: None)

@@ -2,23 +2,24 @@
 
 import json
 import os
+import pickle
 import re
 import shutil
 import subprocess
 import sys
 import textwrap
-from functools import partial
+import time
 from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 from helpers.source_tree import PACKAGE, imports, modules
-from numba.core.caching import IndexDataCacheFile
 
 import maxmargin as mm
 from maxmargin import jit
 from maxmargin.data.rows import rows
+from maxmargin.jit import cache
 from maxmargin.losses.base import value
 from maxmargin.losses.hinge import Hinge
 from maxmargin.problems.linear import scalar_risk
@@ -180,8 +181,8 @@ def test_cache_is_filled_then_used_and_missed_after_an_edit(tmp_path):
     first = fit()
     assert first["converged"] and first["primal"] == pytest.approx(8.0)
     assert "maxmargin.solvers.ascent.linear.scalar_pass" in first["misses"] and first["hits"] == {} and first["fresh"] == []
-    files = list((tmp_path / "cache").rglob("*.nbc"))
-    assert len(files) == sum(first["misses"].values())
+    files = list((tmp_path / "cache" / "maxmargin").glob("*-numba*/*.nbc"))
+    assert len(files) == sum(first["misses"].values()) + 1  # the first kernel, by which numba is tried
     assert not list(copy.rglob("*.nb?"))
 
     second = fit()
@@ -204,22 +205,22 @@ def test_stamp_covers_what_compiles(tmp_path, monkeypatch):
     first, copy = tmp_path / "first" / "maxmargin", tmp_path / "second" / "maxmargin"
     shutil.copytree(PACKAGE, first, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(first, copy)
-    monkeypatch.setattr(jit, "PACKAGE", first)
-    elsewhere = jit.source_stamp()
-    monkeypatch.setattr(jit, "PACKAGE", copy)
-    stamps, plain = [jit.source_stamp()], 0
+    monkeypatch.setattr(cache, "PACKAGE", first)
+    elsewhere = cache.source_stamp()
+    monkeypatch.setattr(cache, "PACKAGE", copy)
+    stamps, plain = [cache.source_stamp()], 0
     assert stamps[0] == elsewhere  # the place of the package does not matter
     for path in sorted(copy.rglob("*.py")):
         path.write_text(path.read_text() + "\n# changed\n")
         if path.relative_to(copy).parts[0] in jit.PLAIN:
             plain += 1
-            assert jit.source_stamp() == stamps[-1], path
+            assert cache.source_stamp() == stamps[-1], path
         else:
-            stamps.append(jit.source_stamp())
+            stamps.append(cache.source_stamp())
     (copy / "losses" / "extra.py").write_text("")
-    stamps.append(jit.source_stamp())
+    stamps.append(cache.source_stamp())
     (copy / "losses" / "extra.py").rename(copy / "losses" / "other.py")
-    stamps.append(jit.source_stamp())
+    stamps.append(cache.source_stamp())
     assert plain > 15 and len(stamps) > 20 and len(set(stamps)) == len(stamps)
 
 
@@ -233,54 +234,159 @@ def test_what_is_not_stamped_is_not_compiled():
         assert module in plain or not targets & plain, module
 
 
-@pytest.mark.compiled
-def test_processes_that_compile_at_once(tmp_path):
-    """Two kernels of one text, saved by two processes that do not see each other's: neither is ever taken for the other."""
-    files = [IndexDataCacheFile(str(tmp_path), "kernel-1.py311", jit.STAMP) for _ in range(2)]
-    for file in files:
-        file.save = partial(jit.save_apart, file)
-    one, two = files
-    write = one._save_index
-
-    def meanwhile(overloads):
-        write(overloads)
-        two._load_index = dict  # it looked before the other wrote
-        two.save("second", "code of the second")
-        del two._load_index
-
-    one._save_index = meanwhile
-    one.save("first", "code of the first")
-    assert one.load("first") in (None, "code of the first")
-    assert one.load("second") in (None, "code of the second")
-    again = IndexDataCacheFile(str(tmp_path), "kernel-1.py311", "another version")
-    jit.save_apart(again, "third", "its code")
-    assert again.load("third") == "its code" and len(list(tmp_path.glob("*.nbc"))) == 1  # what is out of date is gone
+@pytest.fixture
+def shelf(tmp_path, monkeypatch):
+    """Of a function, in a folder of its own."""
+    monkeypatch.setattr(cache.numba.config, "CACHE_DIR", str(tmp_path / "cache"))
+    for found in (cache.folder, cache.warn_not_kept):
+        found.cache_clear()
+    yield cache.Shelf(test_version, pickle.dumps)
+    for found in (cache.folder, cache.warn_not_kept):
+        found.cache_clear()
 
 
-@pytest.mark.compiled
-def test_a_full_disk_for_the_cache(tmp_path):
-    """What cannot be kept serves one process, and nothing names it."""
-    file = IndexDataCacheFile(str(tmp_path), "kernel-1.py311", jit.STAMP)
-    file.save = partial(jit.save_apart, file)
-    file.save("first", "code of the first")
+class Alike(NamedTuple):
+    """Two of these look the same and are not."""
 
-    def without_room(name, data):
+    hidden: str
+
+    def __repr__(self):
+        return "alike"
+
+
+def test_one_form_of_a_kernel_is_never_taken_for_another(shelf):
+    other = cache.Shelf(test_version, pickle.dumps)  # another process
+    for k in "ab":
+        shelf.save(k, f"code of {k}")
+        other.save(Alike(k), f"code of {k}")
+    assert [shelf.load("a"), other.load("b"), other.load("c")] == ["code of a", "code of b", None]
+    assert shelf.load(Alike("a")) is None and shelf.load(Alike("b")) == "code of b"
+
+
+@pytest.mark.parametrize("left", [b"", b"\0" * 9, b"half"])
+def test_a_damaged_file_of_a_kernel_is_compiled_anew(shelf, left):
+    shelf.save("a", "code")
+    shelf.path("a").write_bytes(left)
+    assert shelf.load("a") is None
+    shelf.save("a", "code")
+    assert shelf.load("a") == "code"
+
+
+def test_a_full_disk_for_the_cache(shelf, monkeypatch):
+    """What cannot be kept serves one process, and one warning says so."""
+    shelf.save("first", "code of the first")
+
+    def without_room(path, data):
         raise OSError(28, "No space left on device")
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(file, "_save_data", without_room)
-        file.save("second", "code of the second")
-    assert file.load("second") is None and file.load("first") == "code of the first"
+    with monkeypatch.context() as patch:
+        patch.setattr(type(shelf.path("a")), "write_bytes", without_room)
+        with pytest.warns(RuntimeWarning, match="cannot be kept in .*No space left.*Set NUMBA_CACHE_DIR"):
+            shelf.save("second", "code of the second")
+        shelf.save("third", "nothing is said any more")
+    assert shelf.load("second") is None and shelf.load("first") == "code of the first"
+    assert [path.suffix for path in cache.folder().iterdir()] == [".nbc"] and cache.keeps_kernels()
+
+
+def test_folders_of_other_versions_are_removed_when_nobody_uses_them(shelf):
+    """None that may be in use: used within 30 days, unless many others are newer."""
+    root, now = cache.folder().parent, time.time()
+    ages = {"a" * 16: 29.0, "b" * 16: 31.0, "c" * 16: 0.0}
+    for name, days in ages.items():
+        (root / f"{name}-numba0.61.0-cpu").mkdir(parents=True)
+        os.utime(root / f"{name}-numba0.61.0-cpu", (now - days * cache.DAY,) * 2)
+    (root / "notes").mkdir()
+    os.utime(root / "notes", (0.0, 0.0))
+    shelf.save("a", "code")
+    assert {path.name[:3] for path in root.iterdir()} == {"aaa", "ccc", "not", cache.STAMP[:3]}
+    for k in range(cache.MOST):
+        (root / f"{k:016}-numba0.61.0-cpu").mkdir()
+    cache.sweep(root, now)
+    assert {path.name[:3] for path in root.iterdir()} == {"000", "ccc", "not", cache.STAMP[:3]}
+
+
+def test_the_folder_is_marked_as_used(shelf):
+    shelf.save("a", "code")
+    os.utime(cache.folder(), (0.0, 0.0))
+    cache.folder.cache_clear()
+    assert time.time() - cache.folder().stat().st_mtime < cache.DAY
+
+
+@pytest.mark.parametrize(
+    ("system", "environment", "expected"),
+    [
+        ("linux", {"HOME": "/home/me"}, "/home/me/.cache"),
+        ("linux", {"HOME": "/home/me", "XDG_CACHE_HOME": "/fast"}, "/fast"),
+        ("darwin", {"HOME": "/Users/me"}, "/Users/me/Library/Caches"),
+        ("win32", {"LOCALAPPDATA": "/local"}, "/local"),
+    ],
+)
+def test_the_folder_of_the_user(system, environment, expected, monkeypatch):
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(cache.sys, "platform", system)
+    for name, text in environment.items():
+        monkeypatch.setenv(name, text)
+    assert cache.user_folder().as_posix() == expected
 
 
 @pytest.mark.compiled
 def test_no_folder_for_the_cache(tmp_path):
-    """Where nothing can be written kernels are compiled anew and everything else works."""
-    nowhere = "from numba.core import caching\ncaching.CacheImpl._locator_classes = []\n"
-    out = measured(nowhere + KERNELS + FIT, NUMBA_CACHE_DIR=str(tmp_path))
+    """Where nothing can be written kernels are compiled anew, one warning says so, and everything else works."""
+    (tmp_path / "a file").write_text("")
+    fit = FIT.replace('warnings.simplefilter("ignore")', 'warnings.simplefilter("ignore"); seen = []; '
+                      "warnings.showwarning = lambda message, *rest: seen.append(str(message)); "
+                      'warnings.simplefilter("always", RuntimeWarning)')
+    out = measured(KERNELS + fit.replace("report(", "report(seen=seen, "), NUMBA_CACHE_DIR=str(tmp_path / "a file"))
     assert out["converged"] and out["primal"] == pytest.approx(8.0)
     assert "maxmargin.solvers.ascent.linear.scalar_pass" in out["used"] and out["hits"] == {}
-    assert list(tmp_path.iterdir()) == []
+    assert len(out["seen"]) == 1 and "each process compiles them anew" in out["seen"][0]
+    assert [path.name for path in tmp_path.iterdir()] == ["a file"]
+
+
+# ---- what is said of compiling ---------------------------------------------------------------------------------
+
+WAITING = """
+    from maxmargin.jit import COMPILING
+    COMPILING.patience = 0.0
+    for name in ("one", "two"):
+        with COMPILING:
+            COMPILING.tell(name)
+            if COMPILING.timer is not None:
+                COMPILING.timer.join()
+"""
+
+
+@pytest.mark.parametrize("quiet", ["", "1"])
+def test_a_terminal_is_told_once_of_compiling(quiet):
+    pty = pytest.importorskip("pty")
+    here, there = pty.openpty()
+    subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(WAITING)], env=os.environ | {"MAXMARGIN_QUIET": quiet}, stderr=there, check=True
+    )
+    os.write(there, b"end")
+    said = os.read(here, 10_000).decode()
+    os.close(here), os.close(there)
+    assert said.count("compiles for this machine, once (python -m maxmargin.warm does it ahead;") == (not quiet)
+
+
+def test_a_pipe_is_not_told_of_compiling():
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(WAITING)], capture_output=True, text=True, check=True)
+    assert done.stderr == done.stdout == ""
+
+
+@pytest.mark.compiled
+def test_verbose_says_what_is_compiled(capsys):
+    @jit.kernel
+    def doubled(x):
+        return 2.0 * x
+
+    with jit.COMPILING.aloud(1):
+        doubled(1.0)
+        doubled(2.0)
+    said = capsys.readouterr().err.split()
+    assert said[-3:] == ["maxmargin", "compiles", "doubled"] and said.count("doubled") == 1
+    doubled(1)
+    assert capsys.readouterr().err == ""
 
 
 class Mine(NamedTuple):

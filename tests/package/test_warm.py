@@ -8,6 +8,7 @@ import time
 import pytest
 
 from maxmargin import jit, warm
+from maxmargin.jit import cache
 
 pytestmark = pytest.mark.compiled
 
@@ -56,10 +57,10 @@ def test_no_folder_to_keep_kernels_in(monkeypatch):
 
 
 def test_two_processes_do_not_compile_the_same(tmp_path):
-    cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    kept = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     texts = [FIT.format(started=str(tmp_path / "started"), k=k) for k in range(2)]
     both = [
-        subprocess.Popen([sys.executable, "-c", text], env=os.environ | cache, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen([sys.executable, "-c", text], env=os.environ | kept, stdout=subprocess.PIPE, text=True)
         for text in texts
     ]
     found = sorted(process.communicate(timeout=120)[0].split() for process in both)
@@ -68,22 +69,22 @@ def test_two_processes_do_not_compile_the_same(tmp_path):
 
 def test_to_wait_is_to_compile(tmp_path, monkeypatch):
     """By the clock of limits of time."""
-    monkeypatch.setattr(jit, "LONGEST_WAIT", 0.5)
-    with jit.undisturbed(tmp_path / "kernel.lock"):
+    monkeypatch.setattr(cache, "LONGEST_WAIT", 0.5)
+    with cache.undisturbed(tmp_path / "kernel.lock"):
         before, begin = jit.clock(), time.monotonic()
-        assert jit.compile_alone(lambda kinds: kinds, tmp_path / "kernel.lock", "float") == "float"
+        assert jit.compile_alone(lambda kinds: kinds, lambda: tmp_path / "kernel.lock", "float") == "float"
         assert time.monotonic() - begin >= 0.4 and jit.clock() - before < 0.2
 
 
 def test_a_lock_is_waited_for_no_longer_than_is_sensible(tmp_path, monkeypatch):
-    monkeypatch.setattr(jit, "LONGEST_WAIT", 0.05)
+    monkeypatch.setattr(cache, "LONGEST_WAIT", 0.05)
     path = tmp_path / "kernel.lock"
-    with jit.undisturbed(path):
+    with cache.undisturbed(path):
         begin = time.monotonic()
-        with jit.undisturbed(path):
+        with cache.undisturbed(path):
             assert 0.04 <= time.monotonic() - begin < 5.0
     begin = time.monotonic()
-    with jit.undisturbed(path):
+    with cache.undisturbed(path):
         assert time.monotonic() - begin < 0.04
-    with jit.undisturbed(tmp_path / "no folder" / "kernel.lock"):
+    with cache.undisturbed(tmp_path / "no folder" / "kernel.lock"):
         pass

@@ -54,19 +54,19 @@ def after(count):
 def test_the_clock_stands_still_during_compilation(clock):
     begin = jit.clock()
     clock.now += 1.0
-    jit.COMPILING.on_start(None)
+    jit.COMPILING.start()
     clock.now += 100.0
     assert jit.clock() - begin == pytest.approx(1.0)  # as another thread sees it
-    jit.COMPILING.on_start(None)  # one kernel compiles another
-    jit.COMPILING.on_end(None)
+    jit.COMPILING.start()  # one kernel compiles another
+    jit.COMPILING.end()
     clock.now += 100.0
-    jit.COMPILING.on_end(None)
+    jit.COMPILING.end()
     clock.now += 1.0
     assert jit.clock() - begin == pytest.approx(2.0)
 
 
 @pytest.mark.compiled
-def test_numba_tells_when_it_compiles():
+def test_compiling_is_counted():
     before, begin, worked = jit.COMPILING.total, time.perf_counter(), jit.clock()
     jit.compiled(lambda x: x + 1.0, cache=False)(1.0)
     took = time.perf_counter() - begin
@@ -99,9 +99,9 @@ class Slow(Run):
 
     def advance(self, stop):
         if self.passes == 0:
-            jit.COMPILING.on_start(None)
+            jit.COMPILING.start()
             self.clock.now += 100.0
-            jit.COMPILING.on_end(None)
+            jit.COMPILING.end()
         self.clock.now += 1.0
         self.passes += 1
         self.visits += 1

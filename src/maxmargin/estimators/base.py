@@ -19,6 +19,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ..callbacks import UNHEARD, CallbackSupportMixin, Keeping, Progress, is_heard
 from ..data.matrices import numbers
 from ..data.mistakes import check_opened
+from ..jit import COMPILING
 from ..problems.base import Problem
 from ..result import History, Result
 from ..solvers import NAMES, solution_of
@@ -174,7 +175,8 @@ class Certified(CallbackSupportMixin, BaseEstimator):
         budget = Budget(self.tol, self.max_iter, self.max_time, jobs, watch, state_bytes=self._state_bytes)
         if keepers:
             budget, seed = replace(budget, keeper=keepers[0]), keepers[0].seed
-        result = way(solver, problem, budget, self.history_, seed=seed, average=not self.keep_duals, **start)
+        with COMPILING.aloud(self.verbose):
+            result = way(solver, problem, budget, self.history_, seed=seed, average=not self.keep_duals, **start)
         self.__dict__.pop("_under_way", None)
         if keepers:
             self._under_way = keepers[0], result.certificate.converged

@@ -1,15 +1,17 @@
-"""Matrix products within kernels, by the BLAS that numba finds (SciPy's): what each means, and the call that it becomes.
+"""Matrix products within kernels, by the BLAS that numba finds (SciPy's): what each means, and the call that it becomes. A numba
+without that name gets loops.
 
 Matrices are C-ordered, or parts of such ones that have whole runs of columns. Threads are those of BLAS: see `utils.blas`.
 """
 
 import numpy as np
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba import types
 
 from .instructions import instruction
 
 UNTURNED, TURNED = ord("n"), ord("t")
+GEMM = "numba_xxgemm"  # numba's own name of it
 
 
 def outer_products(A, B, out):
@@ -22,6 +24,21 @@ def add_products(A, B, out):
     out += np.dot(A.T, B)
 
 
+def outer_loops(A, B, out):
+    for i in range(A.shape[0]):
+        for j in range(B.shape[0]):
+            out[i, j] = 0.0
+            for k in range(A.shape[1]):
+                out[i, j] += A[i, k] * B[j, k]
+
+
+def add_loops(A, B, out):
+    for k in range(A.shape[0]):
+        for i in range(A.shape[1]):
+            for j in range(B.shape[1]):
+                out[i, j] += A[k, i] * B[k, j]
+
+
 def _product(context, builder, kinds, arrays, turned, sizes, keep):
     """Call gemm on C-ordered matrices: to BLAS, which has columns first, each is its transpose, and the product the other way
     round. `sizes`: columns and rows of the result, and what is summed over; `keep`: how often the old result counts."""
@@ -30,8 +47,7 @@ def _product(context, builder, kinds, arrays, turned, sizes, keep):
     anything = byte.as_pointer()
     sides = [anything, anything, word, anything, word, anything, anything, word]
     function_type = ir.FunctionType(ir.IntType(32), [*[byte] * 3, *[word] * 3, *sides])
-    name = "numba_xxgemm"
-    function = builder.module.globals.get(name) or ir.Function(builder.module, function_type, name)
+    function = builder.module.globals.get(GEMM) or ir.Function(builder.module, function_type, GEMM)
 
     def number(x):
         with builder.goto_entry_block():
@@ -60,6 +76,8 @@ def _arrays(context, builder, signature, args):
 @instruction(outer_products)
 def _(typing, A, B, out):
     def emit(context, builder, signature, args):
+        if binding.address_of_symbol(GEMM) is None:
+            return context.compile_internal(builder, outer_loops, signature, args)
         arrays = a, b, _ = _arrays(context, builder, signature, args)
         sizes = [builder.extract_value(b.shape, 0), builder.extract_value(a.shape, 0), builder.extract_value(a.shape, 1)]
         return _product(context, builder, signature.args, arrays, (True, False), sizes, 0.0)
@@ -70,6 +88,8 @@ def _(typing, A, B, out):
 @instruction(add_products)
 def _(typing, A, B, out):
     def emit(context, builder, signature, args):
+        if binding.address_of_symbol(GEMM) is None:
+            return context.compile_internal(builder, add_loops, signature, args)
         arrays = a, b, _ = _arrays(context, builder, signature, args)
         sizes = [builder.extract_value(b.shape, 1), builder.extract_value(a.shape, 1), builder.extract_value(a.shape, 0)]
         return _product(context, builder, signature.args, arrays, (False, True), sizes, 1.0)

@@ -1,4 +1,5 @@
-"""How numba compiles kernels here, and the functions that are compiled into them.
+"""How numba compiles kernels here, the functions that are compiled into them, and how it keeps them. All that is named of numba's
+private parts stands in this file; where a version of numba lacks one of them, `is_tuned` says so, and numba goes its own way.
 
 Numba optimises every function that a kernel calls as if it were run by itself and makes machine code of it. Nobody ever runs
 that: all is optimised again within the kernel. Here such a function ends as intermediate code that kernels link in, once each.
@@ -7,20 +8,26 @@ What does nothing for kernels is left out: they count no references, so that the
 statements that numba would translate say so), and most of them have no function within and nothing that catches errors.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from inspect import CO_GENERATOR
 from types import CodeType
 from typing import Any
 
+import numpy as np
 from llvmlite import binding
+from numba import NumbaError, njit
 from numba.core import cgutils, ir
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler import Compiler, CompileResult, DefaultPassBuilder
 from numba.core.compiler_machinery import FunctionPass, LoweringPass, register_pass
 from numba.core.environment import lookup_environment
+from numba.core.serialize import dumps
 from numba.core.typed_passes import IRLegalization, NativeLowering, NopythonRewrites
 from numba.core.untyped_passes import InlineClosureLikes, IRProcessing, MakeFunctionToJitFunction, WithLifting
+from numba.extending import register_jitable
 
+from .cache import Shelf
+from .compiling import COMPILING, warn_untuned
 from .instructions import larger, smaller
 
 ENVIRONMENT = "_ZN08NumbaEnv"  # how numba begins the name of the environment of a function: constants that it prints or raises
@@ -168,16 +175,6 @@ def passes_of(state: Any) -> Any:
     return passes
 
 
-class KernelCompiler(CompilerBase):
-    def define_pipelines(self) -> list[Any]:
-        self.state["library"] = KernelLibrary(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
-        self.state["library"].enable_object_caching()
-        passes = passes_of(self.state)
-        passes.add_pass_after(SetEnvironments, NativeLowering)
-        passes.finalize()
-        return [passes]
-
-
 class Refreshed:
     """A target that knows all implementations there are: a kernel looks for new ones, and what is compiled within it need not."""
 
@@ -191,14 +188,110 @@ class Refreshed:
         return getattr(self._target, name)
 
 
-class LinkedCompiler(CompilerBase):
-    """Ends in a `LinkedLibrary`."""
+class KernelCompiler(Compiler):
+    """Kernels allocate nothing, so no references are counted: a visit to one example would otherwise count two dozen, at 5 ns
+    each. No C function is made of them either."""
 
-    def __init__(self, typing: Any, target: Any, *rest: Any) -> None:
-        super().__init__(typing, Refreshed(target), *rest)
+    flags: dict[str, bool] = {"nrt": False, "no_cfunc_wrapper": True}
+
+    def __init__(self, typing: Any, target: Any, library: Any, args: Any, returned: Any, flags: Any, variables: Any) -> None:
+        if is_tuned():
+            for name, value in self.flags.items():
+                setattr(flags, name, value)
+            target = self.target_of(target)
+        super().__init__(typing, target, library, args, returned, flags, variables)
+
+    def target_of(self, target: Any) -> Any:
+        return target
 
     def define_pipelines(self) -> list[Any]:
+        return [self.pipeline()] if is_tuned() else super().define_pipelines()
+
+    def pipeline(self) -> Any:
+        self.state["library"] = KernelLibrary(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+        self.state["library"].enable_object_caching()
+        passes = passes_of(self.state)
+        passes.add_pass_after(SetEnvironments, NativeLowering)
+        passes.finalize()
+        return passes
+
+
+class LinkedCompiler(KernelCompiler):
+    """Ends in a `LinkedLibrary`."""
+
+    def target_of(self, target: Any) -> Any:
+        return Refreshed(target)
+
+    def pipeline(self) -> Any:
         self.state["library"] = LinkedLibrary(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
         passes = passes_of(self.state)
         passes.finalize()
-        return [passes]
+        return passes
+
+
+class InlinedCompiler(LinkedCompiler):
+    """The same, of functions that become a part of whatever calls them."""
+
+    flags = LinkedCompiler.flags | {"forceinline": True}
+
+
+class KernelCache:
+    """What numba asks when it needs a kernel, and gives what it has compiled. Numba's own cache gets ready to compile before it
+    loads one, which takes 35 MB and most of a second."""
+
+    cache_path = None  # the folder is found when it is first needed
+
+    def __init__(self, function: Callable) -> None:
+        self.shelf, self.name, self.asked = Shelf(function, dumps), function.__name__, False
+
+    def key(self, kinds: Any, target: Any) -> Any:
+        return kinds, target.codegen().magic_tuple()
+
+    def load_overload(self, kinds: Any, target: Any) -> Any:
+        self.asked = True
+        found = self.shelf.load(self.key(kinds, target)) if is_tuned() else None
+        if found is None:
+            COMPILING.tell(self.name)
+            return None
+        return CompileResult._rebuild(target, *found)
+
+    def save_overload(self, kinds: Any, result: Any) -> None:
+        if is_tuned() and not result.library.has_dynamic_globals:
+            self.shelf.save(self.key(kinds, result.target_context), result._reduce())
+
+
+# What code that relies on names or habits of another version of numba may raise.
+SURPRISES = AssertionError, AttributeError, ImportError, LookupError, NumbaError, RuntimeError, TypeError, ValueError
+TUNED: list[bool] = []  # what `is_tuned` has found
+
+
+def is_tuned() -> bool:
+    """Whether all of this works with this version of numba: a small kernel is compiled, or loaded, before any other."""
+    if not TUNED:
+        TUNED.append(True)  # meanwhile
+        try:
+            try_out()
+        except SURPRISES as error:
+            TUNED[0] = False
+            warn_untuned(f"{type(error).__name__}: {error}")
+    return TUNED[0]
+
+
+def try_out() -> None:
+    @register_jitable(pipeline_class=InlinedCompiler)
+    def checked(x):
+        if x[0] < 0.0:
+            raise ValueError("negative")
+        return x[0]
+
+    @register_jitable(pipeline_class=LinkedCompiler)
+    def linked(x):
+        return max(checked(x), 0.5) + checked(x)
+
+    def first_kernel(x):
+        return linked(x) + checked(x)
+
+    compiled: Any = njit(pipeline_class=KernelCompiler)(first_kernel)
+    cache = compiled._cache = KernelCache(first_kernel)
+    if compiled(np.ones(1)) != 3.0 or not cache.asked:
+        raise AssertionError("a first kernel is wrong, or not looked for where it is kept")
