@@ -1,17 +1,20 @@
 # Every target sets up what it needs in .venv, once: the stamps say what has been installed there.
-#   make demo | test | test-long | test-exhaustive | test-tensors | test-gpu | fuzz | lint | coverage | coverage-kernels | package | oldest | bench | clean | distclean
+#   make demo | test | test-long | test-exhaustive | test-tensors | test-gpu | fuzz | lint | coverage | coverage-kernels
+#        package | pythons | oldest | newest | bench | clean | distclean
 #   PYTHON=python3.12 make ... chooses an interpreter
 
 PYTHON ?= python3
 QUICK := not long and not exhaustive
 # Kernels are compiled in the process that first needs them: a file of tests stays with one.
 PYTEST_ARGS ?= -n 2 --dist loadfile --no-loadscope-reorder
-# Interpreters that the wheel is tried with; those not found are left out, and named.
-PYTHONS ?= 3.11 3.12 3.13
-# Where scikit-learn, SciPy, data frames, files, drawing and graphs meet the library: what another version of them may break.
+# Interpreters that the wheel is tried with, and those that run a part of the suite; those not found are left out, and named.
+PYTHONS ?= 3.11 3.12 3.13 3.14
+SUITE_PYTHONS ?= 3.12 3.13 3.14
 OLDEST_PYTHON ?= 3.11
-OLDEST_TESTS ?= $(addprefix tests/,data/ estimators/test_bad_input.py estimators/test_sklearn.py package/test_docs.py package/test_plots.py \
-	persistence/test_onnx.py persistence/test_skops.py persistence/test_model_files.py solvers/test_behaviour.py structures/test_structures_bad_input.py)
+NEWEST_PYTHON ?= 3.13
+# Where Python, numba, scikit-learn, SciPy, data frames, files, drawing and graphs meet the library: what another version of them may break.
+SEAM_TESTS ?= $(addprefix tests/,contracts/test_contracts.py contracts/test_plugins.py data/ estimators/test_bad_input.py estimators/test_sklearn.py \
+	jit/ package/ persistence/ regularizers/ solvers/test_behaviour.py structures/test_structures_bad_input.py utils/)
 VENV := .venv
 DIST := build/dist
 PY := $(VENV)/bin/python
@@ -22,7 +25,7 @@ environment = if "$(1)" -c 'import ensurepip' 2>/dev/null; then "$(1)" -m venv -
 	else "$(1)" -m venv --clear --without-pip $(2) && "$(1)" -m pip -qq --python $(2)/bin/python install pip; fi
 
 unexport PYTHONPATH PYTHONHOME PIP_USER PIP_TARGET PIP_PREFIX
-.PHONY: demo test test-long test-exhaustive test-tensors test-gpu fuzz lint coverage coverage-kernels package dist oldest bench clean distclean always
+.PHONY: demo test test-long test-exhaustive test-tensors test-gpu fuzz lint coverage coverage-kernels package dist pythons oldest newest bench clean distclean always
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -82,12 +85,25 @@ bare-%: always
 	@python=$$(.ci/interpreter $*) || { test $$? -eq 1; exit; }; $(call environment,$$python,build/bare-$*) && \
 	build/bare-$*/$(INSTALL) $(DIST)/*.whl && build/bare-$*/bin/python -W error .ci/smoke.py
 
-# A part of the suite with the oldest versions that pyproject.toml allows, of everything.
+# $(call seams,folder,more for pip): the part of the suite that is about seams, with the wheel, in this environment.
+seams = build/$(1)/$(INSTALL) $(2) "$$(echo $(DIST)/*.whl)[test]" && build/$(1)/bin/python -m pytest $(PYTEST_ARGS) -m "$(QUICK)" $(SEAM_TESTS)
+
+# On each interpreter: without extras, then that part.
+pythons: package $(addprefix seams-,$(SUITE_PYTHONS))
+
+seams-%: always
+	@! .ci/interpreter $* >/dev/null 2>&1 || { $(call seams,bare-$*); }
+
+# That part with the oldest versions that pyproject.toml allows, of everything.
 oldest: dist
 	@python=$$(.ci/interpreter $(OLDEST_PYTHON)) || { test $$? -eq 1; exit; }; \
 	$(call environment,$$python,build/oldest) && $(PY) .ci/floors.py >build/oldest.txt && \
-	build/oldest/$(INSTALL) --constraint build/oldest.txt "$$(echo $(DIST)/*.whl)[test]" && \
-	build/oldest/bin/python -m pytest $(PYTEST_ARGS) -m "$(QUICK)" $(OLDEST_TESTS)
+	$(call seams,oldest,--constraint build/oldest.txt)
+
+# That part with the newest numba, released or not yet: for a job of each night.
+newest: dist
+	@python=$$(.ci/interpreter $(NEWEST_PYTHON)) || { test $$? -eq 1; exit; }; \
+	$(call environment,$$python,build/newest) && $(call seams,newest,"numba>=0.dev0")
 
 bench: $(VENV)/.bench
 	$(PY) -m benchmarks all

@@ -5,9 +5,14 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+# What the commands of Makefile need.
+TOP = {"README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff", "Makefile", "pyproject.toml", ".gitignore"}
+FOLDERS = ".ci", "benchmarks", "docs", "examples", "tests"
+LEFT_OUT = {"figures", "__pycache__"}
+
 
 def check(archive: Path, names: list[str], needed: set[str]) -> None:
-    wrong = [name for name in names if name.endswith((".png", "RESULTS.md", ".pyc", ".nbi", ".nbc"))]
+    wrong = [name for name in names if name.endswith((".pyc", ".nbi", ".nbc")) or name.startswith("benchmarks/figures/")]
     missing = needed - set(names)
     if wrong or missing:
         sys.exit(f"{archive.name}: {wrong} should not be there, {sorted(missing)} should.")
@@ -26,6 +31,6 @@ if __name__ == "__main__":
         sys.exit(f"{wheel.name}: {extra} should not be there.")
     with tarfile.open(sdist) as file:
         names = [name.partition("/")[2] for name in file.getnames()]
-    patterns = "docs/*.md", "tests/**/*.py", "examples/*.py", "benchmarks/*.py"
-    texts = {path.as_posix() for pattern in patterns for path in Path().glob(pattern)}
-    check(sdist, names, {f"src/{name}" for name in modules} | texts | {"README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml"})
+    files = [path for folder in FOLDERS for path in Path(folder).rglob("*") if path.is_file()]
+    needed = {path.as_posix() for path in files if not LEFT_OUT & {*path.parts}}
+    check(sdist, names, {f"src/{name}" for name in modules} | needed | TOP)
