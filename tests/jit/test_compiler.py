@@ -196,20 +196,25 @@ def tried(name):
         listed_norms(rows(numpy.ones((3, 2)), 0.0), numpy.empty(0), found, 0)
         assert found.tolist() == [2.0] * 3
     said = [str(one.message) for one in seen if issubclass(one.category, RuntimeWarning)]
-    assert len(said) == 1 and "is tested with numba" in said[0], said
+    assert not said or (len(said) == 1 and "is tested with numba" in said[0]), said
+    return len(said)
 
-for name in names:
+def in_a_child(name):
     os.environ["NUMBA_CACHE_DIR"] = os.path.join(cache, name.replace(":", "-"))
     child = os.fork()
     if not child:
         try:
-            tried(name)
+            os._exit(tried(name))
         except BaseException:
             traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    if os.waitpid(child, 0)[1]:
-        print("without", name, file=sys.stderr)
+            os._exit(2)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code not in (0, 1):
+        print("without", name, code, file=sys.stderr)
+    return code
+
+told = [name for name in names if in_a_child(name) or in_a_child(name)]  # the second time, kernels are loaded
+print(json.dumps(told))
 """
 
 
@@ -222,9 +227,11 @@ def test_what_is_private_of_numba_stands_in_one_file():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("names", [IMPORTED, ATTRIBUTES], ids=["imports", "attributes"])
 def test_numba_without_a_private_name(names, tmp_path):
-    """A kernel gives the same, and one warning is said."""
+    """A kernel gives the same, and one warning is said where more than a little time is lost."""
     done = subprocess.run([sys.executable, "-c", WITHOUT, json.dumps(names), str(tmp_path)], capture_output=True, text=True)
     assert done.returncode == 0 and done.stderr == ""
+    told = json.loads(done.stdout)
+    assert told == names if names is IMPORTED else len(told) > len(names) / 2
 
 
 def test_a_fit_by_plain_numba_has_the_same_certificate(tmp_path):
@@ -233,7 +240,7 @@ import numpy as np, maxmargin as mm
 X = np.random.default_rng(0).standard_normal((20, 3))
 found = mm.SVMClassifier(max_iter=10_000, tol=1e-9, random_state=0).fit(X, X[:, 0] > 0).certificate_
 """
-    lacks = "import numba.core.compiler as c; del c.DefaultPassBuilder; import warnings; warnings.simplefilter('ignore')"
+    lacks = "import numba.core.untyped_passes as passes; del passes.WithLifting; import warnings; warnings.simplefilter('ignore')"
     program = lacks + fit + "from maxmargin import jit; assert jit.compiler is None\nprint(repr([found.primal, found.dual]))"
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)

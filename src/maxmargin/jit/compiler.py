@@ -40,8 +40,8 @@ INSTRUCTIONS = {max: larger, min: smaller}
 class LinkedLibrary(JITCodeLibrary):
     """Intermediate code to link into others. That of the functions it calls is apart: whoever links it in takes those too."""
 
-    _shared_module: Any
     _linking_libraries: Any
+    whole: Any = None
 
     def add_ir_module(self, ir_module: Any) -> None:
         module = binding.parse_assembly(cgutils.normalize_ir_text(str(ir_module)))
@@ -57,12 +57,12 @@ class LinkedLibrary(JITCodeLibrary):
 
     def _get_module_for_linking(self) -> Any:
         """With all that it calls: numba asks for it where a function that is compiled elsewhere calls this one."""
-        if self._shared_module is None:
+        if self.whole is None:
             whole = self._final_module.clone()
             for code in codes_to_link(self._linking_libraries):
                 whole.link_in(code._get_module_for_linking(), preserve=True)
-            self._shared_module = whole
-        return self._shared_module
+            self.whole = whole
+        return self.whole
 
     def get_pointer_to_function(self, name: str) -> int:
         """None has an address."""
