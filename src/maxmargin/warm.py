@@ -24,7 +24,7 @@ from .estimators.multilabel import MultilabelSVMClassifier
 from .estimators.regressor import SVMRegressor
 from .estimators.structured import StructuredSVM
 from .estimators.topk import TopKSVMClassifier
-from .jit import keeps_kernels
+from .jit import folder, keeps_kernels
 
 SAMPLES, FEATURES, LENGTH = 60, 6, 4
 LAYOUTS: dict[str, Callable[[np.ndarray], Any]] = {
@@ -118,7 +118,8 @@ def warm(what: Sequence[str] = (), layouts: Sequence[str] = LAYOUTS_USED, jobs: 
         futures = [pool.submit(compile_task, name, layout) for name, layout in pairs]
         for (name, layout), future in zip(pairs, futures, strict=True):
             print(f"{name}, {layout}: {future.result():.1f} s", flush=True)
-    print("Kept for later processes.")
+    kept = len(list(folder().glob("*.nbc"))) if folder().is_dir() else 0
+    print(f"{kept} compiled kernels are kept for later processes, in {folder()}.")
 
 
 def command(arguments: list[str] | None = None) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload, register_jitable
 
-from .cache import PLAIN, STAMP, keeps_kernels, undisturbed  # noqa: F401 - PLAIN, STAMP and the others are handed on
+from .cache import PLAIN, STAMP, folder, keeps_kernels, undisturbed  # noqa: F401 - handed on
 from .compiling import COMPILING, clock, uncollected, warn_untuned  # noqa: F401
 
 compiler: Any = None

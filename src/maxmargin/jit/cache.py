@@ -69,7 +69,7 @@ def processor() -> str:
 @cache
 def folder() -> Path:
     """That of this version, marked as used; it is made when the first kernel is kept."""
-    root = Path(numba.config.CACHE_DIR or user_folder()) / "maxmargin"
+    root = (Path(numba.config.CACHE_DIR).absolute() if numba.config.CACHE_DIR else user_folder()) / "maxmargin"
     found = root / f"{STAMP[:16]}-numba{numba.__version__}-{processor()}"
     with suppress(OSError):
         os.utime(found)
