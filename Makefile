@@ -14,7 +14,8 @@ OLDEST_PYTHON ?= 3.11
 NEWEST_PYTHON ?= 3.13
 # Where Python, numba, scikit-learn, SciPy, data frames, files, drawing and graphs meet the library: what another version of them may break.
 SEAM_TESTS ?= $(addprefix tests/,contracts/test_contracts.py contracts/test_plugins.py data/ estimators/test_bad_input.py estimators/test_sklearn.py \
-	jit/ package/ persistence/ regularizers/ solvers/test_behaviour.py structures/test_structures_bad_input.py utils/)
+	jit/ $(addprefix package/test_,ci.py docs.py house.py package.py plots.py public_names.py results.py warm.py) persistence/ regularizers/ \
+	solvers/test_behaviour.py structures/test_structures_bad_input.py utils/)
 VENV := .venv
 DIST := build/dist
 PY := $(VENV)/bin/python
