@@ -147,7 +147,8 @@ class Shelf:
                 part.unlink(missing_ok=True)
                 raise
         except OSError as error:
-            warn_not_kept(str(error))
+            if not path.is_file():  # Windows replaces no file that another process reads
+                warn_not_kept(error.strerror or str(error))  # without a file name: once for all kernels
 
 
 @cache
