@@ -1,6 +1,7 @@
 """The package as installed: what an import costs, the public names, and the cache of compiled kernels."""
 
 import inspect
+import io
 import json
 import os
 import pickle
@@ -20,7 +21,7 @@ from helpers.source_tree import PACKAGE, imports, modules
 import maxmargin as mm
 from maxmargin import jit
 from maxmargin.data.rows import rows
-from maxmargin.jit import cache
+from maxmargin.jit import cache, compiling
 from maxmargin.losses.base import value
 from maxmargin.losses.hinge import Hinge
 from maxmargin.problems.linear import scalar_risk
@@ -378,6 +379,15 @@ def test_a_terminal_is_told_once_of_compiling(quiet):
     said = os.read(here, 10_000).decode()
     os.close(here), os.close(there)
     assert said.count("compiles for this machine, once (python -m maxmargin.warm does it ahead;") == (not quiet)
+
+
+def test_a_notebook_is_told_of_compiling(monkeypatch):
+    monkeypatch.delenv("MAXMARGIN_QUIET", raising=False)
+    for home, watched in {"ipykernel.iostream": True, "io": False}.items():
+        monkeypatch.setattr(sys, "stderr", type("Stream", (io.StringIO,), {"__module__": home})())
+        assert compiling.is_watched() == watched
+    monkeypatch.setattr(sys, "stderr", None)
+    assert not compiling.is_watched()
 
 
 def test_a_pipe_is_not_told_of_compiling():
