@@ -1,23 +1,30 @@
 """Checkpoints: a fit that was killed and is called again ends with the same model, bit for bit."""
 
+import errno
 import os
 import signal
+import threading
 import time
 import tracemalloc
 from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from helpers.damage import mutated
 from helpers.killed import FITS, begun, child, comparable, fit, nursery, without_room
-from helpers.models import CASES, LABELS, TWO, X, identical
+from helpers.models import CASES, LABELS, REAL, TWO, X, identical
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.preprocessing import StandardScaler
 
 import maxmargin as mm
 from maxmargin.persistence import checkpoint
 from maxmargin.persistence.container import read_stored
+from maxmargin.structures import Chain
 
 
 class Killed(BaseException):
@@ -71,7 +78,7 @@ def test_it_is_refused_for_other_data_or_parameters(tmp_path, always):
     with pytest.raises(Killed):
         fit("dual coordinate", mm.Checkpoint(path, every=0.0), Killer(3))
     other = mm.SVMClassifier(C=2.0, solver="dual_coordinate", tol=1e-6, random_state=7).set_callbacks(mm.Checkpoint(path))
-    with pytest.raises(mm.ModelFileError, match="is the checkpoint of a SVMClassifier with other parameters, not of this fit"):
+    with pytest.raises(mm.ModelFileError, match=r"checkpoint of a SVMClassifier with other parameters \(C\), not of this fit"):
         other.fit(X, TWO)
     same = mm.SVMClassifier(solver="dual_coordinate", tol=1e-6, random_state=7).set_callbacks(mm.Checkpoint(path))
     with pytest.raises(mm.ModelFileError, match="is the checkpoint of other data, not of this fit"):
@@ -80,9 +87,165 @@ def test_it_is_refused_for_other_data_or_parameters(tmp_path, always):
     changed[3, 1] = np.nextafter(changed[3, 1], 1.0)
     with pytest.raises(mm.ModelFileError, match="other data"):
         same.fit(changed, TWO)
-    with pytest.raises(mm.ModelFileError, match="is a checkpoint, not a model"):
+    with pytest.raises(mm.ModelFileError, match=r"is a checkpoint, not a model; mm\.load reads what mm.save has written"):
         mm.load(path)
+    regressor = mm.SVMRegressor(random_state=7).set_callbacks(mm.Checkpoint(path))
+    with pytest.raises(mm.ModelFileError, match="is the checkpoint of a SVMClassifier, not of this fit"):
+        regressor.fit(X, REAL)
     assert same.fit(X, TWO).certificate_.converged and not path.exists()
+
+
+def kernel_of(gamma):
+    return lambda A, B: rbf_kernel(A, B, gamma=gamma)
+
+
+def sequences(outputs):
+    return mm.Samples([([row[None] for row in X], [[int(label)] for label in outputs])])
+
+
+OTHERS = {
+    "closures": (lambda gamma: mm.SVMClassifier(kernel=kernel_of(gamma)), (X, TWO), (X, TWO), r"other parameters \(kernel\)"),
+    "partials, labels": (
+        lambda gamma: mm.MultilabelSVMClassifier(loss="hinge", kernel=partial(rbf_kernel, gamma=gamma)),
+        (X, LABELS),
+        (X, LABELS),
+        r"other parameters \(kernel\)",
+    ),
+    "iterables": (
+        lambda gamma: mm.SVMClassifier(),
+        (mm.open_source([(X, TWO)]),),
+        (mm.open_source([(X, LABELS[:, 1])]),),
+        "other data",
+    ),
+    "a source, mapped": (
+        lambda gamma: mm.SVMClassifier(),
+        (mm.open_source([(X, TWO)]).map(StandardScaler().fit(X)),),
+        (mm.open_source([(X, TWO)]).map(StandardScaler().fit(3.0 * X)),),
+        "other data",
+    ),
+    "samples": (
+        lambda gamma: mm.StructuredSVM(Chain()),
+        (sequences(TWO),),
+        (sequences(LABELS[:, 1]),),
+        "other data",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_another_problem_is_refused(name, tmp_path, always):
+    """What a function, a source or an iterable holds is seen; the same ones, made anew, go on."""
+    make, data, others, reason = OTHERS[name]
+
+    def fit_of(gamma, samples, *callbacks):
+        model = make(gamma).set_params(tol=1e-6, random_state=7)
+        return model.set_callbacks(mm.Checkpoint(tmp_path / "state", every=0.0), *callbacks).fit(*samples)
+
+    with pytest.raises(Killed):
+        fit_of(0.5, data, Killer(2))
+    with pytest.raises(mm.ModelFileError, match=f"is the checkpoint of .*{reason}.*, not of this fit"):
+        fit_of(0.25, others)
+    later = Killer()
+    assert fit_of(0.5, data, later).certificate_.converged and later.passes > 0
+
+
+def test_a_kernel_that_cannot_be_told_apart_is_refused_at_once(tmp_path):
+    lock = threading.Lock()
+
+    def kernel(A, B):
+        with lock:
+            return A @ B.T
+
+    model = mm.SVMClassifier(kernel=kernel).set_callbacks(mm.Checkpoint(tmp_path / "state"))
+    with pytest.raises(mm.ModelFileError, match="Checkpoint and the parameter kernel: A file cannot tell a lock from another"):
+        model.fit(X, TWO)
+    assert not hasattr(model, "history_") or not model.history_
+
+
+def test_samples_that_cannot_be_told_apart_take_no_checkpoint(tmp_path, always):
+    """The fit goes on, as where no file can be written."""
+
+    class Sample:
+        def __init__(self, row):
+            self.row, self.lock = row, threading.Lock()
+
+    class Signs(mm.structures.Structure):
+        def size(self, X, y):
+            return X[0].row.size
+
+        def joint_feature(self, x, y):
+            return y * x.row
+
+        def loss(self, y_true, y):
+            return float(y_true != y)
+
+        def decode(self, w, x):
+            return 1 if w @ x.row > 0 else -1
+
+        def loss_augmented_decode(self, w, x, y_true):
+            return max((1, -1), key=lambda y: y * (w @ x.row) + (y != y_true))
+
+    model = mm.StructuredSVM(Signs(), random_state=7).set_callbacks(mm.Checkpoint(tmp_path / "state", every=0.0))
+    with pytest.warns(UserWarning, match="No checkpoint was written: A file cannot tell a lock from another one"):
+        model.fit([Sample(row) for row in X], (2 * TWO - 1).tolist())
+    assert model.certificate_.converged and not (tmp_path / "state").exists()
+
+
+def test_a_checkpoint_of_another_version_is_refused(tmp_path, always, monkeypatch):
+    """Fingerprints of other versions cannot be compared."""
+    monkeypatch.setattr(checkpoint, "SCHEME", 1)
+    with pytest.raises(Killed):
+        fit("dual coordinate", mm.Checkpoint(tmp_path / "state", every=0.0), Killer(3))
+    monkeypatch.setattr(checkpoint, "SCHEME", 2)
+    with pytest.raises(mm.ModelFileError, match="is the checkpoint of another version of maxmargin, not of this fit"):
+        fit("dual coordinate", mm.Checkpoint(tmp_path / "state"))
+
+
+def test_verbose_says_that_it_resumed(tmp_path, always, capsys):
+    path = tmp_path / "state"
+    with pytest.raises(Killed):
+        fit("dual coordinate", mm.Checkpoint(path, every=0.0), Killer(3))
+    assert capsys.readouterr().err == ""
+    model, samples = FITS["dual coordinate"]()
+    model.set_params(verbose=1).set_callbacks(mm.Checkpoint(path)).fit(*samples)
+    assert capsys.readouterr().err.startswith(f"SVMClassifier: resumed from the checkpoint {path}.\n")
+    model.set_callbacks(mm.Checkpoint(path)).fit(*samples)
+    assert "resumed" not in capsys.readouterr().err
+
+
+def test_a_checkpoint_that_cannot_be_removed(tmp_path, always, monkeypatch):
+    """A warning, and the model."""
+    path = tmp_path / "state"
+
+    def read_only(self, missing_ok=False):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(Path, "unlink", read_only)
+    with pytest.warns(UserWarning, match="its checkpoint .*state cannot be removed: Read-only file system"):
+        model = fit("dual coordinate", mm.Checkpoint(path, every=0.0))
+    assert model.certificate_.converged and model.coef_.shape == (1, 5) and path.exists()
+    assert fit("dual coordinate", mm.Checkpoint(tmp_path / "none")).certificate_.converged  # no file, no warning
+
+
+def test_a_path_below_a_file(tmp_path, always):
+    """Nothing is there to be removed, and nothing can be written."""
+    (tmp_path / "file").write_text("x")
+    with pytest.warns(UserWarning, match="No checkpoint was written: .* cannot be written: Not a directory"):
+        model = fit("dual coordinate", mm.Checkpoint(tmp_path / "file" / "state", every=0.0))
+    assert model.certificate_.converged
+
+
+def test_files_of_another_kind_are_no_checkpoints(tmp_path):
+    path = tmp_path / "state"
+    mm.save(fit("dual coordinate"), path)
+    for change, reason in (
+        (lambda: None, "is a model, not a checkpoint; give Checkpoint another path"),
+        (lambda: path.write_bytes(b""), r"is not a maxmargin checkpoint file \(it is empty\); give Checkpoint another path"),
+    ):
+        change()
+        with pytest.raises(mm.ModelFileError, match=reason):
+            fit("dual coordinate", mm.Checkpoint(path))
+    assert path.read_bytes() == b""
 
 
 def test_other_threads_go_on_from_the_duals(tmp_path, always, monkeypatch):

@@ -2,10 +2,12 @@
 
 import json
 import os
+import pickle
 import resource
 import subprocess
 import sys
 import tracemalloc
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import maxmargin as mm
-from maxmargin.persistence import container
+from maxmargin.persistence import container, models
 from maxmargin.persistence.fingerprint import fingerprint
 from maxmargin.persistence.names import MODELS
 
@@ -147,6 +149,21 @@ def test_what_it_was_fitted_to(tmp_path):
     with pytest.raises(TypeError, match=r"data must be a tuple of what fit was given, \(X, y\); got a ndarray"):
         mm.save(model, tmp_path / "another", data=X)
     assert not (tmp_path / "another").exists()
+
+
+def test_data_of_files_of_another_version(tmp_path, monkeypatch):
+    """Arrays are told as before; of others such a file does not know."""
+    model, path = fitted("two classes"), tmp_path / "model"
+    with monkeypatch.context() as patch:
+        patch.setattr(models, "SCHEME", 1)
+        mm.save(model, path, data=(X, TWO))
+    identical(mm.load(path, data=(X, TWO)), model)
+    with pytest.raises(mm.ModelFileError, match="another version of maxmargin, whose fingerprints differ: it cannot tell"):
+        mm.load(path, data=(X, 1 - TWO))
+    small = np.arange(6.0).reshape(2, 3)
+    assert fingerprint((small, np.array([0, 1]))) == "b7f26414756428a95f3197fe725c6664"  # as scheme 1 has them
+    assert fingerprint((sp.csr_matrix(small), np.array(["a", "bb"]))) == "1fa08e3336cc20315eb455f60e702276"
+    assert fingerprint(([small, small[:1]], [[0, 1], [1]], None)) == "6eaa2865f6367388fa59351e6616a59f"
 
 
 def test_forms_of_data_are_told_apart():
@@ -282,10 +299,19 @@ def test_a_disk_that_is_full_at_the_last_moment(tmp_path, monkeypatch):
 def test_files_of_others(tmp_path):
     path = tmp_path / "model"
     safetensors.numpy.save_file({"a": np.zeros(3)}, path)
-    with pytest.raises(mm.ModelFileError, match="was not written by maxmargin"):
+    with pytest.raises(mm.ModelFileError, match=r"is not a maxmargin model file \(another program wrote it\); mm.load reads"):
         mm.load(path)
-    path.write_bytes(b"")
-    with pytest.raises(mm.ModelFileError, match="is no file of maxmargin, or damaged"):
+    with zipfile.ZipFile(tmp_path / "zip", "w") as archive:
+        archive.writestr("coef_", b"0" * 100)
+    texts = b"", b"{", b"coef,intercept\n1,2\n", b'{"coef_": [1, 2]}'
+    for data in (*texts, pickle.dumps(X), (tmp_path / "zip").read_bytes(), bytes(64)):
+        path.write_bytes(data)
+        for mapped in (False, True):
+            with pytest.raises(mm.ModelFileError, match=r"model is not a maxmargin model file \(.*\); mm.load reads"):
+                mm.load(path, mmap=mapped)
+    mm.save(fitted("two classes"), path)
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(mm.ModelFileError, match="is damaged, or not a maxmargin file: it is shorter than its header says"):
         mm.load(path)
     mm.save(fitted("two classes"), path)
     head, data = taken(path.read_bytes())

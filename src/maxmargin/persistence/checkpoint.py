@@ -2,11 +2,12 @@
 
 import os
 import platform
+import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,9 @@ from ..problems.base import Problem
 from ..solvers.base import Solver
 from ..solvers.keeping import Keeper
 from ..utils.state import RunState
-from .container import ModelFileError, damage_told, read_stored, versions, write_stored
+from .container import ModelFileError, damage_told, read_stored, versions, why, write_stored
 from .described import Describer
-from .fingerprint import fingerprint
+from .fingerprint import SCHEME, fingerprint
 from .restored import Restorer
 
 CHECKPOINT = "checkpoint"
@@ -35,7 +36,8 @@ class Checkpoint(Keeping):
     Attach it with `estimator.set_callbacks(mm.Checkpoint(path))` and call `fit`. If the process dies, do the same again with the
     same data and parameters: the fit goes on, and ends with the same model to the last bit (on the same kind of machine, with the
     same versions and `n_jobs`; elsewhere it goes on from the duals, and says so). A checkpoint of other data or parameters is
-    refused. `max_iter`, `max_time`, `verbose` may be others. The file goes away when the fit has reached its target.
+    refused: functions and objects of your own are compared by what they do and hold, and refused where that cannot be known.
+    `max_iter`, `max_time`, `verbose` may be others. The file goes away when the fit has reached its target.
 
     The state is taken between passes, as it is: when one is written changes no bit of the model. Files are written whole or not
     at all. Where one cannot be written, a warning says so, and the fit goes on.
@@ -73,14 +75,16 @@ class FitKeeper(Keeper):
         parameters = {name: value for name, value in estimator.get_params(deep=False).items() if name not in FREE}
         if not isinstance(parameters.get("random_state"), int):
             parameters.pop("random_state", None)  # the seed is the checkpoint's
-        self.parameters = fingerprint((type(estimator).__name__, parameters, solver))
+        self.parameters = {name: parameter_fingerprint(name, value) for name, value in (parameters | {"solver": solver}).items()}
         self.name, self.seed = type(estimator).__name__, seed
         self.data: str | None = None  # the fingerprint, known once there is a file
         self.before: dict[str, RunState] = {}  # parts that an earlier process left
         self.states: dict[str, RunState] = {}  # as they are to be written
         self.lock, self.rounds = threading.Lock(), 0
-        if self.place.exists():
+        if os.path.exists(self.place):
             self.read()
+            if estimator.verbose:
+                print(f"{self.name}: resumed from the checkpoint {self.place}.", file=sys.stderr)
         self.begin, self.spent = time.monotonic(), 0.0  # seconds: since when, and in files
         self.next = self.begin + self.every
         self.whole = PartKeeper(self, WHOLE_FIT, False)
@@ -90,8 +94,14 @@ class FitKeeper(Keeper):
     def read(self) -> None:
         manifest, arrays = read_stored(self.place, CHECKPOINT)
         with self.taking_up():
-            if manifest["estimator"] != self.name or manifest["parameters"] != self.parameters:
-                raise ModelFileError(self.refusal(f"a {manifest['estimator']} with other parameters"))
+            if manifest.get("scheme") != SCHEME:
+                raise ModelFileError(self.refusal("another version of maxmargin"))
+            told = manifest["parameters"]
+            others = [name for name in sorted(told.keys() | self.parameters) if told.get(name) != self.parameters.get(name)]
+            if manifest["estimator"] != self.name:
+                raise ModelFileError(self.refusal(f"a {manifest['estimator']}"))
+            if others:
+                raise ModelFileError(self.refusal(f"a {manifest['estimator']} with other parameters ({', '.join(others)})"))
             self.data = fingerprint(self.problem)
             if manifest["data"] != self.data:
                 raise ModelFileError(self.refusal("other data"))
@@ -99,12 +109,12 @@ class FitKeeper(Keeper):
             self.before = {name: restorer.mapping(nodes) for name, nodes in manifest["states"].items()}
             self.states = {name: state for name, state in self.before.items() if name != WHOLE_FIT}
             self.seed, self.n_jobs = int(manifest["seed"]), int(manifest["n_jobs"])
-            others = told_apart(manifest["origin"], origin(), self.n_jobs, self.own_jobs)
-        if others:
+            elsewhere = told_apart(manifest["origin"], origin(), self.n_jobs, self.own_jobs)
+        if elsewhere:
             self.elsewhere = True
             warnings.warn(
-                f"{self.place} was left by a fit with {others}: this one goes on from its duals, to another model than that one "
-                "would have ended with, as good by its certificate.",
+                f"{self.place} was left by a fit with {elsewhere}: this one goes on from its duals, to another model than that "
+                "one would have ended with, as good by its certificate.",
                 UserWarning,
                 stacklevel=2,
             )
@@ -138,6 +148,7 @@ class FitKeeper(Keeper):
         manifest = {
             "estimator": self.name,
             "parameters": self.parameters,
+            "scheme": SCHEME,
             "data": self.data,
             "seed": self.seed,
             "n_jobs": self.own_jobs,
@@ -155,9 +166,17 @@ class FitKeeper(Keeper):
 
     def finish(self, converged: bool) -> None:
         """The fit is over; one that has reached its target is not gone on with."""
-        if converged:
-            with suppress(FileNotFoundError):
-                self.place.unlink()
+        if not converged:
+            return
+        try:
+            self.place.unlink()
+        except OSError as error:
+            if os.path.exists(self.place):
+                warnings.warn(
+                    f"The fit has reached its target, but its checkpoint {self.place} cannot be removed: {why(error)}.",
+                    UserWarning,
+                    stacklevel=2,
+                )
 
 
 class PartKeeper(Keeper):
@@ -196,6 +215,13 @@ class PartKeeper(Keeper):
                 fit.states.clear()  # as large as the run itself
             fit.wait(begin, time.monotonic())
             self.round = fit.rounds
+
+
+def parameter_fingerprint(name: str, value: Any) -> str:
+    try:
+        return fingerprint(value)
+    except ModelFileError as error:
+        raise ModelFileError(f"Checkpoint and the parameter {name}: {error}") from None
 
 
 def origin() -> dict[str, str]:

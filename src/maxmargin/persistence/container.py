@@ -47,6 +47,8 @@ DTYPES = {
     "F64": "<f8",
 }
 CODE_OF = {np.dtype(text): code for code, text in DTYPES.items()}
+# What to do about a file of another kind than the one asked for.
+WAY_OUT = {"model": "mm.load reads what mm.save has written", "checkpoint": "give Checkpoint another path"}
 # What damage in a file leads to while it is read.
 DAMAGE = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError, MemoryError)
 
@@ -205,18 +207,21 @@ def damage_told(place: str | os.PathLike[str]) -> Iterator[None]:
         raise ModelFileError(f"{place} cannot be read: {why(error)}.") from None
     except DAMAGE as error:
         said = re.sub(r"\s+", " ", str(error))[:200]
-        raise ModelFileError(f"{place} is no file of maxmargin, or damaged: {said or type(error).__name__}.") from None
+        raise ModelFileError(f"{place} is damaged, or not a maxmargin file: {said or type(error).__name__}.") from None
 
 
 def contents(file: Any, size: int, place: Path, kind: str) -> tuple[dict[str, Any], dict[str, Entry], int]:
     """The manifest, the arrays that there are, and where the first one begins."""
-    length = int.from_bytes(file.read(8), "little")
-    if size < 8 or not 2 <= length <= min(size - 8, LONGEST_HEADER):
-        raise ValueError("it does not begin with a header that it has room for")
-    head = json.loads(file.read(length).decode(), object_pairs_hook=distinct)
+    length, first = int.from_bytes(file.read(8), "little"), file.read(1)
+    if length > LONGEST_HEADER or first != b"{":
+        found = "it is empty" if size == 0 else "it begins in another way"
+        raise ModelFileError(f"{place} is not a maxmargin {kind} file ({found}); {WAY_OUT[kind]}.")
+    if length > size - 8:
+        raise ValueError("it is shorter than its header says")
+    head = json.loads((first + file.read(length - 1)).decode(), object_pairs_hook=distinct)
     meta = head.pop(META, {}) if isinstance(head, dict) else {}
     if not isinstance(meta, dict) or OWN not in meta:
-        raise ModelFileError(f"{place} was not written by maxmargin.")
+        raise ModelFileError(f"{place} is not a maxmargin {kind} file (another program wrote it); {WAY_OUT[kind]}.")
     text, schema = meta[OWN], meta["schema"]
     if re.fullmatch(r"[1-9]\d{0,5}", schema) and int(schema) > SCHEMA:
         raise ModelFileError(
@@ -226,7 +231,7 @@ def contents(file: Any, size: int, place: Path, kind: str) -> tuple[dict[str, An
         raise ValueError("its checksum does not fit its manifest")
     manifest = json.loads(text, object_pairs_hook=distinct, parse_constant=no_constant)
     if manifest["kind"] != kind:
-        raise ModelFileError(f"{place} is a {manifest['kind']}, not a {kind}.")
+        raise ModelFileError(f"{place} is a {manifest['kind']}, not a {kind}; {WAY_OUT[kind]}.")
     entries = {name: entry_of(name, head[name], manifest["arrays"][name]) for name in head}
     if entries.keys() != manifest["arrays"].keys():
         raise ValueError("arrays are missing")

@@ -1,6 +1,7 @@
 """`save` and `load`: a model as one file."""
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from sklearn.base import BaseEstimator
@@ -9,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .container import ModelFileError, damage_told, read_stored, versions, write_stored
 from .described import Describer
-from .fingerprint import fingerprint
+from .fingerprint import SCHEME, fingerprint
 from .names import MODELS
 from .restored import Restorer
 
@@ -36,7 +37,8 @@ def save_model(model: Any, path: str | os.PathLike[str], *, overwrite: bool = Tr
     data : tuple, optional
         What the model was fitted to, as it was given to `fit`: (X, y), or (X, y, sample_weight). A fingerprint of it goes into
         the file, for `load(path, data=...)` to compare: a hash of all its bytes, dtypes and shapes; of files on disk their names,
-        sizes and times. It takes one read of the data, which is why no fit does it unasked.
+        sizes and times, and the options that they were opened with. It takes one read of the data, which is why no fit does it
+        unasked.
 
     Raises
     ------
@@ -55,7 +57,7 @@ def save_model(model: Any, path: str | os.PathLike[str], *, overwrite: bool = Tr
     node = describer.node(model, "")
     manifest = {"model": node, "versions": versions(*NOTED)}
     if data is not None:
-        manifest["data"] = data_fingerprint(data)
+        manifest["data"], manifest["scheme"] = data_fingerprint(data), SCHEME
     write_stored(path, MODEL_FILE, manifest, describer.finished(), overwrite=overwrite)
 
 
@@ -102,7 +104,7 @@ def load_model(
         assert isinstance(found, BaseEstimator)
         check_parameters(found)
     if data is not None:
-        check_data(manifest.get("data"), data, path)
+        check_data(manifest, data, path)
     return found
 
 
@@ -118,10 +120,15 @@ def data_fingerprint(data: Any) -> str:
     return fingerprint(data)
 
 
-def check_data(told: Any, data: Any, path: str | os.PathLike[str]) -> None:
+def check_data(manifest: Mapping[str, Any], data: Any, path: str | os.PathLike[str]) -> None:
     """Refuse a model of other data."""
-    found = data_fingerprint(data)
+    found, told = data_fingerprint(data), manifest.get("data")
     if told is None:
         raise ModelFileError(f"{path} does not say what its model was fitted to: it was saved without data=(X, y).")
+    if told != found and manifest.get("scheme", 1) != SCHEME:
+        raise ModelFileError(
+            f"{path} was saved by another version of maxmargin, whose fingerprints differ: it cannot tell whether its model was "
+            "fitted to these data. Load it without data=, and save it again with them."
+        )
     if told != found:
         raise ModelFileError(f"The model in {path} was fitted to other data than these.")

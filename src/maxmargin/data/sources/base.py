@@ -142,6 +142,10 @@ class Source(ABC):
     def check_unchanged(self) -> None:
         """Raise SourceChangedError if a file has changed since it was opened."""
 
+    @abstractmethod
+    def identity(self) -> Any:
+        """What tells these data from others: checkpoints and `save(data=)` keep a hash of it."""
+
     def _pass(self, seed: int | None, shuffle_rows: bool) -> Generator[Block]:
         runs = self._runs()
         order = range(len(runs)) if seed is None else np.random.default_rng(seed).permutation(len(runs))
@@ -230,6 +234,9 @@ class Mapped(Derived):
 
     def encoded(self, encoding: Encoding) -> Source:
         return Mapped(self.source.encoded(encoding), self.transformer)
+
+    def identity(self) -> Any:
+        return self.source, self.transformer
 
     def _said_rows(self) -> int | None:
         return self.source.n_rows
@@ -346,6 +353,9 @@ class Dealt(Derived):
 
     def encoded(self, encoding: Encoding) -> Source:
         return Dealt(self.source.encoded(encoding), self.rows, self.labels)
+
+    def identity(self) -> Any:
+        return self.source, self.rows
 
     def _said_rows(self) -> int:
         return self.rows.size

@@ -34,6 +34,8 @@ class DatasetSource(TableSource):
     """Fragments, and the row groups of those that are larger than a block, come in any order; their blocks in that of the file. A
     filtered dataset is read from its beginning only."""
 
+    told_by_files = False  # filters, partitions and tables in memory are the dataset's own
+
     def __init__(self, given: Any, options: SourceOptions):
         self.given = given  # a table can be sent to other processes, a dataset made of it cannot
         files = getattr(given, "files", []) if self._is_local(given) else []

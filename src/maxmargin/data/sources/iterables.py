@@ -18,6 +18,8 @@ MEANINGLESS = ("label", "weight", "group", "features", "zero_based", "cache", "c
 class IterableSource(FileSource):
     """A sequence is read in any order; other iterables only from their beginning."""
 
+    told_by_files = False
+
     def __init__(self, given, options: SourceOptions):
         name = f"The {type(given).__name__}"
         for option in MEANINGLESS:

@@ -25,6 +25,7 @@ class FileSource(Source):
     """
 
     columns_of_x: dict[str, str] | None = None  # of tables: the names of the columns of X, and what they are
+    told_by_files = True  # whether files and options say what is read; else the checksums of the scan do
 
     def __init__(self, name: str, files: Sequence[Path], options: SourceOptions, side_files: dict[str, Any] | None = None):
         super().__init__()
@@ -66,6 +67,12 @@ class FileSource(Source):
                 raise SourceChangedError(
                     f"{path} has changed since it was opened (its size or its time is another); open the source again."
                 )
+
+    def identity(self) -> Any:
+        """Files by name, size and time, or a checksum of each block; and the options."""
+        if self.told_by_files:
+            return [(path.name, *found) for path, found in self._stamps], self.options.identity()
+        return self.scan(), self._first_rows, self._sums, self._tally.state(), str(self.dtype), self.options.identity()
 
     @abstractmethod
     def _raw_blocks(self, first: int, stop: int | None) -> Generator[RawBlock]:

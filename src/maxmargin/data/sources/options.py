@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from .encoding import Encoding
 
 MEGABYTE = 1 << 20
 HOW = ("onehot", "hash")  # categories become features
+READING = ("cache", "block_bytes", "n_jobs")  # options that do not change what is read
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,12 @@ class SourceOptions:
     quote: str | None = None
     header: Any = None
     partitions: tuple[tuple[str, str | int], ...] = ()  # columns that stand in the names of folders, and their values
+
+    def identity(self) -> dict[str, Any]:
+        """What the options say of the data. A path has its last part: a folder may be moved."""
+        given = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in READING}
+        files = {name: Path(value).name for name, value in given.items() if is_path(value) and str(value).endswith(".npy")}
+        return given | files
 
     def refuse(self, path: Path, **reasons: str) -> None:
         """Arguments that mean nothing for this format must not be given."""

@@ -19,7 +19,7 @@ class Several(Source):
 
     def __init__(self, sources: Sequence[FileSource]):
         super().__init__()
-        self.sources = sources
+        self.sources = self.opened = sources  # those opened stay as they were when categories are joined
         for source in sources[1:]:
             check_same_columns(source, sources[0])
         if len({source.dtype for source in sources}) > 1:
@@ -72,6 +72,9 @@ class Several(Source):
     def check_unchanged(self) -> None:
         for source in self.sources:
             source.check_unchanged()
+
+    def identity(self) -> Sequence[FileSource]:
+        return self.opened
 
     def _said_rows(self) -> int | None:
         counts = [source.n_rows for source in self.sources]
