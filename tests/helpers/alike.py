@@ -13,6 +13,7 @@ import pandas as pd
 import polars as pl
 import scipy.sparse as sp
 from numba import njit
+from sklearn.gaussian_process.kernels import RBF
 from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
@@ -170,6 +171,20 @@ class Lazy(Kernel):
         return 2.0 * self.gamma
 
 
+class Remembering(Kernel):
+    """A memo, which is no part of what pickle takes."""
+
+    def __init__(self, gamma):
+        super().__init__(gamma)
+        self.memo = {}
+
+    def __call__(self, A, B):
+        return self.memo.setdefault((A, B), self.gamma * A * B)
+
+    def __getstate__(self):
+        return {"gamma": self.gamma}
+
+
 def by_class(gamma):
     class Local:
         scale = gamma
@@ -263,6 +278,7 @@ BY_GAMMA = {
     "a subclass of list": counted,
     "a default": lambda gamma: defaultdict(lambda: gamma),
     "a namespace": lambda gamma: SimpleNamespace(gamma=gamma),
+    "a kernel of a package": RBF,
     "vectorised": lambda gamma: np.vectorize(lambda a: gamma * a),
     "a loss": Corner,
     "a registered loss": by_registration,
@@ -362,10 +378,11 @@ TEXTS = [f"name {k}" for k in range(50)]
 # Each list holds values that are the same.
 TOGETHER: dict[str, list[Any]] = {
     "names": [original(0.5), renamed(0.5)],
-    "arguments of a partial": [partial(rbf_kernel, gamma=0.5, Y=None), partial(rbf_kernel, gamma=0.5, Y=None)],
+    "arguments of a partial": [partial(rbf_kernel, gamma=0.5, Y=None), partial(rbf_kernel, Y=None, gamma=0.5)],
     "order of attributes": [Family(0.5), assigned_otherwise(0.5)],
     "what was computed": [Lazy(0.5), used(Lazy(0.5))],
     "what was kept": [by_cache(0.5), called(by_cache(0.5))],
+    "a memo": [Remembering(0.5), called(Remembering(0.5))],
     "what was compiled": [by_numba(0.5), called(by_numba(0.5))],
     "sets": [set(TEXTS), set(TEXTS[::-1]), {*TEXTS[25:], *TEXTS}],
     "sets within": [Kernel({"of": set(TEXTS)}), Kernel({"of": set(TEXTS[::-1])})],

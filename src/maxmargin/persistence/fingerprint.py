@@ -1,7 +1,7 @@
 """Whether two fits are the same: a hash of everything that a problem, the parameters of an estimator, or data are made of.
 
     arrays    shape, dtype and all bytes, wherever they lie: in memory, mapped from a file, in whatever order
-    sources   what they say of themselves (`identity`): files and options, or checksums of their blocks
+    sources   what they say of themselves (`_identity`): files and options, or checksums of their blocks
     packages  functions, classes and modules of installed packages: their names
     code      functions and classes of the user's: bytecode, constants, defaults, closures, and the globals that it names
     objects   their class, and the state that pickle takes, value by value: pickled bytes differ between processes
@@ -16,7 +16,7 @@ import pickle
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from functools import cached_property, singledispatch
+from functools import cached_property, partial, singledispatch
 from hashlib import blake2b
 from importlib.util import find_spec, resolve_name
 from operator import attrgetter
@@ -45,6 +45,7 @@ STANDARD = os.path.dirname(os.__file__) + os.sep
 SPAN = 1 << 24  # bytes of an array that are copied at a time, where its rows do not lie one after another
 PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, range})
 GLOBALS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
+OF_MODULES = frozenset({"__name__", "__annotations__"})  # what class bodies name
 UNPICKLED = (pickle.PicklingError, TypeError, AttributeError, ValueError, RuntimeError)  # what objects without a state raise
 # Functions that are registered for classes: those of a user's class are part of it.
 REGISTRIES = [found for module in (base, rows) for found in vars(module).values() if hasattr(found, "registry")]
@@ -243,7 +244,7 @@ def _(value: Custom, to):
 
 @feed.register
 def _(value: Source, to):
-    put_in((type(value), value.identity()), to)
+    put_in((type(value), value._identity()), to)
 
 
 @feed.register
@@ -292,6 +293,11 @@ def _(value: MethodType, to):
 
 
 @feed.register
+def _(value: partial, to):
+    put_in((type(value), value.func, value.args, plain_state(value, value.keywords), plain_state(value, vars(value))), to)
+
+
+@feed.register
 def _(value: staticmethod | classmethod, to):
     put_in(value.__func__, to)
 
@@ -328,7 +334,8 @@ def _(value: FunctionType, to):
     if (name := name_in_package(value)) is not None:
         to.write(name)
     elif to.first(value):
-        put_in((code_of(value.__code__), value.__defaults__, value.__kwdefaults__, plain_state(value, vars(value))), to)
+        keywords, attributes = (plain_state(value, found) for found in (value.__kwdefaults__, vars(value)))
+        put_in((code_of(value.__code__), value.__defaults__, keywords, attributes), to)
         codes = list(codes_of(value.__code__))
         for named in (cells_of(value), globals_of(value, codes), imports_of(value, codes)):
             for name, held in sorted(named.items()):
@@ -386,7 +393,7 @@ def globals_of(function: FunctionType, codes: list[CodeType]) -> dict[str, Any]:
     if is_installed(sys.modules.get(held.get("__name__", ""))):
         return {}
     names = {each.argval for code in codes for each in dis.get_instructions(code) if each.opname in GLOBALS}
-    return {name: held[name] for name in names if name in held}
+    return {name: held[name] for name in names - OF_MODULES if name in held}
 
 
 def imports_of(function: FunctionType, codes: list[CodeType]) -> dict[str, ModuleType]:

@@ -143,7 +143,7 @@ class Source(ABC):
         """Raise SourceChangedError if a file has changed since it was opened."""
 
     @abstractmethod
-    def identity(self) -> Any:
+    def _identity(self) -> Any:
         """What tells these data from others: checkpoints and `save(data=)` keep a hash of it."""
 
     def _pass(self, seed: int | None, shuffle_rows: bool) -> Generator[Block]:
@@ -235,7 +235,7 @@ class Mapped(Derived):
     def encoded(self, encoding: Encoding) -> Source:
         return Mapped(self.source.encoded(encoding), self.transformer)
 
-    def identity(self) -> Any:
+    def _identity(self) -> Any:
         return self.source, self.transformer
 
     def _said_rows(self) -> int | None:
@@ -354,7 +354,7 @@ class Dealt(Derived):
     def encoded(self, encoding: Encoding) -> Source:
         return Dealt(self.source.encoded(encoding), self.rows, self.labels)
 
-    def identity(self) -> Any:
+    def _identity(self) -> Any:
         return self.source, self.rows
 
     def _said_rows(self) -> int:

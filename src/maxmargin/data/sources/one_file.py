@@ -68,7 +68,7 @@ class FileSource(Source):
                     f"{path} has changed since it was opened (its size or its time is another); open the source again."
                 )
 
-    def identity(self) -> Any:
+    def _identity(self) -> Any:
         """Files by name, size and time, or a checksum of each block; and the options."""
         if self.told_by_files:
             return [(path.name, *found) for path, found in self._stamps], self.options.identity()

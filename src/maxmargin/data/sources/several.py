@@ -73,7 +73,7 @@ class Several(Source):
         for source in self.sources:
             source.check_unchanged()
 
-    def identity(self) -> Sequence[FileSource]:
+    def _identity(self) -> Sequence[FileSource]:
         return self.opened
 
     def _said_rows(self) -> int | None:
