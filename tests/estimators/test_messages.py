@@ -3,6 +3,7 @@
 # ruff: noqa: E501 - a call, its error and the words that matter stand in one row
 
 import warnings
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -196,6 +197,7 @@ def own(bad, value, first=0):
 
 CLASSES = {1: {0: 2.0}}
 ONE = np.ones(40)
+DATES = pd.DataFrame({"a": ONE, "when": pd.date_range("2026-01-01", periods=40)})
 CALLS = {
     "path": (fit(mm.SVMClassifier(), "train.svm"), TypeError, r"X is a path, 'train.svm'.*maxmargin.open_source\('train.svm'\)"),
     "path object": (fit(mm.SVMRegressor(), Path("train.svm"), Y), TypeError, r"path.*open_source"),
@@ -213,6 +215,17 @@ CALLS = {
     "generator": (fit(mm.SVMClassifier(), (x for x in X), Y), TypeError, r"X is an iterator: give"),
     "dict": (fit(mm.SVMClassifier(), {"a": [0.0, 1.0]}, [0, 1]), ValueError, r"dictionary; a data frame"),
     "texts": (fit(mm.SVMClassifier(), ["good day", "bad day"], [0, 1]), ValueError, r"texts.*TfidfVectorizer"),
+    "dates": (fit(mm.SVMClassifier(), DATES), ValueError, r"column 'when' holds datetime64.*the days since a date"),
+    "dates alone, kernel": (fit(mm.SVMClassifier(kernel="rbf"), DATES[["when"]]), ValueError, r"column 'when' holds datetime64"),
+    "dates, polars": (fit(mm.SVMRegressor(), pl.DataFrame({"a": ONE, "when": list(DATES["when"])})), ValueError, r"column 'when' holds Datetime"),
+    "date, polars": (fit(mm.SVMRegressor(), pl.DataFrame({"when": [date(2026, 1, 1)] * 40})), ValueError, r"column 'when' holds Date;"),
+    "durations, multi-label": (fit(mm.MultilabelSVMClassifier(), DATES[["when"]] - DATES[["when"]], np.ones((40, 1))), ValueError, r"'when' holds timedelta64"),
+    "periods, ranking": (fit(mm.RankingSVM(), DATES.assign(when=DATES["when"].dt.to_period("D"))), ValueError, r"'when' holds period"),
+    "categories of dates": (fit(mm.SVMClassifier(), DATES[["when"]].astype("category")), ValueError, r"'when' holds datetime64"),
+    "dates, Arrow": (fit(mm.SVMClassifier(), pa.Table.from_pandas(DATES)), ValueError, r"'when' holds timestamp"),
+    "dates, array": (fit(mm.SVMClassifier(), DATES[["when"]].to_numpy()), ValueError, r"it holds datetime64"),
+    "dates in predict": (lambda: mm.SVMClassifier(random_state=0).fit(X[:, :1], Y).predict(DATES[["when"]]), ValueError, r"'when' holds datetime64"),
+    "dates, list": (fit(mm.SVMClassifier(), [[day] for day in DATES["when"].to_numpy()]), ValueError, r"it holds dates or times"),
     "None among labels": (fit(mm.SVMClassifier(), X, ["a", None] * 20), ValueError, r"y holds None, for sample 1: leave out"),
     "None among labels, bags": (fit(mm.LatentSVMClassifier(), BAGS, ["a", None] * 20), ValueError, r"y holds None, for sample 1"),
     "None among targets": (fit(mm.SVMRegressor(), X, [1.0] * 39 + [None]), ValueError, r"y holds None, for sample 39"),

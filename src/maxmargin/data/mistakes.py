@@ -1,6 +1,7 @@
 """What is handed over by mistake for X, y or a cost, and what to hand over instead: said before any library stumbles over it."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from itertools import chain
 from typing import Any
 
@@ -10,7 +11,9 @@ import scipy.sparse as sp
 from ..data.sources.memory import is_source
 from ..data.sources.options import is_path
 
-SHOWN = 10  # names in a message
+SHOWN, LINE = 10, 200  # names, and characters of another library's words, in a message
+DATE_TYPES = ("date", "time", "period", "duration")  # beginnings of the types of pandas, polars and Arrow
+NUMBERS_OF_DATES = "make numbers of it first, such as the days since a date, the hour or the weekday"
 
 
 def check_opened(X, way: str | None = None) -> None:
@@ -26,7 +29,7 @@ def check_opened(X, way: str | None = None) -> None:
 
 def check_table(X) -> None:
     """Refuse what is no matrix of numbers."""
-    if type(X) is np.ndarray and X.dtype.kind != "O":
+    if type(X) is np.ndarray and X.dtype.kind not in "OmM":
         return
     check_opened(X)
     if X is None or isinstance(X, Iterator):
@@ -55,8 +58,15 @@ def check_target(y, classes: bool) -> None:
 
 
 def trouble(given) -> str | None:
-    """What keeps a list of rows from being a matrix of numbers, with the way out; None where a glance finds nothing."""
+    """What keeps a frame, an array or a list of rows from being a matrix of numbers, with the way out; None where a glance finds
+    nothing."""
+    for name, kind in _column_types(given):
+        if str(kind).lower().startswith(DATE_TYPES):
+            where = "it holds" if name is None else f"its column {name!r} holds"
+            return f"{where} {kind}; {NUMBERS_OF_DATES}, or leave it out"
     rows = _entries(given) or []
+    if any(_holds(row, np.datetime64 | np.timedelta64) for row in rows):
+        return f"it holds dates or times; {NUMBERS_OF_DATES}, or leave it out"
     if any(isinstance(row, Mapping) for row in rows) or any(_holds(row, Mapping) for row in rows):
         return "it holds dictionaries, which sklearn.feature_extraction.DictVectorizer turns into numbers"
     if rows and all(isinstance(row, str) for row in rows):
@@ -74,6 +84,18 @@ def uneven(given) -> str | None:
         return None
     first, second = ("is a single entry" if size is None else f"has {size}" for size in (sizes[0], sizes[other]))
     return f"its rows must have one length, but row 0 {first} and row {other} {second}"
+
+
+def _column_types(given) -> list[tuple[Any, Any]]:
+    """The names and types of the columns of a frame of pandas, polars or Arrow, of categories the type of these; of an array its
+    type, without a name."""
+    names, kinds = getattr(given, "column_names", None), getattr(getattr(given, "schema", None), "types", None)  # Arrow
+    if names is None or kinds is None:
+        names, kinds = getattr(given, "columns", None), getattr(given, "dtypes", None)
+    if names is None or kinds is None:
+        return [(None, given.dtype.name)] if isinstance(given, np.ndarray) else []
+    kinds = [getattr(getattr(kind, "categories", None), "dtype", kind) for kind in kinds]
+    return list(zip(names, kinds))
 
 
 def _entries(given) -> list | None:
@@ -108,6 +130,20 @@ def cost_rows(cost: Mapping, names: list, what: str) -> list[list[Any]]:
         if unknown:
             raise ValueError(f"cost names {unknown[0]!r}, which is not among the {what} {shown(names)}.")
     return [[cost.get(a, {}).get(b, float(a != b)) for b in names] for a in names]
+
+
+def nearest(name: Any, names: Iterable) -> str:
+    """" (nearest: 'age')" for a message about a name that is none of these; empty where none is like it."""
+    texts = [other for other in names if isinstance(other, str)]
+    same = [other for other in texts if other.lower() == str(name).lower()]
+    found = same or get_close_matches(str(name), texts, 1)
+    return f" (nearest: {found[0]!r})" if found else ""
+
+
+def first_line(error: BaseException) -> str:
+    """What another library says, shortened to be part of a sentence."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:LINE].rstrip(".")
 
 
 def shown(names: Iterable) -> str:

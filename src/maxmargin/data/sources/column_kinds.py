@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..mistakes import shown
+from ..mistakes import NUMBERS_OF_DATES, shown
 from .encoding import HASHED_WIDTH
 
 
@@ -76,7 +76,7 @@ def way_out(kind: Any) -> str:
     if is_text(kind):
         return "categorical='onehot' (or 'hash') makes features of texts and categories"
     if types.is_temporal(kind):
-        return "make numbers of it first, such as the days since a date, the hour or the weekday"
+        return NUMBERS_OF_DATES
     if types.is_decimal(kind):
         return "write it as float64"
     if types.is_nested(kind):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ..mistakes import trouble
 from .blocks import RawBlock
 from .column_names import check_same_names
 from .one_file import FileSource
@@ -88,6 +89,8 @@ class IterableSource(FileSource):
             X = canonical(X.astype(self._dtype, copy=False), where)
         else:
             self._check_names(X, where)
+            if (found := trouble(X)) is not None:
+                raise ValueError(f"{where}: X is not a matrix of numbers: {found}.")
             X = np.asarray(X)
             if X.ndim != 2 or X.dtype.kind not in "fiub":
                 raise ValueError(f"{where}: X must be a matrix of real numbers, it is {X.dtype} of shape {X.shape}.")
