@@ -15,6 +15,7 @@ from contextlib import closing
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -191,6 +192,19 @@ def make_stored(folder):
     return make_npz(folder, compressed=False)
 
 
+def make_arrays(folder, write=np.savez, X=DENSE):
+    write(folder / "x.npz", X=X, y=Y, sample_weight=WEIGHT)
+    return mm.open_source(folder / "x.npz", block_size=SMALL)
+
+
+def make_packed_arrays(folder):
+    return make_arrays(folder, np.savez_compressed)
+
+
+def make_fortran_arrays(folder):
+    return make_arrays(folder, X=np.asfortranarray(DENSE))
+
+
 def make_several(folder):
     cuts = [0, 61, 62, N]
     paths, weights = [], []
@@ -223,7 +237,7 @@ def make_iterable(folder):
 Again.__iter__.__doc__ = "dense without rows, then sparse"
 MAKERS = {name[5:]: make for name, make in list(globals().items()) if name.startswith("make_")}
 SPARSE = {"svm", "gz", "xz", "cached", "sparse_lists", "npz", "stored", "several", "iterable"}
-IN_ORDER = {"gz", "xz", "npz", "iterable"}  # formats that cannot seek
+IN_ORDER = {"gz", "xz", "npz", "packed_arrays", "iterable"}  # formats that cannot seek
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -411,12 +425,30 @@ def test_malformed_lines_are_named(line, words, packed, tmp_path):
 
 def test_a_feature_beyond_the_declared_ones(tmp_path):
     path = put(tmp_path / "x.svm", LINES + "1 2:1 9:1\n")
-    refuse(mm.open_source(path, n_features=8, block_size=2e-5).scan, ValueError, "line 51, column 7", "8 features")
+    refuse(mm.open_source(path, n_features=8, block_size=2e-5).scan, ValueError, "line 51, column 7", "n_features=8")
     cached = mm.open_source(path, cache=True)
     assert cached.n_features == 9
     refuse(mm.open_source(path, n_features=8, cache=True).scan, ValueError, "line 51, column 7")
     np.save(tmp_path / "x.npy", DENSE)
     refuse(mm.open_source(tmp_path / "x.npy", n_features=8).scan, ValueError, "12 features", "n_features=8")
+
+
+def test_an_index_that_the_size_of_the_text_does_not_explain(tmp_path):
+    path = put(tmp_path / "x.svm", "1 1:1\n0 2147483646:1\n")
+    words = "line 2, column 3", "too large for 21 bytes", "n_features", "16777216"
+    refuse(mm.open_source(path).scan, ValueError, "x.svm", *words)
+    refuse(lambda: mm.SVMClassifier().fit(mm.open_source(path)), ValueError, "x.svm", *words)
+    refuse(mm.open_source([path, path]).scan, ValueError, "x.svm, line 2", "42 bytes")
+    allowed = mm.open_source(path, n_features=2147483646, cache=True)
+    assert allowed.scan().n_features == 2147483646
+    refuse(mm.open_source(path, cache=True).scan, ValueError, "x.svm", *words)
+    hashed = put(tmp_path / "h.svm", "1 1:1\n0 16777216:1\n")
+    assert mm.open_source(hashed).scan().n_features == 2**24
+    more = put(tmp_path / "m.svm", "# " + "-" * 2**22 + "\n1 1:1\n0 16777300:1\n")
+    assert mm.open_source(more).scan().n_features == 16777300
+    labels = put(tmp_path / "l.svm", "1,16777216 1:1\n")
+    refuse(mm.open_source(labels).scan, ValueError, "l.svm has the label 16777216", "n_labels")
+    assert mm.open_source(labels, n_labels=2**25).n_labels == 2**25
 
 
 def test_float32_overflow(tmp_path):
@@ -466,11 +498,67 @@ def test_a_damaged_csr_matrix(tmp_path):
     refuse(source(indptr=CSR.indptr[::-1].copy()).scan, ValueError, "not a valid CSR matrix", "indptr")
     refuse(lambda: source(indptr=CSR.indptr[:-1]), ValueError, "not a valid CSR matrix")
     refuse(lambda: source(format=b"csc"), ValueError, "csc")
-    np.savez(tmp_path / "x.npz", X=DENSE)
-    refuse(lambda: mm.open_source(tmp_path / "x.npz"), ValueError, "save_npz", "X.npy")
+    longer = np.concatenate([CSR.data, [9.0, 9.0]])
+    refuse(lambda: source(data=longer), ValueError, "x.npz is not a valid CSR matrix", "data and indices must have one length")
+    refuse(lambda: source(shape=[N, 2**40]), ValueError, "x.npz must have from 1", str(2**40))
     backwards = sp.csr_matrix((CSR.data[::-1], CSR.indices[::-1], CSR.indptr[-1] - CSR.indptr[::-1]), CSR.shape)
     sp.save_npz(tmp_path / "x.npz", backwards)  # indices that fall are sorted
     np.testing.assert_array_equal(whole(mm.open_source(tmp_path / "x.npz")).X, backwards.toarray())
+
+
+def test_arrays_of_npz(tmp_path):
+    path = tmp_path / "x.npz"
+
+    def source(label=None, write=np.savez, **arrays):
+        write(path, **arrays)
+        return mm.open_source(path, label=label, block_size=SMALL)
+
+    texts = np.array(["b", "a"])[Y.astype(int) % 2]
+    assert whole(source(X=DENSE, y=texts)).y.tolist() == texts.tolist()
+    assert whole(source(X=DENSE.astype(np.float32))).X.dtype == np.float32
+    found = whole(source("Y", np.savez_compressed, X=DENSE, Y=MULTI.astype(bool), y=texts))
+    np.testing.assert_array_equal(found.y, MULTI)
+    assert whole(source(beside(tmp_path, Y, "labels"), X=DENSE, y=texts)).y.tolist() == Y.tolist()
+    refuse(lambda: source(A=DENSE), ValueError, "x.npz holds 'A'", "X=X, y=y", "save_npz")
+    refuse(lambda: source("Labels", X=DENSE, labels=Y), ValueError, "'X', 'labels'", "'Labels' (nearest: 'labels')")
+    refuse(lambda: source(X=DENSE, y=Y[:-1]), ValueError, f"x.npz has {N} rows", f"y has the shape ({N - 1},)")
+    refuse(lambda: source(X=DENSE, y=Y.astype(object)), ValueError, "y in", "x.npz", "Python objects")
+    refuse(lambda: source(X=DENSE, sample_weight=texts).scan(), ValueError, "x.npz", "weights must be numbers")
+    refuse(lambda: source(X=Y), ValueError, "X in", "x.npz must be a matrix", f"({N},)")
+    refuse(lambda: source(X=DENSE.astype(complex)), ValueError, "x.npz must hold real numbers", "complex128")
+    refuse(lambda: source(write=np.savez_compressed, X=np.asfortranarray(DENSE)), ValueError, "x.npz", "ascontiguousarray")
+    refuse(lambda: source(X=DENSE[:0]).scan(), ValueError, "x.npz holds no rows")
+
+
+@pytest.mark.parametrize("kind", ["csr", "packed csr", "arrays", "packed arrays", "npy"])
+def test_one_wrong_bit_in_a_numpy_file(kind, tmp_path):
+    path, r = tmp_path / ("x.npy" if kind == "npy" else "x.npz"), np.random.default_rng(0)
+    if "csr" in kind:
+        sp.save_npz(path, CSR[:20], compressed="packed" in kind)
+    elif kind == "npy":
+        np.save(path, DENSE[:20])
+    else:
+        (np.savez_compressed if "packed" in kind else np.savez)(path, X=DENSE[:20], y=Y[:20])
+    content, right = path.read_bytes(), whole(mm.open_source(path)).X
+    for at in r.choice(128 if kind == "npy" else len(content), 60, replace=False):
+        damaged = bytearray(content)
+        damaged[at] ^= 1 << r.integers(8)
+        path.write_bytes(damaged)
+        try:
+            found = whole(mm.open_source(path)).X
+        except ValueError as error:
+            assert str(path) in str(error) and len(str(error).splitlines()) == 1
+        else:
+            assert kind == "npy" or np.array_equal(found, right)  # a date, or what else says nothing about the numbers
+
+
+def test_a_file_of_another_format(tmp_path):
+    np.savez(tmp_path / "a.npz", X=DENSE)
+    np.save(tmp_path / "a.npy", DENSE)
+    files = {"a.npz": "x.npy", "a.npy": "x.npz"}
+    for source, name in files.items():
+        path = put(tmp_path / name, (tmp_path / source).read_bytes())
+        refuse(lambda path=path: mm.open_source(path), ValueError, f"{path} is truncated, damaged or no {path.suffix} file")
 
 
 def test_numbers_that_are_not_finite(tmp_path):
@@ -494,7 +582,7 @@ def test_columns_of_tables(tmp_path):
     assert got.X.tolist() == [[1, 2, 1], [3, 4, 2]] and got.y.tolist() == ["u", "v"] and source.label_range is None
     assert whole(mm.open_source(path, features="a")).y is None
     refuse(lambda: mm.open_source(path), ValueError, "'c'", "numbers")
-    refuse(lambda: mm.open_source(path, features="z"), ValueError, "'z'", "a, b, c, d, e")
+    refuse(lambda: mm.open_source(path, features="z"), ValueError, "'z'", "'a', 'b', 'c', 'd', 'e'")
     refuse(lambda: mm.open_source(path, features="a", label="z"), ValueError, "'z'")
     refuse(lambda: mm.open_source(path, features="a", label=3), ValueError, "label", "3")
     refuse(mm.open_source(path, features="d").scan, ValueError, "'d'", "one length")
@@ -504,7 +592,8 @@ def test_columns_of_tables(tmp_path):
     refuse(mm.open_source(path, features={"indices": "b", "values": "d"}).scan, ValueError, "different lengths")
     refuse(mm.open_source(path, features={"indices": "a", "values": "d"}).scan, ValueError, "'a'", "lists")
     pq.write_table(table(i=[[0, 9]], v=[[1.0, 2.0]]), path)
-    refuse(mm.open_source(path, features={"indices": "i", "values": "v"}, n_features=9).scan, ValueError, "index 9", "0 to 8")
+    pairs = mm.open_source(path, features={"indices": "i", "values": "v"}, n_features=9)
+    refuse(pairs.scan, ValueError, "row 0", "index 9", "n_features=9")
     dictionary = table(x=[1.0, 2.0], y=pa.array(["p", "q"]).dictionary_encode())
     pq.write_table(dictionary, path)
     assert whole(mm.open_source(path, label="y")).y.tolist() == ["p", "q"]
@@ -574,6 +663,11 @@ def test_a_generator_is_refused_at_once():
     refuse(lambda: mm.open_source((DENSE, Y) for _ in range(2)), ValueError, "generator", "only once")
     refuse(lambda: mm.open_source(iter([(DENSE, Y)])), ValueError, "only once")
     refuse(lambda: mm.open_source([(DENSE, Y)], label="y"), ValueError, "label")
+
+
+def test_dates_in_blocks_that_are_frames():
+    frame = pd.DataFrame({"a": [1.0, 2.0], "when": pd.to_datetime(["2026-01-01", "2026-01-02"])})
+    refuse(mm.open_source([(frame, [0, 1])]).scan, ValueError, "block 0", "column 'when'", "days since")
 
 
 def test_blocks_of_an_iterable_are_checked():

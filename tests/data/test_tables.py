@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
@@ -19,6 +20,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 import maxmargin as mm
 from maxmargin.data.sources import encoding as encodings
+from maxmargin.data.sources import tables
 
 SMALL = 1e-3  # megabytes: many blocks
 N = 300
@@ -255,7 +257,7 @@ def test_a_category_seen_late_in_another_source(tmp_path):
         ("a,b\n", ("no rows",)),
         ("", ("empty",)),
         ("\n\n", ("empty",)),
-        ("a,a\n1,2\n", ("'a'", "one column")),
+        ("a,a\n1,2\n", ("2 columns", "'a'", "rename")),
     ],
 )
 @pytest.mark.parametrize("packed", [False, True])
@@ -298,10 +300,90 @@ def test_columns_that_are_no_features(tmp_path):
     refuse(lambda: mm.open_source(path, features=["x", "x"]), ValueError, "'x'", "twice")
     refuse(lambda: mm.open_source(path, features="x", label="d"), ValueError, "'d'", "label", "date32")
     refuse(lambda: mm.open_source(path, features=["x", "s"], categorical={"x": "onehot"}), ValueError, "'x'", "whole numbers")
-    refuse(lambda: mm.open_source(path, features=["x", "s"], categorical={"z": "hash"}), ValueError, "'z'", "x, s")
+    refuse(lambda: mm.open_source(path, features=["x", "s"], categorical={"z": "hash"}), ValueError, "'z'", "'x', 's'")
     refuse(lambda: mm.open_source(path, features=["x"], categorical="hash", n_features=9), ValueError, "n_features")
     text = put(tmp_path / "x.csv", "x,day\n1,2026-01-02\n2,2026-01-03\n")
     refuse(lambda: mm.open_source(text), ValueError, "'day'", "days since")
+
+
+def test_message_about_unknown_column_names_the_nearest_and_ten_others(tmp_path):
+    people = put(tmp_path / "people.csv", "city,age,y\nBonn,34,1\n")
+    words = "label names 'Y' (nearest: 'y')", "people.csv are 'city', 'age', 'y'."
+    refuse(lambda: mm.open_source(people, label="Y"), ValueError, *words)
+    refuse(lambda: mm.open_source(people, label="y", features=["aeg"]), ValueError, "features names 'aeg' (nearest: 'age')")
+    refuse(lambda: mm.open_source(people, weight="income"), ValueError, "weight names 'income'; the columns")
+    many = pa.table({f"gene{j}": [1.0] for j in range(1000)})
+    with pytest.raises(ValueError, match=r"'gene9', \.\.\.\.$") as caught:
+        mm.open_source(many, label="Gene77")
+    assert "(nearest: 'gene77')" in str(caught.value) and len(str(caught.value)) < 300
+
+
+def test_opening_looks_at_each_column_once(monkeypatch):
+    """The names of a schema are a new list each time: asking for them column by column takes the square of the columns."""
+    asked = []
+
+    class Schema:
+        def __init__(self, schema):
+            self.field, self.schema = schema.field, schema
+
+        @property
+        def names(self):
+            asked.append(len(self.schema))
+            return self.schema.names
+
+    plain = tables.TableSource._with_partitions
+    monkeypatch.setattr(tables.TableSource, "_with_partitions", lambda self, schema: Schema(plain(self, schema)))
+    table = pa.table({f"gene{j}": [1.0, 2.0] for j in range(300)})
+    assert mm.open_source(table).scan() == (2, 300, None)
+    assert 0 < len(asked) < 10
+
+
+def test_row_groups_without_rows(tmp_path):
+    schema, path = pa.schema([("a", pa.float64()), ("y", pa.int64())]), tmp_path / "x.parquet"
+    for sizes in ([3], [3, 0, 2], [0, 3], [0, 0, 9, 0, 9], [0], []):
+        with pq.ParquetWriter(path, schema) as file:
+            for k in sizes:
+                file.write_table(pa.table({"a": np.arange(k) * 1.0, "y": np.arange(k) % 2}, schema=schema))
+        source = mm.open_source(path, label="y", block_size=1e-4)
+        if sum(sizes):
+            assert whole(source, seed=1)[0].ravel().tolist() == [float(i) for k in sizes for i in range(k)]
+        else:
+            refuse(source.scan, ValueError, "x.parquet holds no rows")
+
+
+def test_names_and_texts_that_are_not_utf8(tmp_path):
+    def damaged(path, old, new):
+        content = path.read_bytes()
+        assert old in content
+        return put(path, content.replace(old, new))
+
+    table = pa.table({"abcd": [1.0, 2.0], "t": ["efgh", "ijkl"]})
+    pq.write_table(table, tmp_path / "x.parquet", compression="none")
+    feather.write_feather(table, tmp_path / "x.arrow", compression="uncompressed")
+    for name in ("x.parquet", "x.arrow"):
+        path = damaged(tmp_path / name, b"efgh", b"ef\xff\xfe")
+        refuse(mm.open_source(path, label="t").scan, ValueError, f"{path} is truncated or damaged")
+        refuse(mm.open_source(path, label="abcd", categorical="onehot").scan, ValueError, f"{path} is truncated or damaged")
+        damaged(path, b"abcd", b"ab\xff\xfe")
+        refuse(lambda path=path: mm.open_source(path), ValueError, f"{path} is truncated or damaged", "utf-8")
+
+
+def test_offsets_that_lead_out_of_a_file(tmp_path):
+    path = tmp_path / "x.arrow"
+    feather.write_feather(pa.table({"l": [[1.0, 2.0], [3.0, 4.0]]}), path, compression="uncompressed")
+    content, ends = path.read_bytes(), np.array([0, 2, 4], np.int32).tobytes()
+    assert content.count(ends) == 1
+    put(path, content.replace(ends, np.array([0, 2, 2**30], np.int32).tobytes()))
+    refuse(mm.open_source(path).scan, ValueError, f"{path} is truncated or damaged")
+
+
+def test_indices_that_the_size_of_a_file_does_not_explain(tmp_path):
+    table = pa.table({"i": [[0], [3, 2**31 - 3]], "v": [[1.0], [1.0, 2.0]]})
+    pq.write_table(table, tmp_path / "x.parquet")
+    for given in (tmp_path / "x.parquet", table):
+        options = {"features": {"indices": "i", "values": "v"}}
+        refuse(mm.open_source(given, **options).scan, ValueError, "row 1", "index 2147483645", "give n_features")
+        assert mm.open_source(given, n_features=2**31 - 2, **options).scan().n_features == 2**31 - 2
 
 
 def test_csv_needs_the_extra_too(tmp_path, monkeypatch):

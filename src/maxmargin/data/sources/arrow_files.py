@@ -55,6 +55,8 @@ class ParquetSource(ArrowFile):
         groups: list[list[int]] = []
         rows = step
         for k, (count, _) in enumerate(self.sizes):
+            if not count:
+                continue
             if rows + count > step:
                 groups.append([])
                 rows = 0
@@ -115,7 +117,7 @@ class ArrowSource(ArrowFile):
         self.cuts = []
         for k in range(self.batches):
             batch, mapped = self._batch(k)
-            rows, step = batch.num_rows, self._step(batch.num_rows, batch.nbytes)
+            rows, step = batch.num_rows, self._step(batch.num_rows, batch.get_total_buffer_size())
             del batch
             for row in range(0, rows, step):
                 self.cuts.append((k, row, min(row + step, rows), mapped))
@@ -126,13 +128,13 @@ class ArrowSource(ArrowFile):
 
     def _tables(self, first: int, stop: int | None, columns: list[str]) -> Generator[tuple[Any, Place]]:
         batch: Any = None
-        row, held = self._first_rows[first], None
+        row, held, names = self._first_rows[first], None, self._stored(columns)
         with readable(str(self)):
             for k, start, end, mapped in self._cut() if stop is None else self.cuts[first:stop]:
                 if mapped:  # nothing here holds on to the map while its rows are used
-                    yield self._batch(k)[0].slice(start, end - start), placed(row)
+                    yield self._batch(k)[0].select(names).slice(start, end - start), placed(row)
                 else:
                     if held != k:
-                        (batch, _), held = self._batch(k), k
+                        batch, held = self._batch(k)[0].select(names), k
                     yield batch.slice(start, end - start), placed(row)
                 row += end - start

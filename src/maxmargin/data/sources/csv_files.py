@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...utils.threads import in_threads
+from ..mistakes import first_line
 from .blocks import SourceChangedError
 from .column_kinds import arrow, is_number
 from .encoding import Encoding, Place
@@ -24,7 +25,7 @@ from .lines import PACKED, cut, opened_text, reread
 from .one_file import FileSource
 from .options import MEGABYTE, SourceOptions
 from .svmlight import LEAST_BYTES, NEWLINE, RUNS, TextError, line_spans
-from .tables import TableSource, first_line
+from .tables import TableSource
 
 RETURN = ord("\r")
 WRONG_COUNT = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
@@ -198,7 +199,7 @@ class CsvSource(TableSource):
             table = csv.read_csv(source_of(text), reading, self._format(), conversion)
             return table if table.num_rows == count else TextError(count, "its lines cannot be told apart")
         except arrow().lib.ArrowException as error:
-            said = str(error)
+            said, reason = str(error), first_line(error)
         if (found := WRONG_COUNT.search(said)) is not None:
             row, expected, got = map(int, found.groups())
             return TextError(row - 1, f"there are {got} fields for {expected} columns")
@@ -210,7 +211,7 @@ class CsvSource(TableSource):
             way = f" (categorical={{{name!r}: 'onehot'}} reads texts)" if value is not None else ""
             return TextError(int(found[2]) - 1, f"column {name!r} {what}{way}")
         return TextError(
-            0, f"this line or one of the {count - 1} behind it cannot be read ({said.strip().splitlines()[0].rstrip('.')})"
+            0, f"this line or one of the {count - 1} behind it cannot be read ({reason})"
         )
 
     def _told(self, text: np.ndarray, part: np.ndarray, before: int, error: TextError, start: int | None = None) -> str:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from .blocks import WIDEST
 from .column_kinds import arrow
 from .encoding import Encoding, Place
 from .options import SourceOptions
@@ -41,6 +42,8 @@ class DatasetSource(TableSource):
         files = getattr(given, "files", []) if self._is_local(given) else []
         self.starts: list[int] = []
         super().__init__(f"The {type(given).__name__}", [Path(file) for file in files], options)
+        if not files:  # a table in memory; of files elsewhere the size is not known
+            self.file_bytes = getattr(given, "nbytes", WIDEST)
 
     @staticmethod
     def _is_local(given: Any) -> bool:

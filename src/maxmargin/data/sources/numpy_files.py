@@ -1,8 +1,9 @@
-"""NumPy files: `.npy`, memory-mapped block by block, and `.npz` with a CSR matrix as `scipy.sparse.save_npz` writes it."""
+"""NumPy files: `.npy`, memory-mapped block by block, and `.npz` with arrays X and y as `numpy.savez` writes them, or with a CSR
+matrix as `scipy.sparse.save_npz` does."""
 
+import math
 import struct
 import zipfile
-import zlib
 from collections.abc import Generator, Iterable
 from contextlib import ExitStack
 from numbers import Integral
@@ -12,13 +13,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .blocks import RawBlock, SourceChangedError
+from ..mistakes import nearest, shown
+from .blocks import WIDEST, RawBlock, SourceChangedError
 from .iterables import canonical
 from .one_file import FileSource
 from .options import SourceOptions
-from .side_files import ONE_HEADER, is_side_file, mapped, side_files_of
+from .side_files import ONE_HEADER, is_side_file, mapped, side_files_of, sound
 
-WHOLE = "the whole file has one kind of rows"
+CSR = {"data", "indices", "indptr", "shape", "format"}  # the arrays that scipy.sparse.save_npz writes
 
 
 def open_file(path: Path, options: SourceOptions) -> FileSource:
@@ -38,6 +40,8 @@ class NpySource(FileSource):
         names = matrix.dtype.names
         if matrix.ndim != (1 if names else 2):
             raise ValueError(f"{path} must be a matrix or a structured array with one dimension, its shape is {matrix.shape}.")
+        if not matrix.shape[0]:
+            raise ValueError(f"{path} holds no rows.")
         own = {k: v for k, v in given.items() if v is not None and not is_side_file(v)}
         self.own = {field: self._column("label" if field == "y" else field, v) for field, v in own.items()}
         columns = list(names) if names else list(range(matrix.shape[1]))
@@ -73,7 +77,8 @@ class NpySource(FileSource):
         if self.stored.names:
             if given in self.stored.names:
                 return given
-            raise ValueError(f"{name}={given!r} is no field of {self.path}; it has {', '.join(self.stored.names)}.")
+            fields = self.stored.names
+            raise ValueError(f"{name} names {given!r}{nearest(given, fields)}; the fields of {self.path} are {shown(fields)}.")
         if isinstance(given, Integral) and not isinstance(given, bool) and -self.shape[1] <= given < self.shape[1]:
             return int(given) % self.shape[1]
         raise ValueError(
@@ -103,30 +108,80 @@ class NpySource(FileSource):
 
 
 class NpzSource(FileSource):
-    """Rows of a CSR matrix. Members that are not compressed are mapped; compressed ones can only be read from their beginning, so
-    the blocks come in the order of the file then."""
+    """Rows of a matrix X or of a CSR matrix; labels and weights are the arrays y and sample_weight, others, or files beside it.
+    Arrays that are not compressed are mapped; compressed ones can only be read from their beginning, so the blocks come in the
+    order of the file then."""
 
     def __init__(self, path: Path, options: SourceOptions):
-        options.refuse(path, features=WHOLE)
-        super().__init__(str(path), [path], options, side_files_of(path, y=options.label, weight=options.weight))
+        options.refuse(path, features="all columns of X are features")
+        given = {"y": options.label, "weight": options.weight}
+        super().__init__(str(path), [path], options, side_files_of(path, **{k: v for k, v in given.items() if is_side_file(v)}))
         self.path = path
         with opened(path) as archive:
-            names = set(archive.namelist())
-            if not {"data.npy", "indices.npy", "indptr.npy", "shape.npy", "format.npy"} <= names:
+            names = [name.removesuffix(".npy") for name in archive.namelist()]
+            self.sparse = {*names} >= CSR
+            if not self.sparse and "X" not in names:
                 raise ValueError(
-                    f"{path} is not a matrix as scipy.sparse.save_npz writes it: it holds {', '.join(sorted(names))}."
+                    f"{path} holds {shown(sorted(names)) or 'nothing'}; it must hold X (and y), as numpy.savez(path, X=X, y=y) "
+                    "writes them, or a CSR matrix as scipy.sparse.save_npz writes it."
                 )
-            kind = small(archive, "format.npy").item()
-            if kind not in (b"csr", "csr"):
-                raise ValueError(f"{path} holds a matrix of format {kind!r}; only CSR can be read by rows.")
-            self.n, self.width = (int(v) for v in small(archive, "shape.npy"))
-            self.members = {name: Member(path, archive, f"{name}.npy") for name in ("data", "indices", "indptr")}
-        stored, entries = self.members["data"].dtype, self.members["data"].length
-        if stored.kind not in "fiub" or self.members["indptr"].length != self.n + 1:
-            raise ValueError(f"{path} is not a valid CSR matrix of real numbers.")
-        self._dtype = options.dtype or np.dtype(np.float32 if stored in (np.float16, np.float32) else np.float64)
-        row = entries / max(self.n, 1) * (stored.itemsize + 4) + 8
-        self.step = max(1, int(options.block_bytes // row))
+            self.members = {name: Member(path, archive, name) for name in (("data", "indices", "indptr") if self.sparse else "X")}
+            self.own = {
+                field: Member(path, archive, name)
+                for field, usual in (("y", "y"), ("weight", "sample_weight"))
+                if (name := self._array(field, given[field], usual, names)) is not None
+            }
+            self.n, self.width = self._csr_shape(archive) if self.sparse else self._shape()
+        for field, member in self.own.items():
+            if len(member.shape) not in ((1, 2) if field == "y" else (1,)) or member.shape[0] != self.n:
+                raise ValueError(f"{path} has {self.n} rows, but its array {member.name} has the shape {member.shape}.")
+        if not 0 < self.width <= WIDEST:
+            raise ValueError(f"{path} must have from 1 to {WIDEST} columns, it has {self.width}.")
+        stored = [self.members["data" if self.sparse else "X"].dtype]
+        if stored[0].kind not in "fiub":
+            raise ValueError(f"{path} must hold real numbers, not {stored[0]}.")
+        self._dtype = options.dtype or np.dtype(np.float32 if stored[0] in (np.float16, np.float32) else np.float64)
+        size = sum(member.size for member in self.members.values())
+        self.step = max(1, int(options.block_bytes // (size / max(self.n, 1) + 1)))
+
+    def _array(self, field: str, given: Any, usual: str, names: list[str]) -> str | None:
+        """The name of the array of labels or weights, if there is one in the file."""
+        if given is None or is_side_file(given):
+            return usual if given is None and usual in names else None
+        if isinstance(given, str) and given in names:
+            return given
+        what = "label" if field == "y" else field
+        raise ValueError(
+            f"{what} must be the path of a .npy file or the name of an array in {self.path}, which holds {shown(names)}; got "
+            f"{given!r}{nearest(given, names)}."
+        )
+
+    def _shape(self) -> tuple[int, int]:
+        """Of X."""
+        X = self.members["X"]
+        if len(X.shape) != 2:
+            raise ValueError(f"X in {self.path} must be a matrix, its shape is {X.shape}.")
+        if X.by_columns and X.offset is None:
+            raise ValueError(
+                f"X in {self.path} is stored by columns and compressed, so that its rows cannot be read one after another; save "
+                "numpy.ascontiguousarray(X)."
+            )
+        return X.shape[0], X.shape[1]
+
+    def _csr_shape(self, archive: zipfile.ZipFile) -> tuple[int, int]:
+        kind, shape = (Member(self.path, archive, name).values(archive) for name in ("format", "shape"))
+        if kind.ravel().tolist() not in ([b"csr"], ["csr"]):
+            raise ValueError(f"{self.path} holds a matrix of format {kind.ravel().tolist()}; only CSR can be read by rows.")
+        data, indices, indptr = (self.members[name] for name in ("data", "indices", "indptr"))
+        integers = all(array.dtype.kind in "iu" for array in (indices, indptr, shape))
+        if not integers or shape.shape != (2,) or indptr.shape != (shape[0] + 1,):
+            raise ValueError(f"{self.path} is not a valid CSR matrix: its arrays do not belong together.")
+        if len(data.shape) != 1 or indices.shape != data.shape:
+            raise ValueError(
+                f"{self.path} is not a valid CSR matrix: data and indices must have one length, their shapes are "
+                f"{data.shape} and {indices.shape}."
+            )
+        return int(shape[0]), int(shape[1])
 
     @property
     def dtype(self) -> np.dtype:
@@ -134,7 +189,7 @@ class NpzSource(FileSource):
 
     @property
     def mapped(self) -> bool:
-        return all(member.offset is not None for member in self.members.values())
+        return all(member.offset is not None for member in (*self.members.values(), *self.own.values()))
 
     def _said_rows(self) -> int:
         return self.n
@@ -143,26 +198,41 @@ class NpzSource(FileSource):
         return super()._cuts() if self.mapped else [0]
 
     def _raw_blocks(self, first: int, stop: int | None) -> Generator[RawBlock]:
+        if stop is None:
+            self._check_sums()
         last = -(-self.n // self.step) if stop is None else stop
         with ExitStack() as stack:
-            data, indices, indptr = (stack.enter_context(member.reading()) for member in self.members.values())
+            arrays = {name: stack.enter_context(MemberReader(member)) for name, member in self.members.items()}
+            own = {field: stack.enter_context(MemberReader(member)) for field, member in self.own.items()}
             for k in range(first, last):
                 begin, end = k * self.step, min((k + 1) * self.step, self.n)
-                ends = indptr.part(begin, end + 1).astype(np.int64)
-                if (
-                    np.any(np.diff(ends, prepend=0) < 0)
-                    or ends[-1] > self.members["data"].length
-                    or (begin == 0 and ends[0] != 0)
-                ):
-                    raise ValueError(f"{self.path} is not a valid CSR matrix: indptr must start at 0 and not fall.")
-                low, high = int(ends[0]), int(ends[-1])
-                values, columns = data.part(low, high).astype(self.dtype, copy=False), indices.part(low, high)
-                if columns.size and not 0 <= columns.min() <= columns.max() < self.width:
-                    raise ValueError(f"{self.path} is not a valid CSR matrix: an index is not within its {self.width} columns.")
-                arrays = values, columns.astype(np.int32, copy=False), (ends - low).astype(np.int32)
-                X = sp.csr_matrix(arrays, (end - begin, self.width))
-                yield RawBlock(canonical(X, str(self.path)))
-                del X, arrays, values, columns, ends
+                if self.sparse:
+                    X = self._csr_rows(arrays, begin, end)
+                else:
+                    X = np.ascontiguousarray(arrays["X"].part(begin, end), dtype=self.dtype)
+                beside = {field: reader.part(begin, end) for field, reader in own.items()}
+                yield RawBlock(X, beside.get("y"), beside.get("weight"))
+                del X, beside
+
+    def _check_sums(self) -> None:
+        """Compare arrays that will be mapped with their checksums; others are compared where they are read."""
+        if any(member.offset is not None for member in (*self.members.values(), *self.own.values())):
+            with opened(self.path) as archive, sound(self.path):
+                wrong = archive.testzip()
+            if wrong is not None:
+                raise ValueError(f"{self.path} is truncated or damaged: the checksum of {wrong} is another.")
+
+    def _csr_rows(self, arrays: dict[str, "MemberReader"], begin: int, end: int) -> sp.csr_matrix:
+        ends = arrays["indptr"].part(begin, end + 1).astype(np.int64)
+        entries = self.members["data"].shape[0]
+        if np.any(np.diff(ends, prepend=0) < 0) or ends[-1] > entries or (begin == 0 and ends[0] != 0):
+            raise ValueError(f"{self.path} is not a valid CSR matrix: indptr must start at 0, not fall and end at {entries}.")
+        low, high = int(ends[0]), int(ends[-1])
+        values, columns = arrays["data"].part(low, high).astype(self.dtype), arrays["indices"].part(low, high)
+        if columns.size and not 0 <= columns.min() <= columns.max() < self.width:
+            raise ValueError(f"{self.path} is not a valid CSR matrix: an index is not within its {self.width} columns.")
+        parts = values, columns.astype(np.int32, copy=False), (ends - low).astype(np.int32)
+        return canonical(sp.csr_matrix(parts, (end - begin, self.width)), str(self.path))
 
 
 class Member:
@@ -170,33 +240,48 @@ class Member:
 
     def __init__(self, path: Path, archive: zipfile.ZipFile, name: str):
         self.path, self.name = path, name
-        info = archive.getinfo(name)
-        with archive.open(info) as file:
-            self.dtype, self.length = vector(path, file)
-            header = file.tell()
-        self.offset = None
-        if info.compress_type == zipfile.ZIP_STORED:
-            with open(path, "rb") as raw:
-                raw.seek(info.header_offset + 26)  # a local header is 30 bytes, a name and extra fields long
-                name_length, extra = struct.unpack("<HH", raw.read(4))
-            self.offset = info.header_offset + 30 + name_length + extra + header
+        self.offset: int | None = None
+        with sound(path):
+            info = archive.getinfo(f"{name}.npy")
+            with archive.open(info) as file, ONE_HEADER:
+                version = np.lib.format.read_magic(file)
+                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+                self.shape, by_columns, self.dtype = read(file)
+                header = file.tell()
+            if info.compress_type == zipfile.ZIP_STORED:
+                with open(path, "rb") as raw:
+                    raw.seek(info.header_offset + 26)  # a local header is 30 bytes, a name and extra fields long
+                    name_length, extra = struct.unpack("<HH", raw.read(4))
+                self.offset = info.header_offset + 30 + name_length + extra + header
+        self.by_columns = by_columns and len(self.shape) > 1
+        if self.dtype.hasobject:
+            raise ValueError(f"The array {name} in {path} holds Python objects, which are not read; save numbers or texts.")
+        self.header, self.size = header, math.prod(self.shape) * self.dtype.itemsize
+        if info.file_size != self.header + self.size:
+            raise ValueError(f"{path} is truncated or damaged: the array {name} is not as long as its shape {self.shape} says.")
 
-    def reading(self) -> "MemberReader":
-        return MemberReader(self)
+    def values(self, archive: zipfile.ZipFile) -> np.ndarray:
+        """The whole of a small array."""
+        with sound(self.path):
+            content = archive.read(f"{self.name}.npy")
+            return np.frombuffer(content, self.dtype, math.prod(self.shape), len(content) - self.size).reshape(self.shape)
 
 
 class MemberReader:
-    """Parts of a member. A compressed one is read forwards only; the last entry read is kept, for parts that overlap by one."""
+    """Parts of a member, by rows. A compressed one is read forwards only; the last row read is kept, for parts that overlap by
+    one."""
 
     def __init__(self, member: Member):
         self.member = member
-        self.at, self.last = 0, np.empty(0, member.dtype)
+        self.at, self.last = 0, np.empty((0, *member.shape[1:]), member.dtype)
 
     def __enter__(self) -> "MemberReader":
-        if self.member.offset is None:
-            self.archive = opened(self.member.path)
-            self.file = self.archive.open(self.member.name)
-            vector(self.member.path, self.file)
+        member = self.member
+        if member.offset is None:
+            self.archive = opened(member.path)
+            with sound(member.path):
+                self.file = self.archive.open(f"{member.name}.npy")
+                self.file.read(member.header)
         return self
 
     def __exit__(self, *error) -> None:
@@ -206,43 +291,28 @@ class MemberReader:
 
     def part(self, first: int, last: int) -> np.ndarray:
         member = self.member
+        if first == last:
+            return self.last[:0]
         if member.offset is not None:
-            entries = np.memmap(member.path, member.dtype, "r", member.offset, (member.length,))
-            return np.array(entries[first:last])
+            with sound(member.path):
+                array = np.memmap(
+                    member.path, member.dtype, "r", member.offset, member.shape, order="F" if member.by_columns else "C"
+                )
+                return np.array(array[first:last])
         kept = self.at - first  # 1 where parts overlap
-        size = (last - self.at) * member.dtype.itemsize
-        try:
+        size = (last - self.at) * math.prod(member.shape[1:]) * member.dtype.itemsize
+        with sound(member.path):
             read = self.file.read(size)
-        except (EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise ValueError(f"{member.path} is truncated or damaged: {error}.") from None
+            if last == member.shape[0]:
+                self.file.read(1)  # the end of the array, where its checksum is compared
         if len(read) != size:
-            raise ValueError(f"{member.path} is truncated or damaged: {member.name} is too short.")
-        part = np.concatenate([self.last[self.last.size - kept :], np.frombuffer(read, member.dtype)])
+            raise ValueError(f"{member.path} is truncated or damaged: the array {member.name} is too short.")
+        found = np.frombuffer(read, member.dtype).reshape(-1, *member.shape[1:])
+        part = np.concatenate([self.last[len(self.last) - kept :], found])
         self.at, self.last = last, part[-1:].copy()
         return part
 
 
 def opened(path: Path) -> zipfile.ZipFile:
-    try:
+    with sound(path):
         return zipfile.ZipFile(path)
-    except zipfile.BadZipFile as error:
-        raise ValueError(f"{path} is truncated or not a .npz file: {error}.") from None
-
-
-def small(archive: zipfile.ZipFile, name: str) -> np.ndarray:
-    with archive.open(name) as file, ONE_HEADER:
-        return np.lib.format.read_array(file, allow_pickle=False)
-
-
-def vector(path: Path, file) -> tuple[np.dtype, int]:
-    """The dtype and the length of an array of one dimension; the file then stands at its first number."""
-    try:
-        version = np.lib.format.read_magic(file)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        with ONE_HEADER:
-            shape, _, dtype = read(file)
-    except ValueError as error:
-        raise ValueError(f"{path} is truncated or damaged: {error}.") from None
-    if len(shape) != 1 or dtype.hasobject:
-        raise ValueError(f"{path} is not a valid CSR matrix: an array has shape {shape} and dtype {dtype}.")
-    return dtype, shape[0]

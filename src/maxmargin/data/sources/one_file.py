@@ -13,9 +13,13 @@ import numpy as np
 
 from ...utils.threads import read_ahead
 from .base import Source
-from .blocks import Block, LabelLists, RawBlock, Scan, SourceChangedError, checksum, indicator, widened
+from .blocks import WIDEST, Block, LabelLists, RawBlock, Scan, SourceChangedError, checksum, indicator, widened
 from .options import SourceOptions
 from .scan import Scanner
+
+# Columns that indices may name where `n_features` is not given: as many in any file, and as many for each byte of it. Models have
+# a weight for each column. 2^24 are those of hashed features.
+COLUMNS, COLUMNS_A_BYTE = 1 << 24, 4
 
 
 class FileSource(Source):
@@ -32,6 +36,7 @@ class FileSource(Source):
         self.name, self.options, self._side_files = name, options, side_files or {}
         watched = [*files, *(array.path for array in self._side_files.values())]
         self._stamps = [(path, stamp(path)) for path in watched]
+        self.file_bytes = sum(size for _, (size, _) in self._stamps[: len(files)])  # of all files, where this is one of several
         self._first_rows = [0]  # of each block and one beyond
         self._sums: list[int] = []
         self._tally = Scanner(self.name, options, self._place)
@@ -45,6 +50,18 @@ class FileSource(Source):
     @property
     def n_features(self) -> int:
         return self.options.n_features or self.scan().n_features
+
+    @property
+    def most_features(self) -> int:
+        """One more than the largest index that sparse rows may have."""
+        return self.options.n_features or min(max(COLUMNS, COLUMNS_A_BYTE * self.file_bytes), WIDEST)
+
+    def _beyond(self) -> str:
+        """What an error says of an index that is not below `most_features`."""
+        if self.options.n_features is not None:
+            return f"too large for n_features={self.options.n_features}"
+        most = self.most_features
+        return f"too large for {self.file_bytes} bytes of data; give n_features if there are more than {most} features"
 
     @property
     def multilabel(self) -> bool:

@@ -39,20 +39,23 @@ def open_source(path_or_paths, *, label=None, weight=None, features=None, n_feat
     ----------
     path_or_paths : path, list of paths, pyarrow Dataset or Table, or an iterable of `(X_block, y_block[, weight_block])`
         The suffix tells the format: `.svm`, `.svmlight`, `.libsvm`, `.csv`, `.tsv` (each also with `.gz` or `.xz` behind it),
-        `.parquet`, `.arrow`, `.feather`, `.npy`, `.npz` (as `scipy.sparse.save_npz` writes it). A folder is all files in it and
+        `.parquet`, `.arrow`, `.feather`, `.npy`, `.npz` (arrays `X` and `y` as `numpy.savez` writes them, or a CSR matrix as
+        `scipy.sparse.save_npz` does). A folder is all files in it and
         below, a pattern, `"part-*.csv"`, all that match; of folders called `key=value` the key is a column. Several files are
         one source, in the order given or of their names. An iterable must start anew at each `iter(...)`: a generator cannot.
     label, weight, group
         Where labels, sample weights and groups (`RankingSVM`) are. Tables: a column (`label` also a list of columns of zeros and
         ones, or a column of lists: multi-label). `.npy`: the number of a column, a field of a structured array, or the path of
-        another `.npy` file with an entry (multi-label: a row) for each row. `.npz`: such a path. svmlight text has its labels
-        and groups (`qid`) in it, its `weight` is such a path. For several files a list with one path for each.
+        another `.npy` file with an entry (multi-label: a row) for each row. `.npz`: such a path or the name of an array in it,
+        by default `y` and `sample_weight`. svmlight text has its labels and groups (`qid`) in it, its `weight` is such a path.
+        For several files a list with one path for each.
     features
         Tables and structured `.npy`: the columns of X by name, by default all others; columns of lists of one length count as so
         many features, and `{"indices": column, "values": column}` names two columns of lists that hold sparse rows. Plain
         `.npy`: numbers of columns.
     n_features : int, optional
-        The width of X; sparse formats find it in the scan if it is not given. A feature beyond it is an error.
+        The width of X; sparse formats find it in the scan if it is not given. A feature beyond it is an error, and so is one that
+        the size of the file does not explain: beyond 2^24 and beyond four for each byte.
     zero_based : bool, default=False
         Whether the indices of text start at 0.
     multilabel, n_labels : bool and int, optional

@@ -10,6 +10,7 @@ from .blocks import WIDEST, LabelLists, RawBlock, Scan
 from .options import SourceOptions
 
 DISTINCT = 1 << 16  # so many different labels are told apart
+LABELS = 1 << 24  # of a multi-label source where `n_labels` is not given: a model has a row of weights for each
 FOUND = ("width", "sparse", "columns", "many", "low", "high", "kind", "none", "several", "unfit")
 
 
@@ -133,6 +134,8 @@ class Scanner:
     def add_weight(self, k: int, raw: RawBlock) -> None:
         weight = raw.weight
         assert weight is not None
+        if weight.dtype.kind not in "fiub":
+            self.refuse(k, 0, f"weights must be numbers, these are {weight.dtype}")
         if weight.shape != (raw.X.shape[0],):
             self.refuse(k, 0, f"weights of shape {weight.shape} for {raw.X.shape[0]} rows")
         bad = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
@@ -173,6 +176,10 @@ class Scanner:
             if self.columns > self.n_labels:
                 raise ValueError(
                     f"{self.source} has the label {self.columns - 1}, but n_labels={self.n_labels}: labels start at 0."
+                )
+            if self.options.n_labels is None and self.columns > LABELS:
+                raise ValueError(
+                    f"{self.source} has the label {self.columns - 1}: more than {LABELS} labels must be given as n_labels."
                 )
         elif self.options.n_labels is not None:
             raise ValueError(f"n_labels={self.options.n_labels} is given, but {self.source} is not multi-label.")

@@ -20,8 +20,11 @@ class Several(Source):
     def __init__(self, sources: Sequence[FileSource]):
         super().__init__()
         self.sources = self.opened = sources  # those opened stay as they were when categories are joined
+        file_bytes = sum(source.file_bytes for source in sources)
         for source in sources[1:]:
             check_same_columns(source, sources[0])
+        for source in sources:
+            source.file_bytes = file_bytes
         if len({source.dtype for source in sources}) > 1:
             raise ValueError("The files have different dtypes; give dtype=numpy.float32 or numpy.float64 for all of them.")
 

@@ -1,26 +1,44 @@
 """Labels and weights in `.npy` files of their own, with an entry for each row of X."""
 
+import lzma
 import os
+import struct
 import threading
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
 
+from ..mistakes import first_line
 from .blocks import SourceChangedError
 
 # Headers are parsed as Python. CPython 3.11 counts the depth of that for all threads together: two of them at the same time may
 # end with "SystemError: AST constructor recursion depth mismatch".
 ONE_HEADER = threading.Lock()
+DAMAGED = (ValueError, OverflowError, EOFError, RuntimeError, KeyError, TypeError, struct.error, TokenError, SyntaxError)
+UNPACKED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError)
+
+
+@contextmanager
+def sound(path: Path) -> Iterator[None]:
+    """What NumPy and zipfile say about a broken file, as a ValueError that names the file."""
+    try:
+        yield
+    except (*DAMAGED, *UNPACKED, OSError) as error:
+        if isinstance(error, OSError) and error.filename is not None:  # it could not be opened, and says so itself
+            raise
+        raise ValueError(f"{path} is truncated, damaged or no {path.suffix} file of numbers: {first_line(error)}.") from None
 
 
 def mapped(path: Path) -> np.ndarray:
     """A `.npy` file as a memory map: nothing is read yet. Map anew for each block: pages of an old map count as memory in use."""
-    try:
-        with ONE_HEADER:
-            return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise ValueError(f"{path} is not a complete .npy file of numbers: {error}.") from None
+    with sound(path), ONE_HEADER:
+        return np.lib.format.open_memmap(path, mode="r")
 
 
 class SideFile:

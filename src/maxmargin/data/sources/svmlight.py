@@ -17,7 +17,7 @@ import numpy as np
 
 from ...jit import jitable, jitable_call, kernel
 from ...utils.threads import in_threads
-from .blocks import NO_GROUP, WIDEST
+from .blocks import NO_GROUP
 from .rounding import FINE, HARD, LARGE, ONE, nearest, tables  # noqa: F401 - LARGE is handed on, with `tables`
 
 NO_ROOM = 2
@@ -431,8 +431,7 @@ def parsed_part(text: np.ndarray, counted: tuple, room: tuple[np.ndarray, np.nda
             raise TextError(start, REASONS[LARGE_NUMBER])
         into[slot] = value
     if status != FINE:
-        beyond = f"; there are {bounds.limit} features" if status == BEYOND and bounds.limit < WIDEST else ""
-        raise TextError(at, REASONS[status] + beyond)
+        raise TextError(at, REASONS[status])
     used = (entries, entries, rows + 1, labels, rows + 1, rows, rows, hard)
     return ParsedRows(*(without_rest(array, n) for array, n in zip(out, used)))
 

@@ -6,6 +6,7 @@ are sparse rows. With columns of categories, which `encoding.py` turns into feat
 """
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
@@ -17,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...utils.threads import read_ahead
+from ..mistakes import first_line, nearest, shown
 from .blocks import WIDEST, LabelLists, RawBlock, Scan
 from .column_kinds import (
     arrow,
@@ -43,16 +45,12 @@ def readable(name: str) -> Iterator[None]:
     """What pyarrow says about a broken file, as a ValueError that names the file."""
     try:
         yield
-    except arrow().lib.ArrowException as error:
+    except (arrow().lib.ArrowException, UnicodeDecodeError) as error:
         raise ValueError(f"{name} is truncated or damaged: {first_line(error)}.") from None
     except OSError as error:
-        if error.errno is not None:  # the system's own, not one of the format
+        if error.filename is not None or name in str(error):  # it could not be opened, and says so itself
             raise
         raise ValueError(f"{name} is truncated or damaged: {first_line(error)}.") from None
-
-
-def first_line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0].rstrip(".")
 
 
 def row_place(first: int, row: int) -> str:
@@ -67,7 +65,7 @@ class TableSource(FileSource):
         super().__init__(name, files, options)
         with readable(name):
             schema = self._with_partitions(self._schema())
-        self._choose(schema)
+            self._choose(schema)
         self._check_kinds(schema)
         self.widths: list[int] | None = None  # how many features each of them is, once a block has been read
         given = options.categorical
@@ -150,14 +148,20 @@ class TableSource(FileSource):
             self.features = [name for name in schema.names if name not in taken]
         else:
             self.features = [features] if isinstance(features, str) else list(features)
-        for name in (*self.labels, *self.weights, *self.groups, *self.features):
-            if schema.names.count(name) != 1:
-                raise ValueError(f"{name!r} is not the name of one column of {self}; it has {', '.join(map(str, schema.names))}.")
+        names = Counter(schema.names)
+        chosen = {"label": self.labels, "weight": self.weights, "group": self.groups, "features": self.features}
+        for what, name in ((what, name) for what, given in chosen.items() for name in given):
+            if name not in names:
+                raise ValueError(f"{what} names {name!r}{nearest(name, names)}; the columns of {self} are {shown(names)}.")
+            if names[name] > 1:
+                raise ValueError(
+                    f"{self} has {names[name]} columns of the name {name!r}, which cannot be told apart: rename them, or leave "
+                    "them out with features=[...]."
+                )
         if not self.features:
             raise ValueError(f"{self} has no columns left for X.")
-        if len({*self.features}) < len(self.features):
-            twice = next(name for k, name in enumerate(self.features) if name in self.features[:k])
-            raise ValueError(f"features names the column {twice!r} of {self} twice.")
+        if twice := [name for name, count in Counter(self.features).items() if count > 1]:
+            raise ValueError(f"features names the column {twice[0]!r} of {self} twice.")
 
     def _check_kinds(self, schema: Any) -> None:
         """`kinds`: what each column of X is, by its type and by what is asked for; refuse others with the way out."""
@@ -171,9 +175,12 @@ class TableSource(FileSource):
             asked = {code.name: code.kind for code in given.columns}
         elif isinstance(given, Mapping):
             asked = dict(given)
-            for name in asked:
-                if name not in self.features:
-                    raise ValueError(f"categorical names {name!r}, no column of X of {self}: {', '.join(self.features)}.")
+            known = {*self.features}
+            if unknown := [name for name in asked if name not in known]:
+                raise ValueError(
+                    f"categorical names {unknown[0]!r}{nearest(unknown[0], self.features)}; the columns of X of {self} are "
+                    f"{shown(self.features)}."
+                )
         else:
             asked = dict.fromkeys(self.features, given)
         strictly = isinstance(given, (Mapping, Encoding))  # a column that is named is coded whatever its type is
@@ -197,7 +204,7 @@ class TableSource(FileSource):
         widths: dict[str, int] = {}
         if names:
             self.check_unchanged()
-            with closing(read_ahead(self._tables(0, None, names))) as tables:
+            with closing(read_ahead(self._valid_tables(0, None, names))) as tables:
                 for table, place in tables:
                     for name in names:
                         column = self._whole(table, name, place)
@@ -233,8 +240,16 @@ class TableSource(FileSource):
     def _codes(self) -> bool:
         return bool({"onehot", "hash"} & {*self.kinds.values()})
 
+    def _valid_tables(self, first: int, stop: int | None, columns: list[str]) -> Generator[tuple[Any, Place]]:
+        """As `_tables`; offsets and codes of a damaged file that lead out of its memory are refused."""
+        for table, place in self._tables(first, stop, columns):
+            with readable(str(self)):
+                table.validate(full=True)
+            yield table, place
+            del table
+
     def _raw_blocks(self, first: int, stop: int | None) -> Generator[RawBlock]:
-        for table, place in self._tables(first, stop, self.columns):
+        for table, place in self._valid_tables(first, stop, self.columns):
             raw = self._raw_block(table, place)
             del table
             yield raw
@@ -244,8 +259,9 @@ class TableSource(FileSource):
         """Of a record batch."""
         by_name = {name: self._whole(table, name, place) for name in self.columns}
         if self.sparse:
-            X = self._sparse(by_name)
+            X = self._sparse(by_name, place)
         elif self._encoding is not None:
+            self._found_widths(by_name, [code.width if code.kind == "list" else 1 for code in self._encoding.columns])
             X = self._encoding.matrix(by_name, table.num_rows, self.dtype, lambda row: f"{self}, {place(row)}")
         else:
             X = self._dense(by_name, table.num_rows)
@@ -270,28 +286,18 @@ class TableSource(FileSource):
             ends = np.cumsum(column.value_lengths().to_numpy(zero_copy_only=False))
             row = int(np.searchsorted(ends, entry, side="right"))
             raise ValueError(f"{self}, {place(row)}: a list in column {name!r} holds an empty entry (null).")
-        if self.kinds.get(name) == "list" and self._encoding is not None:
-            self._check_width(name, column)
         return column
 
-    def _check_width(self, name: str, column: Any) -> None:
-        """Lists are as long as those that the encoding was found with."""
-        assert self._encoding is not None
-        width, found = next(code.width for code in self._encoding.columns if code.name == name), None
-        if len(column):
-            found = column_width(str(self), name, column)
-        if found not in (None, width):
-            raise ValueError(f"{self}: the lists of column {name!r} must have one length; they have {width} and {found}.")
+    def _found_widths(self, by_name: dict[str, Any], known: list[int] | None) -> list[int]:
+        """How many features each column of X holds; lists are as long as those before."""
+        widths = [column_width(str(self), name, by_name[name]) for name in self.features]
+        for name, now, before in zip(self.features, widths, widths if known is None else known):
+            if now != before:
+                raise ValueError(f"{self}: the lists of column {name!r} must have one length; they have {before} and {now}.")
+        return widths
 
     def _dense(self, by_name: dict[str, Any], rows: int) -> np.ndarray:
-        widths = [column_width(str(self), name, by_name[name]) for name in self.features]
-        if self.widths is not None and widths != self.widths:
-            k = next(k for k, (now, before) in enumerate(zip(widths, self.widths)) if now != before)
-            raise ValueError(
-                f"{self}: the lists of column {self.features[k]!r} must have one length; they have {self.widths[k]} and "
-                f"{widths[k]}."
-            )
-        self.widths = widths
+        self.widths = widths = self._found_widths(by_name, self.widths)
         X = np.empty((rows, sum(widths)), self.dtype)
         for name, end in zip(self.features, accumulate(widths)):
             column = by_name[name]
@@ -300,16 +306,19 @@ class TableSource(FileSource):
             X[:, end - part.shape[1] : end] = part
         return X
 
-    def _sparse(self, by_name: dict[str, Any]) -> sp.csr_matrix:
+    def _sparse(self, by_name: dict[str, Any], place: Place) -> sp.csr_matrix:
         (indptr, indices), (other, values) = (lists(str(self), name, by_name[name]) for name in self.features)
         if not np.array_equal(indptr, other):
             raise ValueError(f"{self}: columns {self.features[0]!r} and {self.features[1]!r} have lists of different lengths.")
         if indices.dtype.kind not in "iu":
             raise ValueError(f"{self}: column {self.features[0]!r} must hold lists of integers.")
-        limit = self.options.n_features or WIDEST
-        bad = indices[(indices < 0) | (indices >= limit)]
+        bad = np.flatnonzero((indices < 0) | (indices >= self.most_features))
         if bad.size:
-            raise ValueError(f"{self}: column {self.features[0]!r} holds the index {bad[0]}, not from 0 to {limit - 1}.")
+            row = int(np.searchsorted(indptr, bad[0], side="right")) - 1
+            why = "negative" if indices[bad[0]] < 0 else self._beyond()
+            raise ValueError(
+                f"{self}, {place(row)}: column {self.features[0]!r} holds the index {indices[bad[0]]}, which is {why}."
+            )
         width = int(indices.max()) + 1 if indices.size else 0
         arrays = values.astype(self.dtype), indices.astype(np.int32), indptr.astype(np.int32)
         return canonical(sp.csr_matrix(arrays, (indptr.size - 1, width)), str(self))

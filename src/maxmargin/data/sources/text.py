@@ -13,13 +13,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...utils.threads import read_ahead
-from .blocks import NO_GROUP, WIDEST, LabelLists, RawBlock, Scan, SourceChangedError
+from .blocks import NO_GROUP, LabelLists, RawBlock, Scan, SourceChangedError
 from .lines import PACKED, BinaryFile, TextBuffers, cut, opened_text, reread
 from .one_file import FileSource
 from .options import SourceOptions
 from .scan import Scanner
 from .side_files import side_files_of
-from .svmlight import ParsedRows, TextError, line_and_column, parsed
+from .svmlight import BEYOND, REASONS, ParsedRows, TextError, line_and_column, parsed
 from .text_cache import BlockCache, CacheError, CacheFile, CacheWriter
 
 # ---- the source ----------------------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ class TextSource(FileSource):
         self._stored = self._cache.find()
         if self._stored is not None:
             try:
-                if self.options.n_features is None or self._stored.found["width"] <= self.options.n_features:
+                if self._stored.found["width"] <= self.most_features:
                     return self._remembered() if not self._side_files else super()._scan()
             except CacheError as error:
                 warnings.warn(f"{error} It is written anew.", stacklevel=4)
@@ -112,7 +112,6 @@ class TextSource(FileSource):
     def _parsed(self, first: int, stop: int | None) -> Generator[tuple[np.ndarray, int, ParsedRows]]:
         """Runs of text with the lines before them and their rows; those without rows are left out."""
         known = None if stop is None else self._ranges[first:stop]
-        limit = self.options.n_features or WIDEST
         with opened_text(self.path) as file, closing(self._texts(file, known)) as runs:
             before = 0
             try:
@@ -120,10 +119,13 @@ class TextSource(FileSource):
                     if known is not None:
                         before = known[k][2]
                     try:
-                        rows, lines = parsed(text, self.options.zero_based, limit, self.dtype, self.options.n_jobs)
+                        rows, lines = parsed(
+                            text, self.options.zero_based, self.most_features, self.dtype, self.options.n_jobs
+                        )
                     except TextError as error:
                         line, column = line_and_column(text, error.at)
-                        raise ValueError(f"{self.path}, line {before + line}, column {column}: {error.reason}.") from None
+                        reason = f"the index is {self._beyond()}" if error.reason == REASONS[BEYOND] else error.reason
+                        raise ValueError(f"{self.path}, line {before + line}, column {column}: {reason}.") from None
                     if rows.starts.size:
                         if known is None:
                             self._ranges.append((offset, text.size, before))
