@@ -7,6 +7,8 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 
 TINY = float(np.finfo(np.float64).tiny)
+ALL_SMALLER = "Scale the features and targets, or lower C."
+DUAL_OVERFLOWS = f"The dual value overflows: the numbers are too large for float64. {ALL_SMALLER}"
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Certificate:
     message : how the run ended, in a sentence
 
     Sums of float64 numbers are rounded: at an optimum that is met exactly the dual value may lie above the primal one in the last
-    digit, and is reported as it is.
+    digit, and is reported as it is. A dual value that overflows bounds nothing: ValueError.
     """
 
     primal: float
@@ -33,6 +35,10 @@ class Certificate:
     converged: bool
     verified: bool
     message: str
+
+    def __post_init__(self) -> None:
+        if not (self.dual < np.inf and self.primal > -np.inf):  # NaN too
+            raise ValueError(DUAL_OVERFLOWS)
 
     def __str__(self) -> str:
         state = "converged" if self.converged else "not converged"

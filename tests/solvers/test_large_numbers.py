@@ -97,6 +97,41 @@ def test_squares_of_small_duals_are_not_lost():
             assert found.converged and found.dual <= found.primal * (1 + 1e-9)
 
 
+LABELS = np.column_stack([BINARY, THREE == 1, THREE == 2]).astype(int)
+
+
+@pytest.mark.parametrize("C", [1e-31, 1e-40, 1e-160, 1e-240])
+def test_dual_value_at_tiny_c(C):
+    """b^2 / cap again, for losses that are computed a vector of labels at a time, and smoothed top-k losses."""
+    models = [(mm.MultilabelSVMClassifier(C, loss=loss), LABELS) for loss in ("squared_hinge", "squared_error")]
+    models += [(mm.MultilabelSVMClassifier(C, label_prior=np.eye(3) + 0.2), LABELS)]
+    models += [(mm.SVMClassifier(C, loss="squared_hinge", multi_class="ovr"), THREE)]
+    models += [(mm.TopKSVMClassifier(C, k=2, loss=loss, smoothing=0.5), THREE) for loss in ("topk_alpha", "topk_beta")]
+    for model, y in models:
+        found = outcome(model, X0, y)
+        assert found.converged and found.verified and found.dual <= found.primal * (1 + 1e-9), model
+
+
+@pytest.mark.parametrize("C", [1e-320, 1e-251, 1e151, 1e308])
+def test_c_outside_float64_is_refused(C):
+    for model, y in [*MODELS.values(), (mm.MultilabelSVMClassifier(), LABELS), (mm.SVMClassifier(kernel="rbf"), BINARY)]:
+        with pytest.raises(ValueError, match=r"C=.* times the largest sample weight, 1, is not between 1e-250 and 1e\+150"):
+            clone(model).set_params(C=C).fit(X0, y)
+    with pytest.raises(ValueError, match=r"the largest sample weight, 1e\+200, is not between"):
+        mm.SVMClassifier().fit(X0, BINARY, sample_weight=np.where(BINARY, 1e200, 1.0))
+    with pytest.raises(ValueError, match="is not between"):
+        mm.minimize(lambda w: (0.0, np.zeros(2)), 2, C=C)
+
+
+def test_an_infinite_dual_value_is_no_bound():
+    for loss in ("epsilon_insensitive", "squared_epsilon_insensitive"):
+        with pytest.raises(ValueError, match=r"dual value overflows.*targets"):
+            mm.SVMRegressor(C=1e3, loss=loss).fit(X0, np.where(BINARY, 4e306, -4e306))
+    for dual in (np.inf, np.nan):
+        with pytest.raises(ValueError, match="dual value overflows"):
+            Budget(tol=1e-3).certificate(1.0, dual, 3, "")
+
+
 def test_a_dual_value_above_the_primal_one_proves_nothing():
     budget = Budget(tol=1e-3)
     found = budget.certificate(1.0, 1.5, 3, "")

@@ -12,7 +12,7 @@ NO_CURVE = tl.constexpr(1e-37)
 @triton.jit
 def halved_square(d, cap):
     """d^2 / (2 cap), zero where the cap is."""
-    return tl.where(cap > 0.0, d * d / (2.0 * tl.maximum(cap, NO_CURVE)), 0.0)
+    return tl.where(cap > 0.0, d * (d / (2.0 * tl.maximum(cap, NO_CURVE))), 0.0)
 
 
 @triton.jit

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from ..jit import vectors
 from .base import MultilabelLoss
-from .multilabel_steps import NO_CURVATURE, Labels, lane_best, lane_clip, lane_cost, lane_slope, lane_value, serve
+from .multilabel_steps import Labels, lane_best, lane_clip, lane_cost, lane_slope, lane_value, serve, squared_cost
 from .squared_error import BinarySquaredErrorLoss
 
 
@@ -32,9 +32,7 @@ def _(loss, slope, cap):
 
 @lane_cost.register(MultilabelSquaredError)
 def _(loss, a, cap):
-    zero = vectors.zeros_like(loss.labels.signs.vectors)
-    quarter = vectors.fma(zero, 4.0, cap)
-    return vectors.divide(vectors.multiply(a, a), vectors.maximum(quarter, vectors.shift(zero, NO_CURVATURE)))
+    return squared_cost(loss, a, cap)
 
 
 @lane_slope.register(MultilabelSquaredError)

@@ -76,6 +76,15 @@ def lane_best(loss, a, slope, curvature, cap):
 
 
 @jitable
+def squared_cost(loss, a, cap):
+    """a^2 / (4 cap), zero where the cap and so a is zero. The square alone may be too small for a float where this is not."""
+    zero = vectors.zeros_like(loss.labels.signs.vectors)
+    one = vectors.shift(zero, 1.0)
+    one_at_zero = vectors.subtract(one, vectors.where_negative(vectors.subtract(zero, cap), one))
+    return vectors.multiply(a, vectors.divide(a, vectors.fma(one_at_zero, 4.0, cap)))
+
+
+@jitable
 def meant(table, b, sign):
     """Of the two rows the one that the signs ask for, as it was given: nothing is rounded."""
     present, absent = vectors.load(table.vectors, 0, b), vectors.load(table.vectors, 1, b)

@@ -58,8 +58,8 @@ class EntryForm(ABC):
 
 
 def halved(d: Any, cap: Any) -> Any:
-    """d^2 / (2 cap), zero where the cap is."""
-    return (d * d / (2.0 * cap.clamp(min=NO_CURVATURE))).where(cap > 0.0, 0.0 * d)
+    """d^2 / (2 cap), zero where the cap and so d is zero."""
+    return d * (d / (2.0 * cap).where(cap > 0.0, 0.0 * cap + 1.0))
 
 
 @dataclass(frozen=True)

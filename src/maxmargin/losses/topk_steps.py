@@ -199,12 +199,12 @@ def smoothed_slope_of(loss, y, cap, offset, row, out):
             out[j] = 0.0
         else:
             count -= 1
-            a = cap * projected(out[count], found) / loss.smoothing
-            out[j] = -a
-            mass += a
-            square += a * a
-    out[y] = mass
-    return total, mass - 0.5 * loss.smoothing / cap * square
+            p = projected(out[count], found) / loss.smoothing
+            out[j] = -cap * p
+            mass += p
+            square += p * p
+    out[y] = cap * mass
+    return total, cap * (mass - 0.5 * loss.smoothing * square)
 
 
 # ---- the step ----------------------------------------------------------------------------------------------
@@ -439,9 +439,10 @@ def repaired(loss, i, duals, out):
     for r in range(count):
         a = shrink * entry[r]
         out.flat[0, index[r]] = -a
-        square += a * a
+        p = a / cap if a > 0.0 else 0.0  # the square of a alone may be too small for a float
+        square += p * p
     out.flat[0, y] = total * shrink
-    return total * shrink - (0.5 * loss.smoothing / cap * square if square > 0.0 else 0.0)
+    return total * shrink - 0.5 * loss.smoothing * cap * square
 
 
 # ---- as losses of rows -----------------------------------------------------------------------------------

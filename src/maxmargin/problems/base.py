@@ -19,6 +19,8 @@ from ..regularizers.gaussian import Gaussian
 from ..regularizers.half_spaces import HalfSpaces
 
 PLAIN_TERM = Gaussian()
+# C times the largest weight: between these float64 holds the sums of losses, which go with C, and dual values, which go with C^2.
+LEAST_CAP, MOST_CAP = 1e-250, 1e150
 
 
 class Evaluated(NamedTuple):
@@ -100,6 +102,12 @@ class Problem(ABC):
         own = self.regularizer.belongs_to
         if own is not None and own != C:
             raise ValueError(f"This problem has frozen duals, which belong to C={own:g}; it cannot be posed at C={C:g}.")
+        most = float(self.weight.max()) if len(self.weight) else 0.0
+        if most > 0.0 and not LEAST_CAP <= float(C) * most <= MOST_CAP:
+            raise ValueError(
+                f"C={C:g} times the largest sample weight, {most:g}, is not between {LEAST_CAP:g} and {MOST_CAP:g}, as float64 "
+                "needs for a certificate; take another C, or scale the features so that one in this range serves."
+            )
         if C == self.C:
             return self
         result = replace(self, C=float(C))

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..jit import clock
 from ..problems.base import Problem
-from ..result import Certificate, History, Record, Result, relative
+from ..result import ALL_SMALLER, DUAL_OVERFLOWS, Certificate, History, Record, Result, relative
 from ..utils.blas import blas_threads
 from ..utils.state import RunState
 from .base import NOWHERE, Run, Setting, Solver, Start, admit
@@ -28,7 +28,6 @@ from .tuning import LOOP, SWAYS, LoopTuning
 
 BY_HAND, BY_CALLBACK = "Stopped by Ctrl-C.", "Stopped by a callback."
 SMALLER = "Scale the features, or lower C."
-ALL_SMALLER = "Scale the features and targets, or lower C."
 ABOVE_PRIMAL = 1e-9  # part of the primal value by which a dual value above it proves nothing, or the target where that is more
 # How many times the rounding of the certificate's sums a gap is at the most that is said to be rounding: steps are sums of many
 # such ones. By guess, 2026-11-17.
@@ -156,8 +155,8 @@ class Best:
         of the primal, unless that is zero as well.
         """
         self.dual = run.synchronise()
-        if np.isnan(self.dual):
-            raise ValueError(f"The dual value overflows: the numbers are too large for float64. {ALL_SMALLER}")
+        if not self.dual < np.inf:  # NaN too
+            raise ValueError(DUAL_OVERFLOWS)
         candidates = run.candidates()
         if run.solver_name != self.of:
             self.prefer, self.of = 1, run.solver_name
