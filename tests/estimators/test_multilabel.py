@@ -1,5 +1,6 @@
 """Multi-label models: optimum, certificate, priors on labels, forms of Y, scikit-learn's conventions, zero-shot."""
 
+import itertools
 import pickle
 import threading
 import warnings
@@ -212,6 +213,19 @@ def test_warm_start_goes_on_from_the_old_duals(R):
     assert model.certificate_.primal == pytest.approx(Formula(X, Y, 0.5, R).optimum(), rel=3e-6)
     model.fit(X[:20], Y[:20])  # another number of samples: from zero
     assert model.certificate_.converged
+
+
+@pytest.mark.parametrize("solver", ["auto", "newton", "dual_coordinate"])
+def test_warm_start_with_another_label_prior(solver):
+    """Weights of an earlier fit that have another shape are left out; where R couples labels they are V R for the new R."""
+    X, Y = data()
+    block = np.eye(3) + 0.5 * np.eye(3)[[1, 0, 2]] * [[1.0], [1.0], [0.0]]
+    priors = None, correlated(3), 10.0 * correlated(3), block
+    for before, R in itertools.permutations(priors, 2):
+        model = mm.MultilabelSVMClassifier(label_prior=before, warm_start=True, random_state=0, solver=solver)
+        found = model.fit(X, Y).set_params(label_prior=R).fit(X, Y).certificate_
+        optimum = Formula(X, Y, 1.0, R, squared=True).optimum()
+        assert found.dual <= optimum * (1 + 1e-6) and optimum <= found.primal * (1 + 1e-6) and found.converged
 
 
 @pytest.mark.parametrize("R", [None, correlated(3)], ids=["identity", "dense"])

@@ -163,12 +163,16 @@ class MultilabelProblem(Problem):
         """Labels alone, where threads are many."""
         return self.labels.shape[1] if self.R is None else len(self.groups)
 
+    def coupling(self, columns: np.ndarray) -> np.ndarray | None:
+        """R of the labels of a group; None where it does nothing to them."""
+        R = None if self.R is None else self.R[np.ix_(columns, columns)]
+        return None if R is None or np.array_equal(R, np.eye(len(columns))) else R
+
     def couples(self, columns: np.ndarray) -> bool:
-        """Whether R does anything to the labels of a group."""
-        return self.R is not None and not np.array_equal(self.R[np.ix_(columns, columns)], np.eye(len(columns)))
+        return self.coupling(columns) is not None
 
     def group(self, columns: np.ndarray) -> LabelGroup:
-        R = self.R[np.ix_(columns, columns)] if self.R is not None and self.couples(columns) else None
+        R = self.coupling(columns)
         pairs = self.label_weight[columns], self.margin[columns]
         return LabelGroup(self.table, self.weight, columns, self.labels.packed(columns), *pairs, self.loss, R, self.C)
 
@@ -191,7 +195,17 @@ class MultilabelProblem(Problem):
         return (self.labels.masses(self.cap) * self.label_weight * self.loss.at(self.margin)).sum(axis=1)
 
     def fitting(self, weights):
-        return weights if isinstance(weights, list) and len(weights) == len(self.groups) else None
+        """Group by group, None for one of another shape. R may have changed: where it couples labels, Z is V R anew."""
+        if not isinstance(weights, list) or len(weights) != len(self.groups):
+            return None
+        return [self.fitting_group(columns, part) for columns, part in zip(self.groups, weights, strict=True)]
+
+    def fitting_group(self, columns: np.ndarray, part: np.ndarray | None) -> np.ndarray | None:
+        shape = self.table.shape[1] + 1, vectors.blocks(len(columns), np.float64), vectors.width(np.float64)
+        R = self.coupling(columns)
+        if part is None or part.shape != (shape if R is None else (2, *shape)):
+            return None
+        return part if R is None else Coupling(R).mended(part[0])
 
     def resumed(self, duals, weights, data, kind):
         fits = sp.issparse(duals) and duals.shape == self.dual_shape
