@@ -117,3 +117,15 @@ def test_a_resumed_run_goes_on():
         one.accelerate()
         two.accelerate()
     assert one.turns == two.turns and one.synchronise() == two.synchronise()
+
+
+def test_no_sample_with_two_outputs():
+    """Where no sample has mass on two outputs there is nothing to write out, and no way to polish."""
+    rows, label = far_apart()
+    structure = Multiclass()
+    structure.size(rows, label)
+    problem = type(problem_of("Multiclass"))(structure.encode(rows, label), np.ones(80)).at(10.0)
+    run = DualCoordinate().begin(problem, NOWHERE, Setting(1e-12))
+    (face,) = run.faces()
+    assert face.size == 0 and run.features.shape == (0, np.prod(problem.weight_shape))
+    assert not run.pays(0.0, np.inf)

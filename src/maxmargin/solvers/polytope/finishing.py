@@ -126,7 +126,7 @@ class SetFinishing(Finishing):
         """(entries, weights)"""
         out = vectors.aligned((sample.size, *self.problem.weight_shape), np.float64)
         write_differences(self.points, self.problem.data, sample, place, self.scratch, out)
-        return out.reshape(sample.size, -1)
+        return out.reshape(sample.size, int(self.width))
 
     def curved(self, face):
         Z = self.features * self.problem.cap[face.example, None]
