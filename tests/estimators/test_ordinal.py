@@ -1,11 +1,14 @@
 """`OrdinalSVM` against a convex solver, and what its thresholds promise."""
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 import scipy.sparse as sp
 from helpers import convex as cp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.exceptions import DataConversionWarning
 
 import maxmargin as mm
 
@@ -132,3 +135,25 @@ def test_unknown_classes_are_told():
         model.mean_absolute_error(X[:2], [0, 9])
     with pytest.raises(ValueError, match="only one class"):
         mm.OrdinalSVM().fit(X, np.ones(len(y), int))
+
+
+def test_the_order_that_a_column_states():
+    X = drawn(5)[0]
+    y = np.array(["none", "mild", "severe"])[np.digitize(X[:, 0], [-0.5, 0.5])]
+    stated = ["none", "mild", "moderate", "severe"]  # of which y has no "moderate"
+    known = mm.OrdinalSVM(order=["none", "mild", "severe"], random_state=0).fit(X, y)
+    ordered = pd.Categorical(y, categories=stated, ordered=True)
+    enum = pl.Series("y", y.tolist(), dtype=pl.Enum(stated))
+    for column in (ordered, pd.Series(ordered), enum):
+        model = mm.OrdinalSVM(random_state=0).fit(X, column)
+        assert model.classes_.tolist() == ["none", "mild", "severe"]
+        np.testing.assert_array_equal(model.coef_, known.coef_)
+        assert model.mean_absolute_error(X, column) == known.mean_absolute_error(X, y)
+    for frame in (pd.DataFrame({"y": ordered}), pl.DataFrame(enum)):
+        with pytest.warns(DataConversionWarning):
+            assert mm.OrdinalSVM().fit(X, frame).classes_.tolist() == ["none", "mild", "severe"]
+    numbers = pd.Series(np.digitize(X[:, 0], [-0.5, 0.5])).astype(pd.CategoricalDtype([2, 1, 0], ordered=True))
+    assert mm.OrdinalSVM().fit(X, numbers).classes_.tolist() == [2, 1, 0]
+    assert mm.OrdinalSVM(order=["severe", "none", "mild"]).fit(X, ordered).classes_.tolist() == ["severe", "none", "mild"]
+    unordered = pd.Series(pd.Categorical(y, categories=stated))
+    assert mm.OrdinalSVM().fit(X, unordered).classes_.tolist() == ["mild", "none", "severe"]

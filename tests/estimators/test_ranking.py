@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import sklearn
 from helpers import convex as cp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import GroupKFold, cross_val_score
 
 import maxmargin as mm
 from maxmargin.data.table import table_of
@@ -217,4 +220,32 @@ def test_nothing_to_score():
     with pytest.raises(ValueError, match="no pair to score"):
         model.score(X, y, groups=np.arange(len(y)))
     with pytest.raises(TypeError, match="DualCoordinate has no step for a RankingProblem"):
-        mm.RankingSVM(solver="dual_coordinate").fit(X, y)
+        mm.RankingSVM(solver="dual_coordinate").fit(X, y, groups=None)
+
+
+def test_groups_must_be_said():
+    X, y, *_ = drawn(13)
+    for unsaid in (lambda: mm.RankingSVM().fit(X, y), lambda: mm.RankingSVM().regularization_path(X, y, [1.0])):
+        with pytest.raises(ValueError, match=r"groups=None if all .* set_fit_request\(groups=True\)"):
+            unsaid()
+    model = mm.RankingSVM().fit(X, y, groups=None)
+    np.testing.assert_array_equal(model.coef_, mm.RankingSVM().fit(X, y, groups=np.zeros(len(y))).coef_)
+    assert model.score(X, y, groups=None) == model.score(X, y, groups=np.zeros(len(y)))
+    with pytest.raises(ValueError, match=r"RankingSVM.score needs groups=.* set_score_request\(groups=True\)"):
+        model.score(X, y)
+    source = mm.open_source([(X, y)])
+    with pytest.raises(ValueError, match=r"source has no groups.*groups=None"):
+        mm.RankingSVM().fit(source)
+    assert mm.RankingSVM().fit(source, groups=None).score(source, groups=None) == model.score(X, y, groups=None)
+
+
+def test_groups_through_cross_validation():
+    X, y, group, _ = drawn(14)
+    with pytest.raises(ValueError, match=r"set_fit_request\(groups=True\)"):  # handed to the splitter only
+        cross_val_score(mm.RankingSVM(), X, y, groups=group, cv=GroupKFold(2), error_score="raise")
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = clone(mm.RankingSVM().set_fit_request(groups=True).set_score_request(groups=True))
+        found = cross_val_score(model, X, y, params={"groups": group}, cv=GroupKFold(2))
+        for k, (train, test) in enumerate(GroupKFold(2).split(X, y, group)):
+            alone = mm.RankingSVM().fit(X[train], y[train], groups=group[train])
+            assert found[k] == alone.score(X[test], y[test], groups=group[test])

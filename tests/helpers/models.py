@@ -113,7 +113,7 @@ CASES: dict[str, Case] = {
     "a function": Case(lambda: SVM(kernel=inner, **COMMON).fit(X, TWO), X, {"kernel": inner}),
     "pieces": Case(lambda: pieces(SVM(**COMMON), TWO), X, {}),
     "regression": Case(lambda: mm.SVMRegressor(**COMMON).fit(X, REAL), X, {}),
-    "rankings": Case(lambda: mm.RankingSVM(**COMMON).fit(X, REAL), X, {}),
+    "rankings": Case(lambda: mm.RankingSVM(**COMMON).fit(X, REAL, groups=None), X, {}),
     "classes in an order": Case(lambda: mm.OrdinalSVM(**COMMON).fit(X, np.round(REAL)), X, {}),
     "one class": Case(lambda: mm.OneClassSVM(nu=0.2, keep_duals=True, **COMMON).fit(X + 2.0), X, {}),
     "regression with a kernel": Case(lambda: mm.SVMRegressor(kernel="poly", **COMMON).fit(X, REAL), X, {}),

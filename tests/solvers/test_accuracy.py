@@ -65,6 +65,8 @@ def samples(model, X, y):
         return list(X.reshape(-1, 3, X.shape[1])), y[::3]
     if isinstance(model, mm.StructuredSVM) and isinstance(model.structure, Chain):
         return list(X.reshape(-1, 4, X.shape[1])), list(y.reshape(-1, 4))
+    if isinstance(model, mm.RankingSVM):
+        return X, y, None, None  # one group
     return X, y
 
 

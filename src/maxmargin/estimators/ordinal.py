@@ -20,6 +20,18 @@ from .linear import LinearModel, Posed, Prepared
 from .scaling import Scaling
 
 
+def stated_order(y: Any) -> list | None:
+    """The order that the type of a column states, an ordered Categorical of pandas or an Enum of polars; None: it states none."""
+    if len(getattr(y, "columns", ())) == 1:  # a data frame
+        y = y.iloc[:, 0] if hasattr(y, "iloc") else y[y.columns[0]]
+    dtype: Any = getattr(y, "dtype", None)
+    if getattr(dtype, "ordered", False):
+        return np.asarray(dtype.categories).tolist()
+    if type(dtype).__name__ == "Enum" and type(dtype).__module__.startswith("polars."):
+        return dtype.categories.to_list()
+    return None
+
+
 class ThresholdScaling(Scaling):
     """How columns were scaled, where there are thresholds in the place of one intercept."""
 
@@ -44,7 +56,8 @@ class OrdinalSVM(ClassifierMixin, LinearModel):
     C : float, default=1.0
         Weight of the losses against the regulariser.
     order : list, optional
-        The classes from the lowest to the highest. None: as they sort, which is right for numbers and seldom for texts.
+        The classes from the lowest to the highest. None: as the type of y states it (an ordered Categorical of pandas, an Enum of
+        polars), else as they sort, which is right for numbers and seldom for texts.
     class_weight : dict or "balanced", optional
         As in `SVMClassifier`.
     intercept_scaling : float, default=1.0
@@ -153,15 +166,20 @@ class OrdinalSVM(ClassifierMixin, LinearModel):
             )
         return found
 
-    def _ordered(self, y: np.ndarray) -> np.ndarray:
-        """The number of each sample's class; sets the classes."""
+    def _ordered(self, y: np.ndarray, stated: list | None) -> np.ndarray:
+        """The number of each sample's class; sets the classes. `stated`: the order that the type of y states, with or without
+        classes that y has no sample of."""
         present = np.unique(y)
         if len(present) < 2:
             raise ValueError(
                 "This solver needs samples of at least 2 classes in the data, but the data contains only one class: "
                 f"{present[0]!r}"
             )
-        self.classes_ = present if self.order is None else self._given_order(present)
+        if self.order is not None:
+            present = self._given_order(present)
+        elif stated is not None:
+            present = present[np.argsort([stated.index(label) for label in present.tolist()])]
+        self.classes_ = present
         return self._numbered(y)
 
     def _given_order(self, present: np.ndarray) -> np.ndarray:
@@ -178,13 +196,13 @@ class OrdinalSVM(ClassifierMixin, LinearModel):
     def _prepared(self, X, y, sample_weight) -> Prepared:
         if is_source(X):
             raise ValueError("OrdinalSVM needs its samples in memory; read the source first, or give arrays.")
-        solver = resolve(self.solver)
+        solver, stated = resolve(self.solver), stated_order(y)
         check_target(y, True)
         X, y = self._read(X, y, reset=True, dtype=self._dtypes(), order="C")
         if of_own_kind(X):
             raise ValueError(f"OrdinalSVM takes arrays, data frames and CSR matrices, not {type(X).__name__}.")
         check_classification_targets(y)
-        code = self._ordered(column_or_1d(y, warn=True))
+        code = self._ordered(column_or_1d(y, warn=True), stated)
         given = None if sample_weight is None else self._checked_weight(sample_weight, X)
         weight = np.ones(X.shape[0]) if given is None else given
         scaled, scaling = self._scaled(X, weight)

@@ -19,6 +19,27 @@ from .by_block import blockwise, check_source, in_memory, keep_names
 from .linear import LinearModel, Posed, Prepared
 
 
+class NotGiven:
+    """Stands for groups that were not said: None says that all samples are one group."""
+
+    def __repr__(self) -> str:
+        return "NOT_GIVEN"
+
+
+NOT_GIVEN = NotGiven()
+
+
+def check_said(groups, method: str) -> None:
+    """Refuse to rank all samples as one group because nothing was said: `cross_val_score(..., groups=...)` gives groups to its
+    splitter only."""
+    if groups is NOT_GIVEN:
+        raise ValueError(
+            f"RankingSVM.{method} needs groups=, the group of each sample, or groups=None if all samples are one group; "
+            "cross-validation and searches hand groups on only with sklearn.set_config(enable_metadata_routing=True), "
+            f"set_{method}_request(groups=True) on the model and params={{'groups': ...}}."
+        )
+
+
 def checked_groups(groups, samples: int) -> np.ndarray:
     """The number of the group of each sample; one group where none are given. Samples of a group may lie anywhere."""
     if groups is None:
@@ -105,7 +126,7 @@ class RankingSVM(LinearModel):
         self.dtype = dtype
 
     @with_callbacks
-    def fit(self, X, y=None, sample_weight=None, groups=None):
+    def fit(self, X, y=None, sample_weight=None, groups=NOT_GIVEN):
         """Find the optimum to the relative duality gap `tol`.
 
         Parameters
@@ -118,8 +139,10 @@ class RankingSVM(LinearModel):
         sample_weight : array of shape (n_samples,), optional
             Weights s_i >= 0. A pair weighs s_i s_j, so that an integer weight equals that many repetitions of the sample. With
             `normalize`, one weight for all samples of a group equals that many repetitions of the group.
-        groups : array of shape (n_samples,), optional
-            The group (query, `qid`) of each sample, any labels in any order. None: all samples are one group.
+        groups : array of shape (n_samples,), or None
+            The group (query, `qid`) of each sample, any labels in any order. None: all samples are one group. It must be said,
+            but for sources: cross-validation and searches hand groups on only where metadata routing and
+            `set_fit_request(groups=True)` ask for it.
 
         Returns
         -------
@@ -128,7 +151,7 @@ class RankingSVM(LinearModel):
         self._validate_params()
         return self._fitted(self._prepared(X, y, sample_weight, groups))
 
-    def regularization_path(self, X, y, Cs, sample_weight=None, groups=None) -> list:
+    def regularization_path(self, X, y, Cs, sample_weight=None, groups=NOT_GIVEN) -> list:
         """Fitted copies of this estimator for each C in `Cs`, each started from the one before it and certified."""
         return [step.model for step in self._rising((X, y, sample_weight, groups), settings_of(Cs))]
 
@@ -141,13 +164,15 @@ class RankingSVM(LinearModel):
         """The scores, as `decision_function` gives them."""
         return self.decision_function(X)
 
-    def score(self, X, y=None, sample_weight=None, groups=None) -> float:
+    def score(self, X, y=None, sample_weight=None, groups=NOT_GIVEN) -> float:
         """The part of the pairs of a group that are in order, in the mean over groups that have any; a tie counts half.
 
-        With one group and two targets this is the area under the ROC curve. A source brings its own targets, weights and groups.
+        With one group (groups=None) and two targets this is the area under the ROC curve. A source brings its own targets,
+        weights and groups.
         """
         if is_source(X):
             y, sample_weight, groups = self._brought(X, y, sample_weight, groups)[1:]
+        check_said(groups, "score")
         scores = np.asarray(self.decision_function(X), dtype=np.float64)
         y = numbers("y", y)
         check_consistent_length(scores, y)
@@ -157,10 +182,11 @@ class RankingSVM(LinearModel):
             raise ValueError("No group has two samples with different targets: there is no pair to score.")
         return group_scores(layout, scores)
 
-    def _prepared(self, X, y, sample_weight, groups=None) -> Prepared:
+    def _prepared(self, X, y, sample_weight, groups=NOT_GIVEN) -> Prepared:
         source = X if is_source(X) else None
         if source is not None:
             X, y, sample_weight, groups = self._brought(source, y, sample_weight, groups)
+        check_said(groups, "fit")
         solver = resolve(self.solver)
         check_target(y, False)
         X, y = self._read(X, y, reset=True, dtype=self._dtypes(), order="C", y_numeric=True)
@@ -183,12 +209,17 @@ class RankingSVM(LinearModel):
 
         return Prepared(pose, self._learned(), solver, X, y, weight)
 
-    def _brought(self, source, y, sample_weight, groups) -> tuple[Any, np.ndarray, np.ndarray | None, np.ndarray | None]:
+    def _brought(self, source, y, sample_weight, groups) -> tuple[Any, Any, Any, Any]:
         """Samples, targets, weights and groups of a source."""
-        if groups is not None:
+        if groups is not NOT_GIVEN and groups is not None:
             raise ValueError("A source brings its own groups, qid of text or open_source(..., group=column); leave groups out.")
         check_source(self, source, y, sample_weight)
         found = in_memory(source)
+        if found.group is None and groups is NOT_GIVEN:
+            raise ValueError(
+                "The source has no groups: name them, qid of text or open_source(..., group=column), or say groups=None if all "
+                "its samples are one group."
+            )
         return found.X, found.y, found.weight, found.group
 
     def _shaped(self, coef, intercept) -> tuple[np.ndarray, Any]:
