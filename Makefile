@@ -46,7 +46,7 @@ test-exhaustive: $(VENV)/.test
 
 # Those that need torch: tensors in host memory, and the same on a GPU.
 TENSOR_TESTS := $(addprefix tests/,data/test_tensors.py data/test_tensor_targets.py data/test_streamed.py data/test_device_sources.py \
-	losses/test_tensor_losses.py solvers/test_device.py solvers/test_device_bundle.py)
+	losses/test_tensor_losses.py solvers/test_device.py solvers/test_device_bundle.py estimators/test_host_tensors.py)
 test-tensors: $(VENV)/.gpu
 	$(PY) -m pytest $(PYTEST_ARGS) $(TENSOR_TESTS) "tests/package/test_docs.py::test_code_runs_as_printed[gpu.md]"
 

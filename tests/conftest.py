@@ -20,6 +20,7 @@ if find_spec("hypothesis"):  # tests on a GPU do without: a file that needs it s
 # Those of tensors need the extra `gpu`, some gigabytes: `make test-tensors` installs it. Where it is missing they are left out.
 TENSORS = ["data/test_streamed.py", "data/test_tensors.py", "data/test_tensor_targets.py", "data/test_device_sources.py"]
 TENSORS += ["losses/test_tensor_losses.py", "solvers/test_device.py", "solvers/test_device_bundle.py"]
+TENSORS += ["estimators/test_host_tensors.py"]
 collect_ignore = [] if find_spec("torch") else TENSORS
 
 # Those that compile for long, as the file says; a line is a regular expression.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from helpers.devices import DEVICE, tensor
+from helpers.devices import DEVICE, methods_of_devices, tensor  # noqa: F401 - a fixture of all tests
 from sklearn.datasets import dump_svmlight_file
 
 import maxmargin as mm

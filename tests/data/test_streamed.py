@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from helpers.devices import DEVICE, tensor
+from helpers.devices import DEVICE, methods_of_devices, tensor  # noqa: F401 - a fixture of all tests
 
 import maxmargin as mm
 from maxmargin.data import streamed

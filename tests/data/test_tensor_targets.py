@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from helpers.devices import DEVICE, tensor
+from helpers.devices import DEVICE, methods_of_devices, tensor  # noqa: F401 - a fixture of all tests
 
 import maxmargin as mm
 from maxmargin.data.indicators import checked_labels, class_bits

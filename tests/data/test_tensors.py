@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from helpers.devices import DEVICE, tensor
+from helpers.devices import DEVICE, methods_of_devices, tensor  # noqa: F401 - a fixture of all tests
 
 import maxmargin as mm
 from maxmargin.data.tensors import TensorTable, checked_tensor, device_of, host_values, is_tensor, tensor_of

@@ -7,8 +7,11 @@ fitted on the processor and certified far beyond what the fit on the device is a
 import os
 
 import numpy as np
+import pytest
 import torch
 from sklearn.base import clone
+
+from maxmargin.data import tensors
 
 from .certificates import shaped
 from .reference import Point, Reference
@@ -16,6 +19,12 @@ from .reference import Point, Reference
 DEVICE = os.environ.get("MAXMARGIN_TEST_DEVICE", "cpu")
 torch.set_num_threads(1)
 FINE = 1e-10  # relative gap of the model that stands for the optimum
+
+
+@pytest.fixture(autouse=True)
+def methods_of_devices(monkeypatch):
+    """For the tests of a file that imports it: tensors in host memory are fitted as those on a GPU are, not as arrays."""
+    monkeypatch.setattr(tensors, "in_host_memory", lambda X: False)
 
 
 def tensor(array, dtype=None) -> torch.Tensor:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import certificates, drawn, multilabel
-from helpers.devices import DEVICE, best_point, on_processor, tensor
+from helpers.devices import DEVICE, best_point, methods_of_devices, on_processor, tensor  # noqa: F401 - a fixture of all tests
 from helpers.reference import reference
 from sklearn.exceptions import ConvergenceWarning
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import drawn, multilabel
-from helpers.devices import tensor
+from helpers.devices import methods_of_devices, tensor  # noqa: F401 - a fixture of all tests
 
 import maxmargin as mm
 

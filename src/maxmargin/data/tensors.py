@@ -1,8 +1,8 @@
 """Tables on a device: tensors of PyTorch, and what other libraries hand over by DLPack. The only file that names torch.
 
-A tensor stays where it is: on a GPU or in host memory, in float64, float32, float16 or bfloat16. Its table has no rows for
-compiled kernels; blocks of it answer with matrix products of the device. Nothing of torch is imported before a tensor is met or
-a device asked for.
+A tensor stays where it is: on a GPU, or in host memory where device="cpu" asks for that, in float64, float32, float16 or
+bfloat16. Its table has no rows for compiled kernels; blocks of it answer with matrix products of the device. Other tensors in
+host memory are read as arrays that share it. Nothing of torch is imported before a tensor is met or a device asked for.
 """
 
 import sys
@@ -121,6 +121,28 @@ def lent(given: Any, device: Any = None, name: str = "y") -> Any:
     if tensor.requires_grad:
         raise ValueError(f"{name} requires grad, and a fit gives none: hand over {name}.detach().")
     return tensor
+
+
+def in_host_memory(X: Any) -> bool:
+    """Whether X is a tensor that NumPy can read."""
+    return is_tensor(X) and tensor_of(X).device.type == "cpu"
+
+
+def as_array(X: Any, device: Any) -> Any:
+    """A checked tensor in host memory as an array that shares it, unless a device is asked for; anything else as it is. NumPy and
+    compiled kernels have no bfloat16 and float16: these become float32."""
+    if device is not None or not in_host_memory(X):
+        return X
+    tensor = checked_tensor(X).tensor
+    return (tensor.float() if tensor.dtype.itemsize < 4 else tensor).numpy()
+
+
+def as_tensor_again(answer: Any, X: Any) -> Any:
+    """What a model answers to `as_array` of the tensor X, as it answers to tensors: numbers as tensors, in halves where X is."""
+    if not isinstance(answer, np.ndarray) or answer.dtype.kind not in "biuf":
+        return answer
+    found = library().from_numpy(answer)
+    return found.to(tensor_of(X).dtype) if found.dtype.is_floating_point and tensor_of(X).dtype.itemsize < 4 else found
 
 
 @dataclass(frozen=True)

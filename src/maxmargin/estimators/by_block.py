@@ -16,7 +16,7 @@ from ..data.sources.blocks import NO_GROUP
 from ..data.sources.column_names import check_same_names
 from ..data.sources.memory import Block, is_source
 from ..data.table import table_of
-from ..data.tensors import DeviceMatrix, host_values, is_tensor, place_of
+from ..data.tensors import DeviceMatrix, as_array, as_tensor_again, host_values, is_tensor, place_of
 from ..problems.base import PLAIN_TERM, split_off_constant
 from ..problems.blocked import Examples, Reader, StreamProblem, joined, stacked
 from ..regularizers.base import Regularizer
@@ -34,13 +34,16 @@ from .scaling import Scaling, scaling_of_source
 
 
 def blockwise(method: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
-    """Let a method that answers for each row of X take a source: block by block, answers in the order of its rows."""
+    """Let a method that answers for each row of X take a source: block by block, answers in the order of its rows. To a tensor in
+    host memory, which is read as an array, answers are tensors."""
 
     @wraps(method)
     def by_block(self, X, *args, **kwargs):
         check_is_fitted(self)
         if not is_source(X):
-            return method(self, X, *args, **kwargs)
+            array = as_array(X, self.device)
+            answer = method(self, array, *args, **kwargs)
+            return answer if array is X else as_tensor_again(answer, X)
         self, X = matched(self, X)
         rows, found = [], []
         for block in X.blocks():
