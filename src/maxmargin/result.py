@@ -102,7 +102,9 @@ class Result:
 
     `oracle_calls` counts the calls of the max- or sum-oracle during the iterations of structured solvers; None elsewhere.
     `statistics` are further numbers of the solver, by name: see its documentation. `state` is what the same run can go on from
-    towards a finer gap, where somebody has asked for that.
+    towards a finer gap, where somebody has asked for that. `at_duals`: the dual value of the duals and the unclipped weights they
+    stand for, as `evaluate` of the problem gives them (of labels in groups a list, with the labels of each group); None where the
+    solver has no duals.
     """
 
     w: Any
@@ -114,3 +116,4 @@ class Result:
     oracle_calls: int | None = None
     statistics: dict[str, float] = field(default_factory=dict)
     state: dict[str, Any] | None = None
+    at_duals: Any = None

@@ -408,6 +408,66 @@ def test_the_certificate_of_pieces_is_that_of_the_samples_kept_and_new(R, square
     assert 0.9 * (best := formula(np.arange(60)).optimum()) <= found.dual <= best * (1 + 1e-8)
 
 
+@pytest.mark.parametrize("squared", [False, True], ids=["hinge", "squared"])
+@pytest.mark.parametrize("R", [None, correlated(3), np.ones((3, 3))], ids=["identity", "dense", "singular"])
+def test_the_certificate_after_fit_counts_its_duals(R, squared):
+    """They are frozen: new samples are added to them, whose problem is solved to its own optimum."""
+    X, Y = data(60)
+    loss = "squared_hinge" if squared else "hinge"
+    model = mm.MultilabelSVMClassifier(0.3, loss=loss, label_prior=R, tol=1e-6, keep_duals=True, random_state=0)
+
+    def formula(which):
+        return Formula(X[which], Y[which], 0.3, R, squared=squared)
+
+    model.fit(X[:30], Y[:30])
+    owed, V = formula(slice(30)).sums(model)
+    assert formula(slice(30)).dual(model) == pytest.approx(model.certificate_.dual, rel=1e-9)
+    active, before = np.zeros(0, int), model.certificate_.dual
+    for part in (np.arange(30, 45), np.arange(45, 60)):
+        model.partial_fit(X[part], Y[part])
+        active = np.concatenate([active, part])
+        found, own = model.certificate_, formula(active)
+        assert found.converged and not found.verified and found.dual >= before * (1 - 1e-9)
+        assert own.dual(model, V, owed) == pytest.approx(found.dual, rel=1e-8)
+        assert own.primal(model) + owed - np.sum(V * own.weights(model)) == pytest.approx(found.primal, rel=1e-8)
+        active, before = active[model.dual_coef_.any(axis=1)], found.dual
+    assert 0.9 * (best := formula(slice(60)).optimum()) <= found.dual <= best * (1 + 1e-8)
+
+
+@pytest.mark.parametrize("solver", ["auto", "newton", "online"])
+@pytest.mark.parametrize("R", [None, correlated(3)], ids=["identity", "dense"])
+def test_after_any_fit_the_bound_is_that_of_all_samples(R, solver, tmp_path):
+    X, Y = data(60)
+    model = mm.MultilabelSVMClassifier(0.3, label_prior=R, tol=1e-2, solver=solver, n_jobs=2, random_state=0).fit(X[:40], Y[:40])
+    before, best = model.certificate_.dual, Formula(X, Y, 0.3, R, squared=True).optimum()
+    model.set_params(tol=1e-6, solver="auto")
+    mm.save(model, tmp_path / "model")
+    found = mm.load(tmp_path / "model").partial_fit(X[40:], Y[40:])
+    assert before * (1 - 1e-9) <= found.certificate_.dual <= best * (1 + 1e-8)
+    assert found.certificate_.converged and found.certificate_.dual <= found.certificate_.primal
+    np.testing.assert_array_equal(model.partial_fit(X[40:], Y[40:]).coef_, found.coef_)
+
+
+def test_labels_without_time_stay_as_the_fit_has_left_them():
+    X, Y = data(60, labels=20)
+    model = mm.MultilabelSVMClassifier(0.3, random_state=0).fit(X[:40], Y[:40])
+    before = model.coef_.copy()
+    with pytest.warns(ConvergenceWarning, match="Of 20 labels 0 were begun; the weights of the others are as before"):
+        model.set_params(max_time=1e-9, keep_duals=True).partial_fit(X[40:], Y[40:])
+    found = model.certificate_
+    assert found.dual <= found.primal < np.inf and np.corrcoef(before.ravel(), model.coef_.ravel())[0, 1] > 0.99
+
+
+def test_a_fit_is_gone_on_from_with_its_own_parameters_only():
+    X, Y = data(60)
+    model = mm.MultilabelSVMClassifier(0.3, random_state=0).fit(X, Y)
+    for name, value in (("C", 1.0), ("label_prior", correlated(3)), ("loss", "hinge"), ("label_weight", [1.0, 2.0, 1.0])):
+        with pytest.raises(ValueError, match="This model has frozen duals, which belong to"):
+            pickle.loads(pickle.dumps(model)).set_params(**{name: value}).partial_fit(X, Y)
+    with pytest.raises(ValueError, match="keeps nothing that partial_fit could go on from"):
+        model.set_params(standardize=True).fit(X, Y).set_params(standardize=False).partial_fit(X, Y)
+
+
 def test_pieces_whose_samples_all_support_end_at_the_optimum_of_all():
     """C is so small that all margins are violated: nothing is forgotten, and a weight is so many repetitions."""
     X, Y = data(60)

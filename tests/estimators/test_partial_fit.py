@@ -1,9 +1,14 @@
 """`partial_fit` beside plain NumPy: the certificate from the duals of all data ever given, whatever was frozen or forgotten."""
 
+import pickle
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from helpers.reference import reference
 from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
 from maxmargin.solvers.streams.run import MEGABYTE
@@ -49,6 +54,12 @@ class Account:
         self.duals = np.zeros(len(y) if K == 1 else (len(y), K))
         self.active = np.zeros(0, int)  # the samples of the last problem: those kept, and the last piece
         self.fenced = model.prior_covariance is not None and model.positive
+
+    def fit(self, part):
+        """Duals of these samples stay as they are from now on."""
+        X, y, weight = self.given
+        self.model.fit(X[part], y[part], sample_weight=weight[part])
+        self.duals[part] = self.model.dual_coef_
 
     def tell(self, part):
         self.active = np.concatenate([self.active, part])
@@ -112,6 +123,185 @@ def test_the_certificate_counts_samples_kept_frozen_and_forgotten(name):
     assert 0.7 * (best := account.reference.optimum().value) <= last <= best
 
 
+@pytest.mark.parametrize("solver", ["dual_coordinate", "online"])
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_the_certificate_after_fit_counts_its_duals(name, solver):
+    """They are frozen: new samples are added to them, whose problem is solved to its own optimum."""
+    estimator, classes = ESTIMATORS[name]
+    model = clone(estimator).set_params(tol=TOL, keep_duals=True, random_state=0, solver=solver)
+    account = Account(model, *data(classes))
+    first, *others = np.array_split(np.arange(60), 3)
+    account.fit(first)
+    last = model.certificate_.dual
+    model.set_params(solver=mm.OnlineDual(cache_size=SMALL))
+    for part in others:
+        account.tell(part)
+        account.check()
+        found = model.certificate_
+        assert account.fenced or last * (1 - 1e-12) <= model.history_[0].dual
+        assert not found.verified and last * (1 - 1e-9) <= found.dual
+        account.forget()
+        last = found.dual
+    assert 0.7 * (best := account.reference.optimum().value) <= last <= best
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"solver": "newton"},
+        {"loss": "squared_hinge"},
+        {"loss": "log_loss"},
+        {"multi_class": "ovr", "prior_mean": MEANS},
+        {"multi_class": "ovr", "solver": "newton"},
+        {"dtype": np.float32},
+        {"max_iter": 1},
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_after_any_fit_the_bound_is_that_of_all_samples(given):
+    """Whatever weights a fit returns, averages or points of Newton's method: its duals are what is gone on from."""
+    X, y, _ = data(3)
+    model = mm.SVMClassifier(**{"C": 0.3, "random_state": 0, "tol": 1e-2} | given).fit(X[:40], y[:40])
+    last, best = model.certificate_.dual, clone(model).set_params(tol=1e-7, max_iter=10_000).fit(X, y).certificate_.primal
+    model.set_params(tol=1e-6, max_iter=10_000, solver="auto")
+    for part in (slice(40, 50), slice(50, 60)):
+        found = model.partial_fit(X[part], y[part]).certificate_
+        assert found.converged and not found.verified and found.dual <= found.primal
+        assert last * (1 - 1e-12) <= found.dual <= best
+        last = found.dual
+    assert last >= 0.6 * best  # after one pass duals are as poor
+
+
+def test_a_fit_on_a_source_is_gone_on_from():
+    X, y, _ = data(3)
+    model = mm.SVMClassifier(C=0.3, tol=1e-3, prior_mean=MEANS, positive=[True, False, False, True], random_state=0)
+    best = clone(model).fit(X, y).certificate_.primal
+    for solver in (mm.OnlineDual(), mm.OnlineDual(verify=False)):
+        found = clone(model).set_params(solver=solver, max_iter=10_000 if solver.verify else 1)
+        with pytest.warns(ConvergenceWarning) if not solver.verify else nullcontext():
+            found.fit(mm.open_source([(X[:20], y[:20]), (X[20:40], y[20:40])]))
+        before = found.certificate_.dual
+        after = found.set_params(solver="auto", max_iter=10_000).partial_fit(X[40:], y[40:]).certificate_
+        assert before * (1 - 1e-9) <= after.dual <= min(best, after.primal) and after.converged
+
+
+def digits():
+    X, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(y))
+    return X[order] / 16, y[order]
+
+
+def many_classes(count=500):
+    rng = np.random.default_rng(0)
+    y = rng.permutation(np.repeat(np.arange(count), 8))
+    return rng.normal(size=(count, 40))[y] + 0.7 * rng.normal(size=(y.size, 40)), y
+
+
+@pytest.mark.parametrize("samples", [digits, many_classes])
+def test_what_was_fitted_is_not_forgotten(samples, tmp_path):
+    """After 50 more rows digits fell from 0.99 to 0.75, and 500 classes from 0.98 to 0.17. The same through files."""
+    X, y = samples()
+    count = len(y) - 250
+    model = mm.SVMClassifier(tol=1e-2, random_state=0).fit(X[:count], y[:count])
+    before, bound = model.score(X[-200:], y[-200:]), model.certificate_.dual
+    mm.save(model, tmp_path / "model")
+    for found in (model, mm.load(tmp_path / "model"), pickle.loads(pickle.dumps(model))):
+        found.partial_fit(X[count : count + 50], y[count : count + 50])
+        assert found.score(X[-200:], y[-200:]) >= before - 0.03
+        assert bound <= found.certificate_.dual and found.certificate_ == model.certificate_
+        np.testing.assert_array_equal(found.coef_, model.coef_)
+
+
+def test_new_rows_are_visited_however_small_their_part_of_the_objective():
+    X, y = digits()
+    model = mm.SVMClassifier(tol=1e-1, random_state=0).fit(X[:-1], y[:-1])
+    other = (y[-1] + 1) % 10
+    before = model.decision_function(X[-1:])[0, other]
+    model.partial_fit(X[-1:], [other])
+    assert model.n_iter_ >= 1 and model.decision_function(X[-1:])[0, other] > before
+
+
+def test_what_a_fit_leaves_is_small_and_new_after_each_fit():
+    X, y, _ = data(3)
+    model = mm.SVMClassifier(C=0.3, random_state=0)
+    first = model.fit(X, y).coef_
+    small = len(pickle.dumps(model))
+    assert len(pickle.dumps(clone(model).fit(np.tile(X, (50, 1)), np.tile(y, 50)))) < 1.2 * small
+    np.testing.assert_array_equal(model.partial_fit(-X, y).fit(X, y).coef_, first)  # as if nothing had been before
+    np.testing.assert_array_equal(clone(model).partial_fit(X, y, classes=[0, 1, 2]).coef_, told_alone(X, y).coef_)
+    warm = mm.SVMClassifier(C=0.3, warm_start=True, random_state=0).fit(X, y).partial_fit(X[:5], y[:5])
+    assert warm.fit(X, y).n_iter_ <= 1 and warm.certificate_.verified
+
+
+def told_alone(X, y):
+    return mm.SVMClassifier(C=0.3, random_state=0).partial_fit(X, y, classes=[0, 1, 2])
+
+
+def test_a_row_given_again_is_another_sample():
+    X, y, _ = data(2)
+    model = mm.SVMClassifier(C=1e-3, tol=TOL, random_state=0).fit(X, y)  # all samples are at their bounds
+    twice = clone(model).fit(np.vstack([X, X]), np.concatenate([y, y]))
+    found = model.partial_fit(X, y).certificate_
+    assert found.dual == pytest.approx(twice.certificate_.dual, rel=2 * TOL)
+    np.testing.assert_allclose(model.coef_, twice.coef_, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("fitted", "then", "message"),
+    [
+        ({}, {"C": 2.0}, "frozen duals, which belong to C=1.0, not to C=2.0: set it back"),
+        ({}, {"loss": "squared_hinge"}, "belong to loss='hinge', not to loss='squared_hinge'"),
+        ({}, {"cost": 2.0 - 2.0 * np.eye(3)}, "belong to another cost: set it back, or fit all samples together"),
+        ({}, {"class_weight": {0: 2.0}}, "belong to another class_weight"),
+        ({}, {"fit_intercept": False}, "belong to fit_intercept=True"),
+        ({}, {"prior_scale": 2.0}, "belong to prior_scale=None"),
+        ({"class_weight": "balanced"}, {}, "class_weight='balanced' needs all data at once"),
+        ({"standardize": True}, {"standardize": False}, "keeps nothing that partial_fit could go on from.*standardize=True"),
+        ({"solver": "bundle"}, {"solver": "auto"}, "keeps nothing that partial_fit could go on from.*Bundle"),
+        ({"kernel": "rbf"}, {"kernel": "linear"}, "keeps nothing that partial_fit could go on from"),
+        ({"probability": "sigmoid"}, {}, "needs all samples at once"),
+    ],
+    ids=str,
+)
+def test_what_a_fit_cannot_be_gone_on_from(fitted, then, message):
+    X, y, _ = data(3)
+    model = mm.SVMClassifier(random_state=0, tol=1e-2, **fitted).fit(X, y)
+    weights = vars(model).get("coef_")
+    with pytest.raises(ValueError, match=message):
+        model.set_params(**then).partial_fit(X, y)
+    assert vars(model).get("coef_") is weights
+
+
+def test_later_rows_are_of_the_classes_and_columns_of_the_fit():
+    X, y, _ = data(3)
+    model = mm.SVMClassifier(random_state=0).fit(X, np.array(["a", "b", "c"])[y])
+    with pytest.raises(ValueError, match=r"Sample 1 has the label .*'d'"):
+        model.partial_fit(X[:2], ["a", "d"])
+    with pytest.raises(ValueError, match=r"classes=.* is not the same as in the first call of partial_fit, or in fit"):
+        model.partial_fit(X[:2], ["a", "b"], classes=["a", "b", "c", "d"])
+    with pytest.raises(ValueError, match="X has 3 features"):
+        model.partial_fit(X[:2, :3], ["a", "b"])
+    assert model.partial_fit(X[:2], ["a", "b"], classes=["c", "b", "a"]).classes_.tolist() == ["a", "b", "c"]
+
+
+def test_names_of_many_classes_are_no_targets_of_a_regression():
+    """No warning, which is an error here."""
+    X, y = many_classes()
+    names = np.array([f"class {k}" for k in range(500)])
+    model = mm.SVMClassifier(tol=1e-1, random_state=0).partial_fit(X[:50], names[y[:50]], classes=names)
+    assert len(model.partial_fit(X[50:75], names[y[50:75]]).classes_) == 500
+
+
+@pytest.mark.parametrize("estimator", [mm.SVMClassifier, mm.SVMRegressor, mm.MultilabelSVMClassifier])
+def test_models_with_a_kernel_have_no_partial_fit(estimator):
+    for name in ("partial_fit", "risk"):
+        assert hasattr(estimator(), name) and not hasattr(estimator(kernel="rbf"), name)
+        with pytest.raises(AttributeError, match=f"{name} is for kernel='linear', and this model has kernel='rbf': "):
+            getattr(estimator(kernel="rbf"), name)
+
+
 def supporting(model) -> int:
     """How many samples of the last call have duals: those that the next one will begin with."""
     return np.count_nonzero(model.dual_coef_.reshape(len(model.dual_coef_), -1).any(axis=1))
@@ -152,7 +342,7 @@ def test_frozen_duals_belong_to_their_c():
     y = (X[:, 0] + rng.normal(size=120) > 0).astype(int)
     model = mm.SVMClassifier(C=1.0, solver=mm.OnlineDual(cache_size=SMALL), random_state=0).partial_fit(X[:60], y[:60], [0, 1])
     model.partial_fit(X[60:], y[60:])
-    with pytest.raises(ValueError, match=r"frozen duals, which belong to C=1; it cannot be posed at C=0\.1"):
+    with pytest.raises(ValueError, match=r"frozen duals, which belong to C=1\.0, not to C=0\.1: set it back"):
         model.set_params(C=0.1).partial_fit(X[60:], y[60:])
     free = mm.SVMClassifier(C=1.0, random_state=0).partial_fit(X[:60], y[:60], [0, 1])
     assert free.set_params(C=0.1).partial_fit(X[60:], y[60:]).certificate_.converged  # all of them are at hand, and made feasible

@@ -69,7 +69,17 @@ class Account:
         X, y, weight = self.given
         self.active = [*self.active, *part]
         self.model.partial_fit([X[i] for i in part], [y[i] for i in part], sample_weight=weight[part])
-        for i, pairs in zip(self.active, self.model.dual_coef_, strict=True):
+        return self.note(self.active)
+
+    def fit(self, part):
+        """Distributions of these samples stay as they are from now on."""
+        X, y, weight = self.given
+        self.model.fit([X[i] for i in part], [y[i] for i in part], sample_weight=weight[part])
+        return self.note(part)
+
+    def note(self, samples):
+        X, y, _ = self.given
+        for i, pairs in zip(samples, self.model.dual_coef_, strict=True):
             truth = self.structure.joint_feature(X[i], y[i])
             self.coefs[i] = [
                 (truth - self.structure.joint_feature(X[i], out), self.structure.loss(y[i], out), mass) for out, mass in pairs
@@ -196,6 +206,58 @@ def test_matrices_of_classes():
     np.testing.assert_allclose(found, found[0], rtol=2 * TOL)
 
 
+@pytest.mark.parametrize("name", KINDS)
+def test_certificate_after_fit(name):
+    """The distributions of the fit stay as they are, and new samples are added to them."""
+    structure, X, y = KINDS[name]()
+    weight = np.random.default_rng(1).integers(1, 4, len(y)) * 0.5
+    model = mm.StructuredSVM(structure, C=C, tol=TOL, keep_duals=True, random_state=0)
+    account = Account(model, structure, X, y, weight)
+    bound = account.structure.nonnegative() if isinstance(structure, Parts) else ()
+    best = optimum(account.found, account.cap, bound)
+    first, *others = np.array_split(np.arange(len(y)), 3)
+    account.fit(first)
+    before = model.certificate_.dual
+    for part in others:
+        found = account.tell(part).check()
+        assert before * (1 - 1e-9) <= found.dual <= best * (1 + 1e-7) and not found.verified
+        before = found.dual
+        account.forget()
+
+
+@pytest.mark.parametrize("solver", ["auto", "frank_wolfe", "online", "partial_linearization"])
+def test_after_any_fit_the_bound_is_that_of_all_samples(solver, tmp_path):
+    """Whatever weights a fit returns; from a source too, and through files."""
+    X, y = words()
+    model = mm.StructuredSVM(Chain(n_labels=3), C=C, tol=1e-2, solver=solver, random_state=0)
+    best = clone(model).set_params(solver="auto", tol=TOL).fit(X, y).certificate_.primal
+    given = (mm.Samples([(X[:4], y[:4]), (X[4:9], y[4:9])]), None) if solver == "online" else (X[:9], y[:9])
+    model.fit(*given)
+    before = model.certificate_.dual
+    model.set_params(solver="auto", tol=TOL)
+    mm.save(model, tmp_path / "model")
+    found = mm.load(tmp_path / "model").partial_fit(X[9:], y[9:])
+    assert before * (1 - 1e-9) <= found.certificate_.dual <= min(best, found.certificate_.primal)
+    assert found.certificate_.converged and found.score(X, y) > 0.5
+    np.testing.assert_array_equal(model.partial_fit(X[9:], y[9:]).w_, found.w_)
+
+
+@pytest.mark.parametrize(
+    ("fitted", "then", "message"),
+    [
+        ({}, {"C": 1.0}, "frozen duals, which belong to C=0.3, not to C=1.0: set it back"),
+        ({}, {"class_weight": {0: 2.0}}, "belong to another class_weight"),
+        ({}, {"structure": "tree"}, "structure='tree' is not what this model has learned with, a Chain"),
+        ({"solver": "bundle"}, {"solver": "auto"}, "keeps nothing that partial_fit could go on from"),
+    ],
+)
+def test_what_a_fit_cannot_be_gone_on_from(fitted, then, message):
+    X, y = words()
+    model = mm.StructuredSVM("chain", C=C, tol=1e-2, random_state=0, **fitted).fit(X, y)
+    with pytest.raises(ValueError, match=message):
+        model.set_params(**then).partial_fit(X, y)
+
+
 def test_labels_are_named_in_the_first_call():
     X, y = words()
     names = np.array(["a", "b", "c"])
@@ -212,7 +274,9 @@ def test_labels_are_named_in_the_first_call():
     with pytest.raises(ValueError, match="not the same as in the first call"):
         model.partial_fit(X, text, classes=["a", "b"])
     model.fit(X, text)
-    assert "_kept" not in vars(model)
+    assert model._kept.y == [] and model._kept.dropped
+    with pytest.raises(ValueError, match="unknown label 'd'"):
+        model.partial_fit([X[0]], [["d"] * len(y[0])])
 
 
 def test_kept_samples_are_saved(tmp_path):
@@ -250,7 +314,7 @@ def test_what_later_pieces_must_not_have():
         model.partial_fit([x[:, :2] for x in X], y)
     with pytest.raises(ValueError, match="X has 14 samples, y has 13"):
         model.partial_fit(X, y[:-1])
-    with pytest.raises(ValueError, match=r"frozen duals, which belong to C=0\.3; it cannot be posed at C=1"):
+    with pytest.raises(ValueError, match=r"frozen duals, which belong to C=0\.3, not to C=1\.0: set it back"):
         model.set_params(C=1.0).partial_fit(X, y)
     assert model._kept is kept
     with pytest.raises(ValueError, match="has no such labels"):

@@ -60,7 +60,15 @@ class Formula:
         loss = np.maximum(0.0, self.margin - self.y * (self.X @ Z)) ** self.power
         return 0.5 * np.sum((Z @ inverse) * Z) + np.sum(self.c * loss)
 
-    def dual(self, model):
+    def dual(self, model, frozen=0.0, owed=0.0):
+        """`frozen`: what duals of other samples sum up to, and `owed` their reward."""
+        reward, V = self.sums(model)
+        V = V + frozen
+        np.testing.assert_allclose(self.weights(model), V @ self.R, rtol=1e-8, atol=1e-9 * np.abs(V).max())
+        return owed + reward - 0.5 * np.sum((V @ self.R) * V)
+
+    def sums(self, model):
+        """The reward of the duals, which are feasible, and what they sum up to."""
         b = model.dual_coef_.toarray() if sp.issparse(model.dual_coef_) else model.dual_coef_
         a, V = b * self.y, self.X.T @ b
         assert a.min() >= 0.0 and np.all(a[self.c == 0.0] == 0.0)
@@ -69,8 +77,7 @@ class Formula:
             cost = 0.0
         else:
             cost = np.sum(a[self.c > 0] ** 2 / (4.0 * self.c[self.c > 0]))
-        np.testing.assert_allclose(self.weights(model), V @ self.R, rtol=1e-8, atol=1e-9 * np.abs(V).max())
-        return np.sum(self.margin * a) - cost - 0.5 * np.sum((V @ self.R) * V)
+        return np.sum(self.margin * a) - cost, V
 
 
 def some_missing(Y, seed=3):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from numbers import Integral, Real
 from pathlib import Path
+from types import MethodType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,6 +58,26 @@ class Step(NamedTuple):
     def outgrown(self) -> bool:
         """Whether larger C have the same optimum, as far as this run has come."""
         return not self.left.planes and self.problem.outgrown(self.left.duals)
+
+
+class OnlyIf:
+    """A method that models have where `check(model)` raises nothing: scikit-learn's `available_if`, but a call meets the
+    AttributeError of `check`, which says why."""
+
+    def __init__(self, method: Callable[..., Any], check: Callable[[Any], None]):
+        self.method, self.check = method, check
+        self.__doc__, self.__name__ = method.__doc__, method.__name__
+
+    def __get__(self, model: Any, owner: type | None = None) -> Callable[..., Any]:
+        if model is None:
+            return self.method
+        self.check(model)
+        return MethodType(self.method, model)
+
+
+def only_if(check: Callable[[Any], None]) -> Callable[[Callable[..., Any]], Any]:
+    """A decorator for methods that not every model has."""
+    return lambda method: OnlyIf(method, check)
 
 
 Fitter = Callable[[dict[str, Any], WarmStart | None], Step]  # a copy with other parameters, from what an earlier fit has left

@@ -17,18 +17,19 @@ from ..data.sources.column_names import check_same_names
 from ..data.sources.memory import Block, is_source
 from ..data.table import table_of
 from ..data.tensors import DeviceMatrix, as_array, as_tensor_again, host_values, is_tensor, place_of
-from ..problems.base import PLAIN_TERM, split_off_constant
+from ..problems.base import PLAIN_TERM, Problem, split_off_constant
 from ..problems.blocked import Examples, Reader, StreamProblem, joined, stacked
 from ..regularizers.base import Regularizer
-from ..regularizers.frozen import frozen
+from ..regularizers.frozen import frozen, sums_of
 from ..regularizers.half_spaces import HalfSpaces
 from ..regularizers.prior import Prior
 from ..result import Result
 from ..solvers import DualCoordinate, OnlineDual, resolve
 from ..solvers.base import Solver, Start
 from ..solvers.streams.run import MEGABYTE
-from .base import Certified
+from .base import Certified, only_if
 from .frames import without_names
+from .going_on import check_same_objective, found_at_duals, kept_by, objective_of
 from .posing import Posing
 from .scaling import Scaling, scaling_of_source
 
@@ -170,17 +171,19 @@ class SourceReader(Reader):
 class SupportSamples(NamedTuple):
     """What `partial_fit` goes on from: the support vectors so far with their duals, and what it could not keep.
 
-    `frozen` is the sum of b_i x_i over support vectors that memory had no room for, `reward` theirs and C the one they belong
-    to; `dropped` says whether any example is not among the samples any more.
+    `frozen` is the sum of b_i x_i over the samples of a `fit` and support vectors that memory had no room for, `reward` theirs,
+    `objective` and C what they belong to; `dropped` says whether any example is not among the samples any more. A `fit` leaves
+    no samples.
     """
 
-    samples: Examples
-    duals: np.ndarray
+    samples: Examples | None
+    duals: np.ndarray | None
     factors: np.ndarray | None
     frozen: np.ndarray
     reward: float
     C: float
     dropped: bool
+    objective: dict[str, Any] | None = None
 
 
 def check_source(estimator, source, y, sample_weight, multilabel: bool = False) -> None:
@@ -214,6 +217,19 @@ def reading_solver(given) -> Solver:
     if not found.reads:
         raise ValueError(f"A source is read by OnlineDual; {type(found).__name__} needs the data in memory.")
     return found
+
+
+NYSTROEM = "call fit with all samples at once, or put features of scikit-learn's Nystroem before a linear model"
+
+
+def has_weights(name: str, way: str) -> Callable[[Any], None]:
+    """What says that a method is for models with weights of features only, and the way out."""
+
+    def check(estimator: Any) -> None:
+        if estimator.kernel != "linear":
+            raise AttributeError(f"{name} is for kernel='linear', and this model has kernel={estimator.kernel!r}: {way}.")
+
+    return check
 
 
 def check_unscaled(estimator) -> None:
@@ -304,12 +320,23 @@ class Streaming(Certified):
 
     # ---- partial_fit --------------------------------------------------------------------------------------
 
+    def _freeze(self, posed: Any, problem: Problem, result: Result) -> None:
+        """Keep what `partial_fit` goes on from: the duals of this fit, as what they sum up to."""
+        self.__dict__.pop("_kept", None)
+        found = found_at_duals(result)
+        if found is None or posed.scaling is not None or problem.device is not None:
+            return
+        r, reward = sums_of(problem.regularizer, min(found.dual, result.certificate.dual), found.v)
+        self._kept = SupportSamples(None, None, None, r, reward, float(self.C), True, objective_of(self))
+
+    @only_if(has_weights("partial_fit", NYSTROEM))
     @with_callbacks
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Learn from another piece of the data, and keep its support vectors for the calls to come.
 
         The model becomes the optimum, to the relative gap `tol`, over the support vectors kept so far and the new piece. What is
-        not a support vector then is forgotten. `certificate_.dual` is a lower bound on the optimum of all data ever given;
+        not a support vector then is forgotten. After a `fit` the duals of its samples stay as they are, and those of new samples
+        are added to them. `certificate_.dual` is a lower bound on the optimum of all data ever given, those of `fit` among them;
         `certificate_.primal` covers kept and new examples only, and `verified` says so by being False once any was forgotten.
 
         Parameters
@@ -317,8 +344,8 @@ class Streaming(Certified):
         X : array, data frame or CSR matrix of shape (n_samples, n_features)
         y : array of shape (n_samples,)
         classes : array, optional
-            All classes that will ever come; needed in the first call of a classifier that was not fitted before. A `fit` leaves
-            no support vectors, so that the first call after it starts anew.
+            All classes that will ever come; needed in the first call of a classifier that was not fitted before. After a `fit`
+            they are those of its samples.
         sample_weight : array of shape (n_samples,), optional
 
         Returns
@@ -329,13 +356,15 @@ class Streaming(Certified):
         check_unscaled(self)
         check_whole(getattr(self, "probability", None))
         solver, cache_size = partial_solver(self.solver)
-        kept: SupportSamples | None = self.__dict__.get("_kept")
+        kept: SupportSamples | None = kept_by(self)
+        if kept is not None and kept.frozen.size:
+            check_same_objective(self, kept.objective)
         factors = self._declared(classes, kept)
         samples = self._new_samples(X, y, sample_weight, first=kept is None)
         posing = self._posing(factors)
         prior = self._prior(self.n_features_in_, posing.classes)
         duals = np.zeros((samples.rows.size, *(() if posing.classes is None else (posing.classes,))))
-        if kept is not None:
+        if kept is not None and kept.samples is not None:
             samples = joined([kept.samples, samples])
             duals = np.concatenate([kept.duals, duals])
         data, regularizer, half_spaces = prior.applied(samples.X, posing.classes)
@@ -349,27 +378,31 @@ class Streaming(Certified):
             self._keep(result, *split_off_constant(prior.back(problem.coefficients(result.w))))
             self.certificate_ = replace(result.certificate, verified=result.certificate.verified and not dropped)
 
-        result = self._drive(solver, problem, keep, resumable=False, start=Start(problem.clipped(duals)))
+        self.__dict__.pop("_calibration", None)
+        result = self._drive(solver, problem, keep, resumable=False, start=Start(problem.clipped(duals), fresh=True))
         self._kept = self._remember(samples, result.duals, factors, kept, cache_size)
         return self
 
     def _declared(self, classes, kept: SupportSamples | None) -> np.ndarray | None:
-        """The factors of the classes, which are those of the first call."""
-        if kept is not None:
-            if classes is not None and not np.array_equal(np.unique(classes), self.classes_ if self._classifies else []):
-                raise ValueError(f"classes={classes!r} is not the same as in the first call of partial_fit: {self.classes_!r}.")
-            return kept.factors
+        """The factors of the classes, which are those of the first call, or of a fit before."""
         if not self._classifies:
             if classes is not None:
                 raise ValueError("classes is for classifiers.")
             return None
-        if classes is None:  # as in scikit-learn: those of a fit before will do
-            classes = getattr(self, "classes_", None)
+        if kept is not None:
+            if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+                raise ValueError(
+                    f"classes={classes!r} is not the same as in the first call of partial_fit, or in fit: {self.classes_!r}."
+                )
+            if kept.factors is not None:
+                return kept.factors
+            classes = self.classes_
         if classes is None:
             raise ValueError("classes must be given in the first call of partial_fit: all classes that will ever come.")
-        if getattr(self, "class_weight", None) == "balanced":
+        if isinstance(getattr(self, "class_weight", None), str):
             raise ValueError("class_weight='balanced' needs all data at once; give the factors as a dict for partial_fit.")
-        return self._checked_target(np.unique(classes), None)[1]
+        # Twice: scikit-learn takes labels of which more than half are different for targets of a regression, and warns.
+        return self._checked_target(np.repeat(np.unique(classes), 2), None)[1]
 
     def _new_samples(self, X, y, sample_weight, first: bool) -> Examples:
         X, y = self._checked_data(X, y, reset=first)
@@ -393,7 +426,7 @@ class Streaming(Certified):
             r, more = self._frozen_part(samples.chosen(old), duals[old], factors)
             held, reward = held + r if held.size else r, reward + more
             samples, duals, dropped = samples.chosen(~old), duals[~old], True
-        return SupportSamples(samples, duals, factors, held, reward, self.C, dropped)
+        return SupportSamples(samples, duals, factors, held, reward, float(self.C), dropped, objective_of(self))
 
     def _frozen_part(self, samples: Examples, duals: np.ndarray, factors) -> tuple[np.ndarray, float]:
         """sum_i b_i x_i of these samples, and their reward."""

@@ -131,15 +131,6 @@ class KernelModel:
         return result
 
 
-def check_partial(kernel: Any) -> None:
-    """Refuse kernels where samples arrive by and by."""
-    if kernel != "linear":
-        raise ValueError(
-            f"partial_fit is for kernel='linear'; kernel={kernel!r} needs all samples at once: call fit, or put "
-            "features of scikit-learn's Nystroem before a linear model."
-        )
-
-
 class Kernelised(LinearModel):
     """A linear model, or one with a kernel in the place of the inner product: that keeps support samples and no weights."""
 
@@ -209,13 +200,6 @@ class KernelSVM(Kernelised, LinearSVM):
 
     _parameter_constraints = {**LinearSVM._parameter_constraints, **Kernelised._parameter_constraints}
 
-    def risk(self, X, y, sample_weight=None, n_groups: int = 1):
-        self._validate_params()
-        self._check_linear("risk")
-        return super().risk(X, y, sample_weight, n_groups)
-
-    risk.__doc__ = LinearSVM.risk.__doc__
-
     def _check_linear(self, name: str) -> None:
         if self.kernel != "linear":
             raise ValueError(f"{name} {NEEDS_WEIGHTS}; with kernel={self.kernel!r} leave it out.")
@@ -237,10 +221,6 @@ class KernelSVM(Kernelised, LinearSVM):
             return Posed(posed_with_kernel(model._posing(factors), data, code, weight * share), None, scaling, X)
 
         return Prepared(pose, self._learned(), solver, X, code, weight, self._folds(code))
-
-    def _declared(self, classes, kept):
-        check_partial(self.kernel)
-        return super()._declared(classes, kept)
 
     def _shaped_duals(self, duals):
         return duals.ravel() if duals.shape[1] == 1 else duals

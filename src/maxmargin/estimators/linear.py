@@ -26,8 +26,8 @@ from ..result import Result
 from ..solvers import resolve
 from ..solvers.base import NOWHERE, Solver, WarmStart
 from ..utils.threads import thread_count
-from .base import Certified, Fitter, Step, along, settings_of
-from .by_block import Streaming, check_in_memory, check_source, keep_names, reading_solver
+from .base import Certified, Fitter, Step, along, only_if, settings_of
+from .by_block import Streaming, check_in_memory, check_source, has_weights, keep_names, reading_solver
 from .frames import threads_of, validate_data, with_categories
 from .on_device import check_linear, moved_to, ones_beside, posed_anywhere, read_tensor
 from .posing import Posing
@@ -182,7 +182,11 @@ class LinearModel(Certified):
             result = self._drive(solver, problem, keep, start=start)
         found = WarmStart.of(problem, solver, result)
         self._remember_start(found if problem.in_memory else None)
+        self._freeze(posed, problem, result)
         return found
+
+    def _freeze(self, posed: Posed, problem: Problem, result: Result) -> None:
+        """Keep what `partial_fit` goes on from, in models that have it."""
 
     def _remember_start(self, start: WarmStart | None) -> None:
         """What the next `fit` begins from, if that is asked for and possible."""
@@ -326,6 +330,7 @@ class LinearSVM(Streaming, LinearModel):
         "prior_covariance": ["array-like", None],
     }
 
+    @only_if(has_weights("risk", "use kernel='linear'"))
     def risk(self, X, y, sample_weight=None, n_groups: int = 1) -> Risk:
         """The losses alone, sum_i s_i loss_i(w), as a convex function for `maxmargin.minimize` or for a solver of your own.
 

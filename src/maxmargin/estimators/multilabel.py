@@ -26,8 +26,8 @@ from ..problems.tensors import TensorProblem
 from ..regularizers.label_prior import checked_prior
 from ..solvers import resolve
 from ..utils.threads import thread_count
-from .base import settings_of
-from .by_block import blockwise, check_in_memory, check_source, keep_names, reading_solver
+from .base import only_if, settings_of
+from .by_block import blockwise, check_in_memory, check_source, has_weights, keep_names, reading_solver
 from .frames import validate_data
 from .kernel import Kernelised, labels_problem
 from .label_thresholds import TUNED, check_untuned, fixed_thresholds
@@ -226,6 +226,7 @@ dtype, device
         """
         return [step.model for step in self._rising((X, y, sample_weight, mask, classes), settings_of(Cs))]
 
+    @only_if(has_weights("risk", "use kernel='linear'"))
     def risk(self, X, y, sample_weight=None, mask=None, n_groups: int = 1) -> Risk:
         """The losses alone, sum_il s_i u_l loss_il(w), as a convex function for `maxmargin.minimize` or a solver of your own.
 
@@ -234,8 +235,6 @@ dtype, device
         `label_prior` are not part of it; kernels have no such vector.
         """
         self._validate_params()
-        if self.kernel != "linear":
-            raise ValueError(f"risk is a function of weights, which kernel={self.kernel!r} has none of; use kernel='linear'.")
         model = clone(self)
         X, labels = model._checked_pair(X, y, mask)
         weight = np.ones(X.shape[0]) if sample_weight is None else model._checked_weight(sample_weight, X)

@@ -433,6 +433,7 @@ class StructuredSVM(StructuredPartialFit):
         self.__dict__.pop("_last", None)
         if self.warm_start and problem.in_memory:
             self._last = found.for_other_data()
+        self._freeze(problem, result)
         return found
 
     def _told(self, given: Solver, problem: StructuredProblem | SampleStream) -> Solver:

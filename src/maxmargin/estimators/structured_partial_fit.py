@@ -13,25 +13,28 @@ from sklearn.utils import _safe_indexing
 from ..callbacks import with_callbacks
 from ..data.mistakes import check_opened
 from ..problems.base import PLAIN_TERM
-from ..problems.structured import StructuredProblem
+from ..problems.structured import SampleStream, StructuredProblem
 from ..regularizers.frozen import frozen
 from ..result import Result
 from ..solvers.base import Start
 from ..solvers.polytope.sets import Sets, bytes_of_sets, continued, of_samples, with_other_outputs
+from ..solvers.polytope.signed import space_of, weights_of
 from ..solvers.polytope.tuning import POLYTOPE
 from ..solvers.streams.run import MEGABYTE
 from ..structures.base import Structure
 from ..structures.encoded.contract import truths
 from .base import READ, Certified, checked_weight, same_count
 from .by_block import partial_solver
+from .going_on import check_same_objective, found_at_duals, kept_by, objective_of
 
 
 class KeptOutputs(NamedTuple):
     """What `partial_fit` goes on from: the samples that have mass on other outputs than the true one, and what it could not keep.
 
-    `points` are their distributions; None where codes of outputs mean nothing to another fit. `frozen` are the weights that come
-    from samples memory had no room for, `reward` their expected losses and C the one they belong to; `dropped` says whether any
-    sample is not among these any more.
+    `points` are their distributions; None where codes of outputs mean nothing to another fit. `frozen` are the weights, before
+    any clip, that come from the samples of a `fit` and those that memory had no room for, `reward` their expected losses,
+    `objective` and C what they belong to; `dropped` says whether any sample is not among these any more. A `fit` leaves no
+    samples.
     """
 
     X: Any
@@ -42,6 +45,7 @@ class KeptOutputs(NamedTuple):
     reward: float
     C: float
     dropped: bool
+    objective: dict[str, Any] | None = None
 
 
 class StructuredPartialFit(Certified):
@@ -51,15 +55,27 @@ class StructuredPartialFit(Certified):
     structure_: Structure
     _encoded: Callable[..., tuple[Any, np.ndarray]]
     _keep: Callable[..., None]
+    structure: Any
+
+    def _freeze(self, problem: StructuredProblem | SampleStream, result: Result) -> None:
+        """Keep what `partial_fit` goes on from: the distributions of this fit, as the weights that come from them."""
+        self.__dict__.pop("_kept", None)
+        found = found_at_duals(result)
+        if found is None:
+            return
+        w = weights_of(space_of(found.v.copy(), problem.bound))
+        reward = min(found.dual, result.certificate.dual) + 0.5 * float(np.vdot(w, w))
+        self._kept = KeptOutputs(None, [], np.zeros(0), None, found.v, reward, float(self.C), True, objective_of(self))
 
     @with_callbacks
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Learn from another piece of the samples, and keep those that matter for the calls to come.
 
         The model becomes the optimum, to the relative gap `tol`, over the samples kept so far and the new piece. Samples whose
-        distribution has all mass on the true output are then forgotten. `certificate_.dual` is a lower bound on the optimum of
-        all samples ever given; `certificate_.primal` covers kept and new ones only, and `verified` says so by being False once
-        any was forgotten.
+        distribution has all mass on the true output are then forgotten. After a `fit` the distributions of its samples stay as
+        they are, and their part of the weights with them. `certificate_.dual` is a lower bound on the optimum of all samples
+        ever given, those of `fit` among them; `certificate_.primal` covers kept and new ones only, and `verified` says so by
+        being False once any was forgotten.
 
         Parameters
         ----------
@@ -67,8 +83,7 @@ class StructuredPartialFit(Certified):
         y : sequence of outputs
         classes : sequence, optional
             All labels that will ever come, for Multiclass, Chain, Tree and Graph: in the first call, where that may not have all
-            of them. The number of features is that of the first call. A `fit` keeps no samples, so that the first call after it
-            starts anew.
+            of them. The number of features is that of the first call. After a `fit` labels and features are those of its samples.
         sample_weight : array of shape (n_samples,), optional
 
         Returns
@@ -81,7 +96,11 @@ class StructuredPartialFit(Certified):
         solver, cache_size = partial_solver(self.solver)
         if solver.kind_of_points() != "sets":
             raise ValueError(f"partial_fit keeps outputs with their masses; {type(solver).__name__} does not: use solver='auto'.")
-        kept: KeptOutputs | None = self.__dict__.get("_kept")
+        kept: KeptOutputs | None = kept_by(self)
+        if kept is not None:
+            self._check_same_structure()
+            if kept.frozen.size:
+                check_same_objective(self, kept.objective)
         problem, X, y = self._posed_pieces(X, y, classes, sample_weight, kept)
         points = None
         if kept is not None and kept.points is not None:
@@ -92,7 +111,7 @@ class StructuredPartialFit(Certified):
             self._keep(problem, result)
             self.certificate_ = replace(result.certificate, verified=result.certificate.verified and not dropped)
 
-        result = self._drive(solver, problem, told, resumable=False, start=Start(points))
+        result = self._drive(solver, problem, told, resumable=False, start=Start(points, fresh=True))
         self._kept = self._remembered(problem, X, y, result.duals, kept, cache_size)
         return self
 
@@ -104,12 +123,18 @@ class StructuredPartialFit(Certified):
             data, weight = self._encoded(X, y, sample_weight, classes)
             return StructuredProblem(data, weight).at(self.C), X, list(y)
         if classes is not None and not same_labels(classes, self.structure_):
-            raise ValueError(f"classes={classes!r} is not the same as in the first call of partial_fit.")
+            raise ValueError(f"classes={classes!r} is not the same as in the first call of partial_fit, or in fit.")
         weight = np.concatenate([kept.weight, checked_weight(sample_weight, same_count(X, y))])
-        X, y = joined_samples(kept.X, X), [*kept.y, *y]
+        X, y = X if kept.X is None else joined_samples(kept.X, X), [*kept.y, *y]
         data = self.structure_.encode(X, y)
         held = frozen(PLAIN_TERM, kept.frozen, kept.reward, kept.C) if kept.frozen.size else None
         return StructuredProblem(data, weight, frozen=held).at(self.C), X, y
+
+    def _check_same_structure(self) -> None:
+        """Refuse a structure that is another one than what the model has learned with."""
+        given, known = self.structure, type(self.structure_)
+        if given != known.__name__.lower() if isinstance(given, str) else type(given) is not known:
+            raise ValueError(f"structure={given!r} is not what this model has learned with, a {known.__name__}: set it back.")
 
     def _remembered(
         self, problem: StructuredProblem, X: Any, y: list, points: Any, before: KeptOutputs | None, cache_size: float
@@ -129,7 +154,8 @@ class StructuredPartialFit(Certified):
         copies = [deepcopy(y[i]) if i >= old else y[i] for i in support]  # users fill their arrays anew
         chosen = of_samples(points, size_of, support) if problem.keeps_points else None
         samples = kept_samples(X, support, old)
-        return KeptOutputs(samples, copies, problem.weight[support], chosen, held, reward, float(self.C), dropped)
+        told = held, reward, float(self.C), dropped, objective_of(self)
+        return KeptOutputs(samples, copies, problem.weight[support], chosen, *told)
 
 
 def same_labels(classes: Any, structure: Any) -> bool:

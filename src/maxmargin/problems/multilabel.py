@@ -45,8 +45,18 @@ def group_starts(count: int, size: int, width: int) -> list[int]:
 
 
 @dataclass(frozen=True)
+class FrozenLabels:
+    """What duals that stay as they are sum up to, (labels, features + 1), and their dual value under this R at this C
+    (regularizers/frozen.py)."""
+
+    sums: np.ndarray
+    value: float
+
+
+@dataclass(frozen=True)
 class LabelGroup(RowProblem):
-    """Some labels of a problem, all those that R connects them with among them."""
+    """Some labels of a problem, all those that R connects them with among them. `prior` is that of labels that are not coupled,
+    `frozen` what duals of other examples sum up to where labels are."""
 
     table: Table
     weight: np.ndarray
@@ -57,8 +67,9 @@ class LabelGroup(RowProblem):
     loss: MultilabelLoss
     R: np.ndarray | None = None  # None: the identity
     C: float = 1.0
-    prior: Regularizer = PLAIN_TERM  # of labels that are not coupled
+    prior: Regularizer = PLAIN_TERM
     half_spaces: HalfSpaces | None = None
+    frozen: np.ndarray | None = None
 
     @property
     def n_classes(self) -> int:
@@ -67,7 +78,7 @@ class LabelGroup(RowProblem):
     @cached_property
     def coupling(self) -> Coupling:
         assert self.R is not None
-        return Coupling(self.R)
+        return Coupling(self.R, self.frozen)
 
     @property
     def regularizer(self) -> Regularizer:
@@ -106,6 +117,8 @@ class MultilabelProblem(Problem):
     """All labels. `label_weight` and `margin` are (labels, 2), for a label that is absent and one that is present.
 
     Weights are a list of arrays, one for each group; duals are a CSC matrix (samples, labels) of the signed duals a_il y_il.
+    With `frozen` the values of groups leave out what frozen duals are worth alone, which is `constant`: targets of groups are
+    relative to what the samples at hand add.
     """
 
     table: Table
@@ -116,8 +129,13 @@ class MultilabelProblem(Problem):
     loss: MultilabelLoss
     R: np.ndarray | None = None
     C: float = 1.0
+    frozen: FrozenLabels | None = None
 
     made_of = LabelGroup
+
+    @cached_property
+    def constant(self) -> float:
+        return 0.0 if self.frozen is None else self.frozen.value
 
     @property
     def n_examples(self) -> int:
@@ -172,19 +190,21 @@ class MultilabelProblem(Problem):
         return self.coupling(columns) is not None
 
     def group(self, columns: np.ndarray) -> LabelGroup:
-        R = self.coupling(columns)
-        pairs = self.label_weight[columns], self.margin[columns]
-        return LabelGroup(self.table, self.weight, columns, self.labels.packed(columns), *pairs, self.loss, R, self.C)
+        return self._grouped(columns, self.coupling(columns))
 
     def whole(self) -> LabelGroup:
         """All labels as one group."""
-        columns = np.arange(self.labels.shape[1])
-        packed = self.labels.packed(columns)
-        return LabelGroup(self.table, self.weight, columns, packed, self.label_weight, self.margin, self.loss, self.R, self.C)
+        return self._grouped(np.arange(self.labels.shape[1]), self.R)
+
+    def _grouped(self, columns: np.ndarray, R: np.ndarray | None) -> LabelGroup:
+        pairs, packed = (self.label_weight[columns], self.margin[columns]), self.labels.packed(columns)
+        held = None if self.frozen is None else vectors.from_classes(self.frozen.sums[columns], np.float64)
+        prior, frozen = (PLAIN_TERM if held is None else Gaussian(held), None) if R is None else (PLAIN_TERM, held)
+        return LabelGroup(self.table, self.weight, columns, packed, *pairs, self.loss, R, self.C, prior, frozen=frozen)
 
     def primal(self, w: list, n_jobs: int = 1) -> float:
         """The sum over all groups; a group of zeros may be None."""
-        total = 0.0
+        total = self.constant
         for columns, part in zip(self.groups, w, strict=True):
             group = self.group(columns)
             total += group.primal(np.zeros(group.weight_shape) if part is None else part, n_jobs)

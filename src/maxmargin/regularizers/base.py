@@ -39,6 +39,10 @@ class Regularizer(ABC):
         """v for r = sum_i b_i x_i."""
 
     @abstractmethod
+    def summed(self, v: np.ndarray) -> np.ndarray:
+        """r, of which this is `unclipped`."""
+
+    @abstractmethod
     def weights(self, v: np.ndarray) -> np.ndarray:
         """The minimiser w of the Lagrangian at v."""
 

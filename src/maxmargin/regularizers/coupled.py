@@ -33,9 +33,11 @@ class Coupling(Regularizer):
 
     Weights are V and Z one behind the other, (2, features + 1, blocks, width): no inverse of R is needed, and a semidefinite R
     is as good as any. There V may be large and Z small, so that values come from U = V F, R = F F': of a square nothing cancels.
+    With `frozen` the term is 1/2 ||U - U0||^2 for the U0 of that V: a prior mean of V R.
     """
 
     R: np.ndarray  # (labels, labels)
+    frozen: np.ndarray | None = None  # V that duals sum up to which stay as they are (regularizers/frozen.py)
 
     moves = 2  # the change of the duals, and that times R: whoever makes a step has computed both
 
@@ -44,9 +46,16 @@ class Coupling(Regularizer):
         return self.R
 
     def start(self, shape) -> np.ndarray:
-        return np.zeros(shape)
+        return np.zeros(shape) if self.frozen is None else self.mended(self.frozen)
 
-    def unclipped(self, V: np.ndarray) -> np.ndarray:
+    def unclipped(self, r: np.ndarray) -> np.ndarray:
+        return self.mended(r if self.frozen is None else self.frozen + r)
+
+    def summed(self, both: np.ndarray) -> np.ndarray:
+        return both[0] if self.frozen is None else both[0] - self.frozen
+
+    def mended(self, V: np.ndarray) -> np.ndarray:
+        """V and Z = V R."""
         both = vectors.aligned((2, *V.shape), np.float64)
         both[0] = V
         vectors.unpack(both[1], len(self.R))[...] = self.root(V) @ self.factor[0].T
@@ -59,9 +68,6 @@ class Coupling(Regularizer):
 
     def weights(self, both: np.ndarray) -> np.ndarray:
         return both
-
-    def mended(self, V: np.ndarray) -> np.ndarray:
-        return self.unclipped(V)
 
     def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return (2, *shape)
@@ -81,11 +87,13 @@ class Coupling(Regularizer):
         return F, inverse
 
     def penalty(self, both: np.ndarray) -> float:
-        U = self.root(both[0])
+        U = self.root(self.summed(both))
         return 0.5 * float(np.vdot(U, U))
 
-    def dual(self, V: np.ndarray, both: np.ndarray) -> float:
-        return -self.penalty(both)
+    def dual(self, r: np.ndarray, both: np.ndarray) -> float:
+        U = self.root(r)
+        apart = 0.0 if self.frozen is None else float(np.vdot(U, self.root(self.frozen)))
+        return -0.5 * float(np.vdot(U, U)) - apart
 
     def space(self, both: np.ndarray, dtype) -> Paired:
         return Paired(vectors.convert(both[0], dtype), vectors.convert(both[1], dtype))

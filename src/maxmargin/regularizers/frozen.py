@@ -1,6 +1,8 @@
-"""Duals that stay as they are: what `partial_fit` remembers of examples that memory has no room for.
+"""Duals that stay as they are: what `partial_fit` remembers of examples that memory has no room for, and of those of a `fit`.
 
-With r = sum_i b_i x_i over them they are to the others a prior mean, moved by variance * r, and a constant.
+With r = sum_i b_i x_i over them they are to the others a prior mean, moved by variance * r, and a constant: whatever the weights,
+
+    sum_i cap_i loss_i(w)  >=  sum_i reward_i(b_i) - w . r
 """
 
 from dataclasses import dataclass
@@ -26,6 +28,12 @@ class Frozen(Gaussian):
 
     def dual(self, r: np.ndarray, v: np.ndarray) -> float:
         return super().dual(r, v) + self.constant
+
+
+def sums_of(regularizer: Regularizer, dual: float, v: np.ndarray) -> tuple[np.ndarray, float]:
+    """r and the reward of duals, from the value that they have under this term and the unclipped weights that they stand for."""
+    r = regularizer.summed(v)
+    return r, dual - regularizer.dual(r, v)
 
 
 def frozen(regularizer: Regularizer, r: np.ndarray, reward: float, C: float) -> Frozen:

@@ -38,6 +38,11 @@ class Gaussian(Regularizer):
         v = r if self.variance is None else self.variance * r
         return v if self.mean is None else self.mean + v
 
+    def summed(self, v: np.ndarray) -> np.ndarray:
+        """r for v = mean + variance * r; under a narrow prior some of it is lost in rounding."""
+        centred = self._centred(v)
+        return centred if self.variance is None else centred / self.variance
+
     def weights(self, v: np.ndarray) -> np.ndarray:
         """The minimiser w of the Lagrangian at v."""
         return v if self.lower is None else np.maximum(v, self.lower)

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..data.rows import mean_length
 from ..losses.crammer_singer import CrammerSingerLoss
-from ..problems.base import Problem
+from ..problems.base import Evaluated, Problem
 from ..problems.linear import BlockProblem, ScalarProblem
 from ..problems.multilabel import LabelGroup
 from ..problems.ranking import RankingProblem
@@ -273,6 +273,9 @@ class Relay(Run):
 
     def left(self) -> Any:
         return self.run.left()
+
+    def at_duals(self) -> Evaluated | None:
+        return self.run.at_duals()
 
     def primal(self, w: Any, n_jobs: int) -> float:
         found = self.run.primal(w, n_jobs)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..problems.base import Problem
+from ..problems.base import Evaluated, Problem
 from ..result import Result
 from ..utils.parameters import Parameters
 from ..utils.state import RunState, put_together, taken_apart
@@ -24,7 +24,8 @@ class Start:
     that may already be good, or None. `rise`: C over that of the earlier run, by which duals at their bounds have to grow;
     `method`: who was at work when that ended. `state`: all of a run of the same solver on this very problem, which goes on.
     `gap`: the relative one that both have here, where that is known: a finer target need not look whether they meet it.
-    `steps`: of what has made them to meet the target, so that it is worth a look before a run is begun; zero if nothing has."""
+    `steps`: of what has made them to meet the target, so that it is worth a look before a run is begun; zero if nothing has.
+    `fresh`: no run has visited some of the examples, so that at least one pass is made, however good the start is."""
 
     duals: Any = None
     weights: Any = None
@@ -33,6 +34,7 @@ class Start:
     state: RunState | None = None
     gap: float = 0.0
     steps: int = 0
+    fresh: bool = False
 
 
 NOWHERE = Start()
@@ -94,6 +96,12 @@ class Run(ABC):
     @abstractmethod
     def left(self) -> Any:
         """The duals that the certificate speaks of, in the layout of the problem; or what the solver has in their place."""
+
+    def at_duals(self) -> Evaluated | None:
+        """The dual value of the duals of the examples that the certificate speaks of, without those of half-spaces, and the
+        unclipped weights they stand for, in memory that the run does not use again; None where it has no duals. Asked for once,
+        when the run is over."""
+        return None
 
     def primal(self, w: Any, n_jobs: int) -> float:
         """The exact primal value of a candidate."""

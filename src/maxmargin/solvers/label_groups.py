@@ -18,6 +18,7 @@ import scipy.sparse as sp
 
 from ..data.rows import Dense
 from ..jit import clock, vectors
+from ..problems.base import Evaluated
 from ..problems.linear import ScalarProblem
 from ..problems.multilabel import LabelGroup, MultilabelProblem, label_problem
 from ..result import History, Record, Result
@@ -32,8 +33,8 @@ from .tuning import GROUPS, GroupTuning
 class GroupTotals:
     """The values of all groups as they stand, and the record of their sums."""
 
-    def __init__(self, primal: np.ndarray, history: History, budget: Budget):
-        self.primal, self.dual = primal, np.zeros(len(primal))
+    def __init__(self, primal: np.ndarray, constant: float, history: History, budget: Budget):
+        self.primal, self.dual, self.constant = primal, np.zeros(len(primal)), constant
         self.history, self.passes, self.budget = history, 0, budget
         self.lock = threading.Lock()
 
@@ -41,8 +42,12 @@ class GroupTotals:
         with self.lock:
             self.primal[group], self.dual[group] = record.primal, record.dual
             self.passes = max(self.passes, record.iteration)
-            primal, dual = float(self.primal.sum()), float(self.dual.sum())
+            primal, dual = self.values()
             self.history.append(Record(self.passes, self.budget.seconds(), primal, dual, primal - dual))
+
+    def values(self) -> tuple[float, float]:
+        """The primal and the dual value of all groups."""
+        return float(self.primal.sum()) + self.constant, float(self.dual.sum()) + self.constant
 
     def taken_up(self, iteration: int, method: str) -> None:
         """Note who is at work, once: groups do not go in step."""
@@ -111,8 +116,8 @@ class Groups:
         self.size = self.chosen_size(sizes)
         self.divided = problem.divided(self.size) if self.size else [[columns] for columns in problem.groups]
         self.places = [(of, k) for of, group in enumerate(self.divided) for k in range(len(group))]
-        self.columns, at_zero = flattened(self.divided), problem.primal_at_zero()
-        self.totals = GroupTotals(np.array([at_zero[columns].sum() for columns in self.columns]), history, budget)
+        self.columns = flattened(self.divided)
+        self.totals = GroupTotals(np.array(self.begun_at()), problem.constant, history, budget)
         self.found: list[Result | None] = [None] * len(self.columns)
         self.reason = ""
         self.endings: list[str] = []  # why groups ended short of their targets, where that was neither time nor passes
@@ -139,6 +144,13 @@ class Groups:
         """Whether the solver takes a label as a problem of one score."""
         first = self.problem.groups[0][:1]
         return self.problem.loss.single is not None and self.solver.serves(label_problem(self.problem.group(first), 0)) is None
+
+    def begun_at(self) -> list[float]:
+        """The primal values of groups at the weights that they begin with: zeros, or those of frozen duals."""
+        if self.problem.frozen is None:
+            at_zero = self.problem.primal_at_zero()
+            return [at_zero[columns].sum() for columns in self.columns]
+        return [group.primal(group.regularizer.start(group.table_shape)) for group in map(self.problem.group, self.columns)]
 
     def jobs(self, k: int) -> int:
         """The threads of group k: where there are fewer groups, the rest is shared out."""
@@ -175,6 +187,7 @@ class Groups:
         if earlier is not None and is_result(earlier):
             with keeper.taking_up():
                 result = result_of(earlier, history)
+            result = replace(result, at_duals=self.problem.group(self.columns[k]).reevaluated(result.duals.toarray()))
         else:
             group = self.problem.group(self.columns[k])
             part = label_problem(group, 0) if self.size == 1 else group
@@ -182,7 +195,7 @@ class Groups:
             solver = PassesFirst() if self.size == 1 and isinstance(self.solver, Automatic) else self.solver
             result = carry_out(solver, part, own, history, start=own_start, seed=seed + k, average=average)
             if self.size == 1:
-                result = replace(result, w=vectors.from_classes(result.w[None], np.float64), duals=result.duals[:, None])
+                result = one_label(result)
         self.note_ending(result, own)
         if isinstance(result.duals, np.ndarray):  # at once: a group's table is the largest there is
             result = replace(result, duals=without_zeros(result.duals))
@@ -205,7 +218,7 @@ class Groups:
         duals = None
         if start.duals is not None:
             duals = group.clipped(start.duals[:, self.columns[k]].toarray().reshape(group.dual_shape))
-        return Start(duals, weights, start.rise)
+        return Start(duals, weights, start.rise, fresh=start.fresh)
 
     def part_of(self, weights: list, k: int) -> np.ndarray | None:
         """The weights of group k in those of the problem's groups."""
@@ -218,15 +231,22 @@ class Groups:
         return own[:, 0].copy() if self.size == 1 else vectors.pack(own, np.float64)
 
     def weights(self) -> list[np.ndarray | None]:
-        """Those found, of the problem's groups; None for one that was not begun."""
-        found = iter([None if result is None else result.w for result in self.found])
+        """Those found, of the problem's groups; None, for zeros, of one that was not begun."""
+        found = iter([self.unbegun(k) if result is None else result.w for k, result in enumerate(self.found)])
         features = self.problem.table.shape[1] + 1
         return [joined_lanes([next(found) for _ in group], group, features) for group in self.divided]
+
+    def unbegun(self, k: int) -> np.ndarray | None:
+        """The weights of a group that was not begun."""
+        if self.problem.frozen is None:
+            return None
+        group = self.problem.group(self.columns[k])
+        return group.regularizer.start(group.table_shape)
 
     def result(self) -> Result:
         """All groups together."""
         totals, budget, labels = self.totals, self.budget, self.problem.labels.shape[1]
-        primal, dual = float(totals.primal.sum()), float(totals.dual.sum())
+        primal, dual = totals.values()
         message = self.reason
         if self.endings and not self.spent:
             some = "Some labels ended short of their target: " if len(self.columns) > 1 else ""
@@ -237,12 +257,18 @@ class Groups:
         certificate = budget.certificate(primal, dual, totals.passes, message)
         begun = sum(len(columns) for columns, result in zip(self.columns, self.found, strict=True) if result is not None)
         if begun < labels:
-            said = f"{certificate.message} Of {labels} labels {begun} were begun; the weights of the others are zero."
+            theirs = "zero" if self.problem.frozen is None else "as before"
+            said = f"{certificate.message} Of {labels} labels {begun} were begun; the weights of the others are {theirs}."
             certificate = replace(certificate, message=said)
         kept = self.weights()
         duals = self.duals() if self.solver.keeps_duals else [None if got is None else got.duals for got in self.found]
-        message, statistics = certificate.message, summed(self.found)
-        return Result(kept, certificate, totals.history, message, totals.passes, duals, statistics=statistics)
+        told = certificate, totals.history, certificate.message, totals.passes, duals
+        return Result(kept, *told, statistics=summed(self.found), at_duals=self.at_duals() if self.solver.keeps_duals else None)
+
+    def at_duals(self) -> list[tuple[np.ndarray, Any]] | None:
+        """The labels of each group that was begun, and what its duals stand for."""
+        found = [(columns, got.at_duals) for columns, got in zip(self.columns, self.found, strict=True) if got is not None]
+        return None if any(known is None for _, known in found) else found
 
     def duals(self) -> sp.csc_array:
         """The duals of all groups as one CSC matrix; those that are zero take no room."""
@@ -255,6 +281,14 @@ class Groups:
                     rows[column], values[column] = got.duals.indices[first:last], got.duals.data[first:last]
         ends = np.cumsum([0, *map(len, rows)])
         return sp.csc_array((np.concatenate(values), np.concatenate(rows), ends), shape=shape)
+
+
+def one_label(result: Result) -> Result:
+    """The result of a problem of one score as that of a group of one label."""
+    found = result.at_duals
+    if found is not None:
+        found = Evaluated(found.dual, vectors.from_classes(found.v[None], np.float64))
+    return replace(result, w=vectors.from_classes(result.w[None], np.float64), duals=result.duals[:, None], at_duals=found)
 
 
 def without_zeros(duals: np.ndarray) -> sp.csc_array:

@@ -342,9 +342,10 @@ def ended(run: Run, best: Best, budget: Budget, message: str, stop: Callable[[],
     certificate = budget.certificate(best.primal, best.dual, run.passes, message, verified)
     if (doubt := run.doubt()) is not None:
         certificate = replace(certificate, message=f"{certificate.message} {doubt}", converged=False, verified=False)
-    duals, statistics = run.left(), run.statistics()
-    result = Result(run.final(best.w), certificate, best.history, certificate.message, run.passes, duals, run.calls, statistics)
-    return run.translated(result)
+    duals, statistics, at_duals = run.left(), run.statistics(), run.at_duals()
+    weights = run.final(best.w)
+    told = certificate, best.history, certificate.message, run.passes, duals, run.calls, statistics
+    return run.translated(Result(weights, *told, at_duals=at_duals))
 
 
 def product_threads(problem: Problem, budget: Budget) -> int:
@@ -398,6 +399,7 @@ def carry_out(
         if start.state is not None:
             run.resume(start.state)
             run.warm = False  # it was not good enough when it stopped
+        run.warm = run.warm and not start.fresh
         try:
             result = drive(run, budget, history, earlier, lambda: interrupt.pressed)
             state = run.snapshot() if budget.state_bytes and run.continues else {}

@@ -223,6 +223,11 @@ class Ascent(LinearFinishing, ABC):
             found.append(self.problem.feasible(self.problem.regularizer.mended(mean)))
         return found
 
+    def at_duals(self) -> Evaluated:
+        if self.problem.half_spaces is not None:
+            return self.problem.evaluate(self.duals)
+        return Evaluated(self.synchronise(), self.exact_v)
+
     def wake(self) -> None:
         """Visit every example in the next pass. Who was visited in the last one stays known, for the extrapolation."""
 

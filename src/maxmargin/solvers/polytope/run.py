@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...jit import vectors
+from ...problems.base import Evaluated
 from ...problems.structured import StructuredProblem
 from ...result import Result
 from ...structures.encoded.contract import copied, meet, met, new_scratch, numbers_of, visit_work
@@ -259,6 +260,9 @@ class StructuredRun(Run, ABC):
 
     def final(self, candidate: Resting) -> np.ndarray:
         return roused(candidate, self.W)
+
+    def at_duals(self) -> Evaluated:
+        return Evaluated(self.dual, unclipped_copy(self.space))
 
     def add_to_average(self) -> None:
         """Average the weights after each pass, starting anew at passes 2, 4, 8, ..."""

@@ -67,7 +67,7 @@ class CoupledShape(RowShape, EntryShape):
         return self.basis.C @ Z[self.basis.labels]
 
     def packed(self, W):
-        return self.problem.regularizer.unclipped(super().packed(self.pulled(W)))
+        return self.problem.regularizer.mended(super().packed(self.pulled(W)))
 
     def pulled(self, W):
         """A V with R V = Z: that of the labels with weights of their own."""

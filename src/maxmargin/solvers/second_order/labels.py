@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...jit import vectors
+from ...problems.base import Evaluated
 from ...problems.multilabel import LabelGroup, label_problem
 from ...utils.state import RunState, beneath
 from ..base import Run, Setting, Start
@@ -99,6 +100,9 @@ class LabelRuns(Run):
     def candidates(self) -> list[np.ndarray]:
         found = [self.v, vectors.from_classes(self.points, np.float64)] if self.average else [self.v]
         return [self.problem.feasible(self.problem.regularizer.weights(w)) for w in found]
+
+    def at_duals(self) -> Evaluated:
+        return Evaluated(self.dual, self.v) if self.problem.half_spaces is None else self.problem.reevaluated(self.left())
 
     def left(self) -> np.ndarray:
         return np.column_stack([run.left() for run in self.runs])

@@ -305,6 +305,9 @@ class SecondOrderRun(Run, ABC):
         found = [self.v, self.shape.packed(self.W)] if self.average else [self.v]
         return [self.weights_of(w) for w in found]
 
+    def at_duals(self) -> Evaluated:
+        return Evaluated(self.kept, self.v) if self.problem.half_spaces is None else self.shape.evaluated(self.duals, None)
+
     def weights_of(self, v: np.ndarray) -> np.ndarray:
         return self.problem.feasible(self.problem.regularizer.weights(v))
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from ...data.sources.options import MEGABYTE
 from ...jit import vectors
+from ...problems.base import Evaluated
 from ...problems.blocked import Examples, StreamProblem
 from ...regularizers.spaces import Free, averaged, quadratic, unclipped
 from .active import ActiveExamples, active
@@ -52,6 +53,7 @@ class Verification:
         self.risks = np.zeros(len(weights))
         self.counted = cached  # rows whose duals were taken account of at the beginning
         self.combined = Free(vectors.aligned(problem.table_shape, np.float64))
+        self.sides: Free | None = None  # what duals of half-spaces have in it
         self.reward = 0.0
 
     def add_duals(self, block: ActiveExamples, which: np.ndarray | None = None) -> None:
@@ -110,6 +112,24 @@ class StreamRun(LateRun):
         if self.options.average:
             return None
         return self.all_duals() if self.proved is None else self.proved
+
+    def at_duals(self) -> Evaluated:
+        term = self.problem.regularizer
+        if self.proof is None:  # as they stand
+            r, reward, sides = term.summed(term.mended(unclipped(self.space).copy())), self.reward, self.combined_sides()
+        else:
+            r, reward, sides = self.proof.combined.w, self.proof.reward, self.proof.sides
+        r = r if sides is None else r - sides.w
+        v = term.unclipped(r)
+        return Evaluated(reward + term.dual(r, v), v)
+
+    def combined_sides(self) -> Free | None:
+        """What the duals of half-spaces sum up to, where there are any."""
+        if self.side_duals is None:
+            return None
+        found = Free(vectors.aligned(self.problem.table_shape, np.float64))
+        self.side_duals.combine(found)
+        return found
 
     def all_duals(self) -> np.ndarray:
         """A copy; those of cached rows are in the cache, whatever the store has of them."""
@@ -185,8 +205,9 @@ class StreamRun(LateRun):
         proof = Verification(self.problem, self.offers(), self.cache.rows.copy(), self.n_jobs)
         for part in self.cache.parts:
             proof.add_duals(part)
-        if self.side_duals is not None:
-            self.side_duals.combine(proof.combined)
+        if (sides := self.combined_sides()) is not None:
+            proof.sides = sides
+            proof.combined.w[...] += sides.w
         return proof
 
     def without_rounding(self, proof: Verification, v: np.ndarray, reward: float) -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ...problems.base import Evaluated
 from ...problems.structured import SampleStream, StructuredProblem
 from ...structures.encoded.contract import meet
 from ...structures.encoded.python import Custom, outputs_met
@@ -93,7 +94,7 @@ class Proof:
 
     @property
     def dual(self) -> float:
-        w = weights_of(space_of(self.v, self.problem.bound))
+        w = weights_of(space_of(self.v.copy(), self.problem.bound))  # which clips in place
         return self.reward - 0.5 * float(np.vdot(w, w))
 
     @property
@@ -124,6 +125,11 @@ class SampleRun(LateRun):
         if self.options.average and self.mean_count > 1:
             found.append(self.mean / self.mean_count)
         return found
+
+    def at_duals(self):
+        if self.proof is None:  # as they stand
+            return Evaluated(self.dual, unclipped_copy(self.space))
+        return Evaluated(self.proof.dual, self.proof.v)
 
     def read(self, stop, *, train, verify):
         self.proof, begun = None, Proof(self.problem, self.offers(), self.options.n_jobs) if verify else None
