@@ -19,7 +19,8 @@ class Certificate:
     dual : the dual objective at the stored dual variables, a lower bound on the optimum
     gap, relative_gap : primal - dual, and that divided by |primal|
     converged : relative_gap <= tol was reached
-    verified : the primal value covers every example (always so for data in memory; where none was computed, it is infinite), and
+    verified : the primal value covers every example (always so for data in memory, but not in `partial_fit` once examples were
+        forgotten or their duals frozen, as those of a `fit` are; where no value was computed, it is infinite), and
         the problem is convex (a kernel may be found not to be positive semidefinite: then the values are those of a stationary
         point and prove nothing)
     message : how the run ended, in a sentence

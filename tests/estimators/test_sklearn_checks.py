@@ -183,8 +183,6 @@ NOT_OF_INDICATORS = {
     "check_supervised_y_no_nan",  # NaN is a label that is not known
     "check_classifier_not_supporting_multiclass",  # three classes in a column are refused as indicators other than 0 and 1
 }
-# These call `partial_fit`, which refuses a kernel: it needs all samples at once. The adapter has none, so that it sees the rest.
-ALL_AT_ONCE = {"check_fit_score_takes_y", "check_n_features_in_after_fitting", "check_estimators_partial_fit_n_features"}
 
 
 # Folds are of samples, whatever they weigh: a sample that is given twice may be in two of them.
@@ -221,12 +219,12 @@ def all_checks():
     yield from checks(AllAtOnce(probability="temperature", max_iter=50, random_state=0), only=ONE_ORDER)
     yield from checks(TwoGuesses(k=2, max_iter=50, random_state=0))
     # gamma is given: of repeated samples "scale" is another
-    for kernel, told_at_once in (("linear", set()), ("rbf", ALL_AT_ONCE)):
+    for kernel in ("linear", "rbf"):
         model = mm.MultilabelSVMClassifier(kernel=kernel, gamma=0.5, max_iter=50, random_state=0)
-        yield from checks(model, without=ONE_COLUMN | NOT_OF_INDICATORS | told_at_once)
-        yield from checks(OfClasses(kernel), only=ONE_COLUMN | told_at_once)
+        yield from checks(model, without=ONE_COLUMN | NOT_OF_INDICATORS)
+        yield from checks(OfClasses(kernel), only=ONE_COLUMN)
     for model in (mm.SVMClassifier(), mm.SVMRegressor()):
-        yield from checks(model.set_params(kernel="rbf", gamma=0.5, max_iter=50, random_state=0), without=ALL_AT_ONCE)
+        yield from checks(model.set_params(kernel="rbf", gamma=0.5, max_iter=50, random_state=0))
     yield from checks(BySignature())
     yield from checks(OfRows())
     yield from checks(TwoGuessesCV([0.01, 1.0], k=2, cv=3, max_iter=50, random_state=0))

@@ -316,7 +316,7 @@ def test_what_later_pieces_must_not_have():
         model.partial_fit(X, y[:-1])
     with pytest.raises(ValueError, match=r"frozen duals, which belong to C=0\.3, not to C=1\.0: set it back"):
         model.set_params(C=1.0).partial_fit(X, y)
-    assert model._kept is kept
+    assert model.set_params(C=C)._kept is kept
     with pytest.raises(ValueError, match="has no such labels"):
         mm.StructuredSVM(Brackets()).partial_fit(*bits(), classes=[0, 1])
     with pytest.raises(TypeError, match="source"):

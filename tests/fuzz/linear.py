@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -361,7 +362,8 @@ def pieces(draw: Draw, report: Report, task: Task) -> None:
         return fit(draw, report, task)
     cuts = np.unique(draw.rng.integers(0, len(task.X) + 1, 2))
     parts = [part for part in np.split(np.arange(len(task.X)), cuts) if part.size]
-    draw.note(solver=solver, pieces=[part.size for part in parts])
+    began = draw.one("partial_fit", "fit")
+    draw.note(solver=solver, pieces=[part.size for part in parts], began=began)
     named = {} if task.many or isinstance(task.objective.loss, Regression) else {"classes": np.unique(task.y)}
     single = not isinstance(task.objective.loss, Binary | Regression)
     before, seen, weight = -np.inf, np.zeros(len(task.X), bool), np.ones(len(task.X)) if task.weight is None else task.weight
@@ -369,9 +371,11 @@ def pieces(draw: Draw, report: Report, task: Task) -> None:
         if not weight[part].any():
             continue  # refused: nothing to learn from
         seen[part] = True
+        every = not named or np.array_equal(np.unique(task.y[part]), named["classes"])
+        first = began == "fit" and every and not seen[: part[0]].any()
         with checks.timed(report, model.max_time):
-            name = form(draw, task.X[part])
-            model.partial_fit(formed(draw, task.X[part], name), task.y[part], sample_weight=weight[part], **named)
+            name, learn = form(draw, task.X[part]), model.fit if first else partial(model.partial_fit, **named)
+            learn(formed(draw, task.X[part], name), task.y[part], sample_weight=weight[part])
         single |= "float32" in name
         objective, what = restricted(task.objective, seen), f"piece {number}: "
         if not checks.certificate(report, model.certificate_, model.tol, what):
