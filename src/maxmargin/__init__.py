@@ -23,6 +23,7 @@ from .estimators.structured_cv import StructuredSVMCV
 from .estimators.topk import TopKSVMClassifier
 from .estimators.topk_cv import TopKSVMClassifierCV
 from .estimators.zero_shot import ZeroShotClassifier
+from .losses.check import LossError, check_loss
 from .persistence.checkpoint import Checkpoint
 from .persistence.container import ModelFileError
 from .persistence.models import load_model as load
@@ -51,6 +52,7 @@ __all__ = [
     "LatentSVMClassifier",
     "LatentStructure",
     "LatentStructuredSVM",
+    "LossError",
     "ModelFileError",
     "MultilabelSVMClassifier",
     "MultilabelSVMClassifierCV",
@@ -78,6 +80,7 @@ __all__ = [
     "TopKSVMClassifier",
     "TopKSVMClassifierCV",
     "ZeroShotClassifier",
+    "check_loss",
     "check_structure",
     "datasets",
     "label_correlation",

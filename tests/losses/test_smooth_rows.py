@@ -277,10 +277,3 @@ def test_a_row_of_labels_is_what_its_labels_are(name, way):
         duals, np.array([slope(one, j, z[i, k]) for i, k, j in cells]).reshape(n, K), rtol=1e-12, atol=1e-300
     )
     np.testing.assert_allclose(found[:, 0], values.sum(axis=1), rtol=1e-12)
-
-
-@pytest.mark.parametrize("name", MULTILABEL)
-def test_labels_at_a_score_of_zero(name):
-    margin = np.array([0.5, 1.0, 2.0])
-    one = BINARY[name]().of(np.ones(3), margin, np.ones(3))
-    np.testing.assert_allclose(MULTILABEL[name]().at(margin), [value(one, j, 0.0) for j in range(3)], rtol=1e-14)
