@@ -1,11 +1,15 @@
 """`check_loss`: every loss of the package passes it, and each mistake in a loss of a user's own has its sentence."""
 
+import re
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 from plugins.each_against_the_rest import EachAgainstTheRest
+from plugins.matching import Matching
 from plugins.smoothed_hinge import SmoothedHinge
+from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
 from maxmargin import losses
@@ -55,7 +59,7 @@ SCALAR = [
     (VALUED, "return (t * t", "^value of .* proportional to the cap"),
     (VALUED, "return (np.nan if t > 0.0 else 0.0) + loss.cap[i] * (t * t", "^value of .* returns nan .* a finite number"),
     ("min(max(t / loss.width, 0.0), 1.0)", "min(max(t / loss.width, 0.0), 0.9)", SLOPE),
-    ("@step.register(Encoded)\n", "", "for which step is missing"),
+    ("@step.register(Encoded)\n", "", "^step is missing for the class Encoded that SmoothedHinge.of makes"),
 ]
 ROWS = [
     ("max(s * np.float64(duals.flat[i, j]), 0.0) if", "s * np.float64(duals.flat[i, j]) if", "^row_repair of .*not feasible"),
@@ -99,3 +103,42 @@ def test_message_tells_sample_and_numbers():
         mm.check_loss(loss, random_state=np.random.RandomState(3))
     for part in ("sign=", "margin=", "cap=", "at score", "dual", "curvature", "it returns", "the best dual is"):
         assert part in str(found.value)
+
+
+# ---- what a fit says ---------------------------------------------------------------------------------------------------
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(60, 3))
+Y = (X[:, 0] + 0.5 * rng.normal(size=60) > 0).astype(int)
+
+
+@pytest.mark.compiled
+def test_fit_names_a_wrong_loss_and_takes_the_corrected_one():
+    """Both losses have a named tuple `Encoded`, as where a cell of a notebook is run again."""
+    found = {}
+    for reward in ("- 0.5 * loss.width", "0.5 * loss.width"):
+        loss = mutant("smoothed_hinge", "SmoothedHinge", "0.5 * loss.width * a * a", f"{reward} * a * a")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            found[reward] = mm.SVMClassifier(loss=loss, max_iter=200, random_state=0).fit(X, Y).certificate_
+    wrong, right = found.values()
+    assert not wrong.converged and not wrong.verified
+    assert "value, reward, step or clip of SmoothedHinge may be wrong; maxmargin.check_loss(loss) tells" in wrong.message
+    assert right.converged
+
+
+def test_fit_names_a_wrong_structure():
+    class ForgetsTheLoss(Matching):
+        def loss_augmented_decode(self, w, x, y_true):
+            return self.decode(w, x)
+
+    pairs = [rng.normal(size=(n, n, 3)) for n in (2, 3, 4) * 5]
+    truth = [Matching().decode(np.array([1.0, -0.5, 2.0]) + rng.normal(size=3), x) for x in pairs]
+    said = "loss_augmented_decode, joint_feature or loss of ForgetsTheLoss may be wrong; maxmargin.check_structure"
+    with pytest.warns(ConvergenceWarning) as caught:
+        mm.StructuredSVM(ForgetsTheLoss(), max_iter=100, random_state=0).fit(pairs, truth)
+    assert said in str(caught[0].message)
+    with pytest.raises(ValueError, match=f"not convex.*{re.escape(said)}"):
+        mm.StructuredSVM(ForgetsTheLoss(), solver="bundle", random_state=0).fit(pairs, truth)
+    with pytest.raises(mm.StructureError, match="^loss_augmented_decode"):
+        mm.check_structure(ForgetsTheLoss(), pairs, truth)

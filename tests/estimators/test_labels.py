@@ -89,7 +89,7 @@ def test_pieces_have_the_labels_of_the_first():
     np.testing.assert_allclose(found.coef_, whole.coef_, atol=0.05)
     with pytest.raises(ValueError, match="Sample 0 has the label 'green'"):
         found.partial_fit(X[:1], [["green"]])
-    with pytest.raises(ValueError, match="is not the same as in the first call"):
+    with pytest.raises(ValueError, match="classes must be those of the first call of partial_fit, "):
         found.partial_fit(X[:1], Y[:1], classes=["a", "b", "c"])
     with pytest.raises(ValueError, match="classes must be given in the first call of partial_fit with lists"):
         model().partial_fit(X, LISTS)

@@ -271,7 +271,7 @@ def test_labels_are_named_in_the_first_call():
     model.partial_fit(X, text, classes=["c", "b", "a"])
     assert model.structure_.labels_.tolist() == ["a", "b", "c"]
     assert model.score(X, text) > 0.5
-    with pytest.raises(ValueError, match="not the same as in the first call"):
+    with pytest.raises(ValueError, match="classes must be those of the first call"):
         model.partial_fit(X, text, classes=["a", "b"])
     model.fit(X, text)
     assert model._kept.y == [] and model._kept.dropped

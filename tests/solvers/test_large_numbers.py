@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 import maxmargin as mm
 from maxmargin.data.table import table_of
 from maxmargin.data.thresholds import ThresholdTable
+from maxmargin.losses import HingeLoss
 from maxmargin.problems.linear import ScalarProblem
 from maxmargin.problems.sizes import overlarge, overlarge_kernel
 from maxmargin.solvers.loop import Budget
@@ -133,10 +134,11 @@ def test_an_infinite_dual_value_is_no_bound():
 
 
 def test_a_dual_value_above_the_primal_one_proves_nothing():
-    budget = Budget(tol=1e-3)
-    found = budget.certificate(1.0, 1.5, 3, "")
-    assert not found.converged and not found.verified and "above the primal one by 0.5 of it" in found.message
-    rounded = budget.certificate(1.0, 1.0 + 1e-15, 3, "")
+    budget, ones = Budget(tol=1e-3), np.ones(len(X0))
+    problem = ScalarProblem(table_of(X0), HingeLoss(), (ones, ones), ones)
+    found = budget.certificate(problem, 1.0, 1.5, 3, "")
+    assert not found.converged and not found.verified and "above the primal one by 50 %" in found.message
+    rounded = budget.certificate(problem, 1.0, 1.0 + 1e-15, 3, "")
     assert rounded.converged and rounded.verified
 
 

@@ -309,7 +309,7 @@ def test_bad_sources_are_refused_in_a_sentence():
         model.fit(Arrays(X, np.zeros(50, int)))
     late = y.copy()
     late[40] = 7
-    with pytest.raises(ValueError, match=r"Sample 40 has the label .*7.*, which is not among the classes \[0, 1\]"):
+    with pytest.raises(ValueError, match=r"Sample 40 has the label .*7.*, which is not among the classes 0, 1\."):
         model.fit(Claims(X, late, block=20))
     with pytest.raises(ValueError, match="Row 12 of the source holds NaN"):
         broken = X.copy()

@@ -619,6 +619,29 @@ def test_a_wrong_structure_is_named_where_outputs_are_not_known(kind):
         check_structure(kind(), *RANKED)
 
 
+def test_outputs_of_other_samples_are_not_asked_for():
+    """Samples are lists of candidates of several lengths, an output is the place of one."""
+
+    class Choice(Structure):
+        def size(self, X, y):
+            return X[0].shape[1]
+
+        def joint_feature(self, x, y):
+            return x[y]
+
+        def loss(self, y_true, y):
+            return float(y != y_true)
+
+        def decode(self, w, x):
+            return int(np.argmax(x @ w))
+
+        def loss_augmented_decode(self, w, x, y_true):
+            return int(np.argmax(x @ w + (np.arange(len(x)) != y_true)))
+
+    candidates = [np.random.default_rng(n).normal(size=(n, 2)) for n in (2, 5)]
+    check_structure(Choice(), candidates, [1, 4])
+
+
 def test_marginals_that_ignore_the_weights_are_found_where_outputs_are_not_known():
     class Upside(Ranking):
         def marginals(self, w, x, y_true, temperature, base=None):

@@ -9,7 +9,7 @@ from ..jit import kernel
 from . import rows
 from .groups import named_groups
 from .matrices import checked_matrix
-from .mistakes import check_opened, trouble
+from .mistakes import check_opened, quoted, trouble
 
 
 def bag_count(X) -> int:
@@ -82,9 +82,9 @@ class Grouped(NamedTuple):
         if wrong.size:
             row = int(wrong[0])
             other = int(first[self.number[row]])
-            group, one, two = (part.tolist() for part in (self.names[self.number[row]], values[other], values[row]))
+            group, one, two = (quoted(part) for part in (self.names[self.number[row]], values[other], values[row]))
             raise ValueError(
-                f"{name} must have one entry for all rows of a group; group {group!r} has {one!r} in row {other} and {two!r} in "
+                f"{name} must have one entry for all rows of a group; group {group} has {one} in row {other} and {two} in "
                 f"row {row}."
             )
         return values[first]

@@ -18,7 +18,7 @@ from ..jit import jitable_call, kernel, vectors
 from ..jit.products import outer_products
 from ..utils.threads import spans
 from .gathered import take_rows
-from .kernel_functions import RBF, apply, called, finish, squared_lengths
+from .kernel_functions import RBF, apply, called, check_kernel_size, finish, squared_lengths
 from .matrices import SYMMETRIC, check_norms
 
 # Chosen for speed, sets not recorded, 2026-11-15:
@@ -302,6 +302,8 @@ def gram_of(function, X) -> Gram:
         raise ValueError(
             f"The kernel of sample {i} with itself is {diagonal[i]:g}; it must be >= 0, or there is no such feature space."
         )
+    if isinstance(gram, FunctionGram):
+        check_kernel_size(f"the {type(function).__name__.lower()} kernel", diagonal)
     return gram
 
 
@@ -311,6 +313,7 @@ def checked_square(K) -> np.ndarray:
         raise ValueError("A precomputed kernel matrix must be dense.")
     if K.ndim != 2 or K.shape[0] != K.shape[1]:
         raise ValueError(f"A precomputed kernel matrix must be square, one row and one column a sample; its shape is {K.shape}.")
+    check_kernel_size("the precomputed kernel matrix", K)
     allowed = SYMMETRIC * (float(np.abs(K).max()) if K.size else 0.0) * (1.0 if K.dtype == np.float64 else 1e4)
     for start in range(0, K.shape[0], TILE):
         rows, columns = K[start : start + TILE], K[:, start : start + TILE].T

@@ -14,6 +14,8 @@ import scipy.sparse as sp
 
 from ..jit import generic, kernel, vectors
 
+LARGEST_KERNEL = 1e140  # the squares of sums of such values, over 10^14 samples, are numbers
+
 
 class Linear(NamedTuple):
     """<x, z>"""
@@ -107,7 +109,18 @@ def called(function: Callable, left, right) -> np.ndarray:
         raise ValueError(f"The kernel function returned shape {found.shape} for {shape[0]} and {shape[1]} samples, not {shape}.")
     if found.dtype.kind not in "fiub" or not np.all(np.isfinite(found)):
         raise ValueError("The kernel function returned values that are not finite numbers.")
-    return found.astype(np.float64, copy=False)
+    return check_kernel_size("the kernel function", found.astype(np.float64, copy=False))
+
+
+def check_kernel_size(where: str, values: np.ndarray) -> np.ndarray:
+    """Refuse kernel values whose squares, summed over samples, overflow."""
+    largest = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
+    if largest > LARGEST_KERNEL:
+        raise ValueError(
+            f"A value of {where} is {largest:.3g} in size, where float64 can sum squares up to {LARGEST_KERNEL:g}: divide the "
+            "kernel by that size, and multiply C by it."
+        )
+    return values
 
 
 def function_of(kernel, gamma: float, degree: int, coef0: float):

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from ..jit import kernel, vectors
 from ..jit.products import add_products
@@ -55,8 +55,8 @@ def indefinite(rows: "KernelRows") -> bool:
         matrix = LinearOperator((here.size, here.size), multiply, dtype=np.float64)
         try:
             values = eigsh(matrix, 2, which="BE", v0=start, ncv=LANCZOS, maxiter=1, tol=0.5, return_eigenvectors=False)
-        except ArpackNoConvergence as short:  # as where the smallest is zero
-            values = short.eigenvalues
+        except ArpackError as short:  # as where the smallest is zero; whatever else stops it shows nothing
+            values = getattr(short, "eigenvalues", np.zeros(0))
     size = max(np.max(values, initial=0.0), np.max(rows.gram.diagonal()[here], initial=0.0))
     return bool(np.min(values, initial=0.0) < -DEFINITE * size)
 

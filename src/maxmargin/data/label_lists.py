@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from .mistakes import shown
+from .mistakes import plain, quoted, shown
 
 LISTS = "Lists of labels are taken too, one for each sample: [['red', 'round'], [], ['red']]."
 ONES_AND_ZEROS = {0, 1, "0", "1"}
@@ -46,12 +46,12 @@ def given_labels(Y: Any, known: Any = None) -> ReadLabels:
 def checked_names(given: Any, what: str) -> np.ndarray:
     """Names of labels as an array: of integers where all are, else of objects. Each stands there once."""
     if isinstance(given, str | bytes | Mapping) or not hasattr(given, "__len__"):
-        raise ValueError(f"{what} must be a list of the names of the labels; got {given!r}.")
-    names = [_plain_name(name) for name in given]
+        raise ValueError(f"{what} must be a list of the names of the labels; got {quoted(given)}.")
+    names = [plain(name) for name in given]
     found: dict[Any, int] = {}
     for k, name in enumerate(names):
         if (first := found.setdefault(name, k)) != k:
-            raise ValueError(f"{what} has the label {name!r} twice, for columns {first} and {k}: labels must differ.")
+            raise ValueError(f"{what} has the label {quoted(name)} twice, for columns {first} and {k}: labels must differ.")
     if all(isinstance(name, Integral) and not isinstance(name, bool) for name in names):
         return np.array(names, dtype=np.int64)
     result = np.empty(len(names), dtype=object)
@@ -84,10 +84,6 @@ def lists_of(indicators: sp.csr_array, names: np.ndarray) -> list[tuple]:
     """The names of the labels of each sample, as `MultiLabelBinarizer.inverse_transform` gives them."""
     told, ends = names[indicators.indices].tolist(), indicators.indptr.tolist()
     return [tuple(told[begin:end]) for begin, end in pairwise(ends)]
-
-
-def _plain_name(name: Any) -> Any:
-    return name.item() if isinstance(name, np.generic) else name
 
 
 # ---- frames -------------------------------------------------------------------------------------------------
@@ -131,7 +127,7 @@ def _rows_of(Y: Any) -> list | None:
         return None
     for i, entry in enumerate(entries):
         if not _is_list(entry):
-            raise ValueError(f"Y has {entry!r} for sample {i}, which is no list of labels; one without labels has [].")
+            raise ValueError(f"Y has {quoted(entry)} for sample {i}, which is no list of labels; one without labels has [].")
     return entries
 
 
@@ -177,7 +173,7 @@ def _names_in(rows: list) -> np.ndarray:
 
 
 def _plain_labels(row: Sequence, sample: int) -> set:
-    labels = [_plain_name(name) for name in row]
+    labels = [plain(name) for name in row]
     try:
         found = set(labels)
     except TypeError:
@@ -195,7 +191,7 @@ def _indicators(rows: list, names: np.ndarray) -> sp.csr_array:
         labels = _plain_labels(row, i)
         unknown = next((name for name in labels if name not in place), None)
         if unknown is not None:
-            raise ValueError(f"Sample {i} has the label {unknown!r}, which is not among the labels {shown(names.tolist())}.")
+            raise ValueError(f"Sample {i} has the label {quoted(unknown)}, which is not among the labels {shown(names)}.")
         columns.extend(sorted(place[name] for name in labels))
         ends.append(len(columns))
     parts = np.ones(len(columns), np.int64), np.array(columns, np.int32), np.array(ends, np.int32)

@@ -11,9 +11,10 @@ import scipy.sparse as sp
 from ..data.sources.memory import is_source
 from ..data.sources.options import is_path
 
-SHOWN, LINE = 10, 200  # names, and characters of another library's words, in a message
+SHOWN, LONGEST = 10, 200  # names, and characters of one thing or of another library's words, in a message
 DATE_TYPES = ("date", "time", "period", "duration")  # beginnings of the types of pandas, polars and Arrow
 NUMBERS_OF_DATES = "make numbers of it first, such as the days since a date, the hour or the weekday"
+UNKNOWN = {"NaTType", "NAType"}  # what pandas has for None
 
 
 def check_opened(X, way: str | None = None) -> None:
@@ -40,21 +41,43 @@ def check_table(X) -> None:
 
 def check_target(y, classes: bool) -> None:
     """Refuse a y that has not one class, or one number, for each sample."""
+    what = "class" if classes else "number"
+    if isinstance(y, str | bytes | Mapping) and not sp.issparse(y):  # SciPy's DOK matrices are dictionaries
+        found = "a dictionary" if isinstance(y, Mapping) else quoted(y)
+        raise ValueError(f"y is {found}: give a list or array, one {what} for each sample.")
+    shape: tuple[int, ...] = getattr(y, "shape", ())
+    if len(shape) == 2 and shape[1] > 1:
+        raise ValueError(f"y must hold one {what} for each sample; its shape is {shape}: {_several(y, classes)}.")
+    if getattr(getattr(y, "dtype", None), "kind", "") in ("m", "M") and np.any(unknown := np.isnat(np.asarray(y))):
+        raise ValueError(f"y holds NaT, for sample {int(np.argmax(unknown))}: leave out the samples of which it is not known.")
     entries = _entries(y)
     if entries is None:
         return
-    if classes and 0 < sum(isinstance(entry, str) for entry in entries) < len(entries) and None not in entries:
+    unknown = next((i for i, entry in enumerate(entries) if entry is None or type(entry).__name__ in UNKNOWN), None)
+    if unknown is not None:
+        raise ValueError(f"y holds {entries[unknown]}, for sample {unknown}: leave out the samples of which it is not known.")
+    if classes and 0 < sum(isinstance(entry, str) for entry in entries) < len(entries):
         raise ValueError("y holds strings and other objects: its classes must be of one kind, all strings or all numbers.")
     for i, entry in enumerate(entries):
-        if entry is None:
-            raise ValueError(f"y holds None, for sample {i}: leave out the samples of which it is not known.")
         if (size := _length(entry)) is not None and size != 1:
-            way = (
-                "for samples with several labels use MultilabelSVMClassifier and the indicators that "
-                "sklearn.preprocessing.MultiLabelBinarizer().fit_transform(y) makes"
-            )
-            what = ("class", way) if classes else ("number", "a model for each column of y takes several")
-            raise ValueError(f"y must hold one {what[0]} for each sample; sample {i} has {size}: {what[1]}.")
+            raise ValueError(f"y must hold one {what} for each sample; sample {i} has {size}: {_several(y, classes)}.")
+
+
+def _several(y, classes: bool) -> str:
+    """What to do with a y of several entries a sample."""
+    if not classes:
+        return "a model for each column of y takes several"
+    try:
+        rows = y.toarray() if sp.issparse(y) else np.asarray(y)
+        one_hot = rows.ndim == 2 and bool(np.all(((rows == 0) | (rows == 1)).all(axis=1) & (rows.sum(axis=1) == 1)))
+    except (TypeError, ValueError):  # no numbers, or rows of several lengths
+        one_hot = False
+    if one_hot:
+        return "each row has a single 1, so give the number of its column, np.asarray(y).argmax(axis=1)"
+    return (
+        "for samples with several labels use MultilabelSVMClassifier and the indicators that "
+        "sklearn.preprocessing.MultiLabelBinarizer().fit_transform(y) makes"
+    )
 
 
 def trouble(given) -> str | None:
@@ -124,11 +147,12 @@ def cost_rows(cost: Mapping, names: list, what: str) -> list[list[Any]]:
     """cost[true][guess] by name as rows in the order of `names`; a pair that is left out costs 1, a right answer nothing."""
     for name, row in cost.items():
         if not isinstance(row, Mapping):
-            raise ValueError(f"cost must be a dict of dicts, cost[true][guess], or a matrix; cost[{name!r}] is {row!r}.")
+            found = f"cost[{quoted(name)}] is {quoted(row)}"
+            raise ValueError(f"cost must be a dict of dicts, cost[true][guess], or a matrix; {found}.")
     if any(b not in cost.get(a, {}) for a in names for b in names if a != b):  # else a fold may lack some of the names
         unknown = [name for name in chain(cost, *cost.values()) if name not in names]
         if unknown:
-            raise ValueError(f"cost names {unknown[0]!r}, which is not among the {what} {shown(names)}.")
+            raise ValueError(f"cost names {quoted(unknown[0])}, which is not among the {what} {shown(names)}.")
     return [[cost.get(a, {}).get(b, float(a != b)) for b in names] for a in names]
 
 
@@ -143,9 +167,22 @@ def nearest(name: Any, names: Iterable) -> str:
 def first_line(error: BaseException) -> str:
     """What another library says, shortened to be part of a sentence."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0][:LINE].rstrip(".")
+    return lines[0][:LONGEST].rstrip(".")
+
+
+def plain(name: Any) -> Any:
+    """A number or text of NumPy as Python has it."""
+    return name.item() if isinstance(name, np.generic) else name
+
+
+def quoted(thing: Any) -> str:
+    """One thing as a message shows it: NumPy's numbers and texts as Python's, long ones cut."""
+    said = repr(plain(thing))
+    return said if len(said) <= LONGEST else f"{said[:LONGEST]}..."
 
 
 def shown(names: Iterable) -> str:
+    """A list of names as a message shows it: the first ones, and how many there are."""
     names = list(names)
-    return ", ".join(map(repr, names[:SHOWN])) + (", ..." if len(names) > SHOWN else "")
+    said = ", ".join(map(quoted, names[:SHOWN]))
+    return said if len(names) <= SHOWN else f"{said}, ... ({len(names)} in all)"

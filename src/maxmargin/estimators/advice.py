@@ -10,7 +10,6 @@ from ..result import Certificate
 from ..solvers.base import Solver
 
 UNEVEN = 1e3  # columns that differ in size by this factor are what slows a solver down
-FAR = 0.5  # a relative gap from which on the model may be hardly better than none
 LIMITS = ("max_iter", "max_time")
 SCALERS = "StandardScaler, MaxAbsScaler"
 
@@ -33,12 +32,10 @@ class Spread(NamedTuple):
 def unfinished(certificate: Certificate, tol: float, spread: Spread | None, resumable: bool, ways: str = SCALERS) -> str:
     """The text of the warning. `resumable`: whether warm_start=True goes on from here; `ways`: to scale columns."""
     gap, message = certificate.relative_gap, certificate.message
-    reached = f"The relative duality gap is {gap:.3g}, the target was" if gap < np.inf else "The target was"
-    said = [message, f"{reached} tol={tol:g}."]
+    reached = f"The duality gap is {100 * gap:.3g} % of the primal value, the target was" if gap < np.inf else "The target was"
+    said = [message, f"{reached} {100 * tol:.3g} % (tol={tol:g})."]
     if by_hand(message):
         return " ".join(said)
-    if FAR <= gap < np.inf:
-        said.append("The model is far from the optimum, and may be hardly better than none.")
     limit = None if MULTIPLIED in message else limit_of(message)  # it says what to do
     if limit is not None and spread is not None and spread.factor >= UNEVEN:
         said.append(

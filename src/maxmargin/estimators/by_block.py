@@ -12,12 +12,13 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from ..callbacks import with_callbacks
+from ..data.mistakes import quoted, shown
 from ..data.sources.blocks import NO_GROUP
 from ..data.sources.column_names import check_same_names
 from ..data.sources.memory import Block, is_source
 from ..data.table import table_of
 from ..data.tensors import DeviceMatrix, as_array, as_tensor_again, host_values, is_tensor, place_of
-from ..problems.base import PLAIN_TERM, Problem, split_off_constant
+from ..problems.base import PLAIN_TERM, Problem, split_off_constant, suspect_loss
 from ..problems.blocked import Examples, Reader, StreamProblem, joined, stacked
 from ..regularizers.base import Regularizer
 from ..regularizers.frozen import frozen, sums_of
@@ -130,8 +131,13 @@ def class_codes(classes: np.ndarray, y, rows: np.ndarray) -> np.ndarray:
     unknown = np.flatnonzero(classes[place] != y)
     if unknown.size:
         row = unknown[0]
-        raise ValueError(f"Sample {rows[row]} has the label {y[row]!r}, which is not among the classes {classes.tolist()}.")
+        raise ValueError(f"Sample {rows[row]} has the label {quoted(y[row])}, which is not among the classes {shown(classes)}.")
     return place.astype(np.int64)
+
+
+def other_classes(given, known) -> str:
+    """The sentence of a `partial_fit` with other classes than the first."""
+    return f"classes must be those of the first call of partial_fit, or of fit, {shown(known)}; got {quoted(given)}."
 
 
 def real_codes(y, rows: np.ndarray) -> np.ndarray:
@@ -155,6 +161,10 @@ class SourceReader(Reader):
     half_spaces: HalfSpaces | None
     setting: tuple[float, float]
     dtype: Any = None
+
+    @property
+    def suspect(self):
+        return suspect_loss(getattr(self.posing, "loss", None))
 
     def read(self, block: Block) -> Examples:
         y, rows = labels_of_block(block), block.rows
@@ -391,9 +401,7 @@ class Streaming(Certified):
             return None
         if kept is not None:
             if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-                raise ValueError(
-                    f"classes={classes!r} is not the same as in the first call of partial_fit, or in fit: {self.classes_!r}."
-                )
+                raise ValueError(other_classes(classes, self.classes_))
             if kept.factors is not None:
                 return kept.factors
             classes = self.classes_

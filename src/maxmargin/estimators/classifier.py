@@ -10,7 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from ..data.matrices import numbers
-from ..data.mistakes import cost_rows
+from ..data.mistakes import cost_rows, quoted
 from ..data.tensor_targets import numbered
 from ..data.tensors import host_values, is_tensor
 from ..losses import BINARY, MULTICLASS, MULTILABEL
@@ -250,7 +250,7 @@ class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, KernelSVM):
         if len(self.classes_) < 2:
             raise ValueError(
                 "This solver needs samples of at least 2 classes in the data, but the data contains only one class: "
-                f"{self.classes_[0]!r}"
+                f"{quoted(self.classes_[0])}"
             )
         if is_tensor(label):
             return label, self._class_factors(self.classes_, label, sample_weight)

@@ -96,7 +96,7 @@ def validate_data(estimator, X="no_validation", y="no_validation", **options):
     back at once."""
     known, n_jobs = KNOWN_OPTIONS.issuperset(options) and options.keys() >= {"dtype", "reset"}, threads_of(estimator)
     if known and plain_matrix(X, options, n_jobs):
-        alone = isinstance(y, str)
+        alone = isinstance(y, str) and y == "no_validation"
         if (alone or plain_target(y, X.shape[0], n_jobs)) and expected(estimator, X, options["reset"]):
             return X if alone else (X, y)
     return validation.validate_data(estimator, named(X), y, **options)

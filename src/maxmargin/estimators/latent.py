@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from ..callbacks import with_callbacks
 from ..data import bags
 from ..data.matrices import checked_matrix, numbers, row_products
-from ..data.mistakes import check_table, check_target, uneven
+from ..data.mistakes import check_table, check_target, quoted, uneven
 from ..data.rows import SPARSE_BELOW, rows
 from ..jit import vectors
 from ..problems.latent import BagProblem
@@ -288,7 +288,7 @@ class LatentSVMClassifier(ClassifierMixin, LatentModel):
         found = np.searchsorted(self.classes_, y).clip(0, len(self.classes_) - 1)
         wrong = np.flatnonzero(self.classes_[found] != y)
         if wrong.size:
-            raise ValueError(f"Label {y[wrong[0]]!r} of y, of sample {wrong[0]}, was not seen in fit.")
+            raise ValueError(f"Label {quoted(y[wrong[0]])} of y, of sample {wrong[0]}, was not seen in fit.")
         return found
 
     def _prepared(self, X, y, sample_weight, groups=None):
@@ -298,7 +298,7 @@ class LatentSVMClassifier(ClassifierMixin, LatentModel):
         weight = checked_weight(given, start.size - 1)
         classes, label = np.unique(y, return_inverse=True)
         if len(classes) < 2:
-            raise ValueError(f"y must hold at least 2 classes; it holds only one class: {classes.tolist()[0]!r}.")
+            raise ValueError(f"y must hold at least 2 classes; it holds only one class: {quoted(classes[0])}.")
         positive = positive_of(self.positive_class, classes.tolist())
         cost = cost_matrix(self.cost, classes)
         factors = class_factors(self.class_weight, classes, y, label, None if given is None else weight)
@@ -381,8 +381,8 @@ def positive_of(given, classes: list) -> int | None:
     if len(classes) > 2:
         if given is not None:
             raise ValueError(
-                f"positive_class={given!r} is for two classes; y has {len(classes)}, each with candidates that speak for it. "
-                "Leave positive_class out."
+                f"positive_class={quoted(given)} is for two classes; y has {len(classes)}, each with candidates that speak for "
+                "it. Leave positive_class out."
             )
         return None
     if given is None and classes in SIGNED:
@@ -394,5 +394,5 @@ def positive_of(given, classes: list) -> int | None:
             f"positive_class={classes[0]!r} or positive_class={classes[1]!r}. (0 and 1, -1 and 1, False and True need no word.)"
         )
     if np.ndim(given) > 0 or given not in classes:
-        raise ValueError(f"positive_class={given!r} is not among the labels of y, {labels}.")
+        raise ValueError(f"positive_class={quoted(given)} is not among the labels of y, {labels}.")
     return classes.index(given)

@@ -17,7 +17,7 @@ from ..result import Result
 from ..solvers.base import Start
 from ..utils.threads import thread_count
 from .base import only_if
-from .by_block import NYSTROEM, check_unscaled, check_whole, has_weights, partial_solver
+from .by_block import NYSTROEM, check_unscaled, check_whole, has_weights, other_classes, partial_solver
 from .going_on import check_same_objective, found_at_duals, kept_by, objective_of
 from .kernel import Kernelised
 from .label_thresholds import check_untuned, fixed_thresholds
@@ -166,7 +166,5 @@ class PartialFit(Kernelised):
             known = len(self.classes_)
             raise ValueError(f"y has {columns} labels; those of the first call of partial_fit, or of fit, were {known}.")
         if not unsaid and names_of(classes).tolist() != self.classes_.tolist():
-            raise ValueError(
-                f"classes={classes!r} is not the same as in the first call of partial_fit, or in fit: {self.classes_!r}."
-            )
+            raise ValueError(other_classes(classes, self.classes_))
         return self._checked_pair(X, y, mask, reset=False, classes=self.classes_)

@@ -7,7 +7,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from ..data.mistakes import check_target
+from ..data.mistakes import check_target, quoted
 from ..data.rows import SPARSE_BELOW
 from ..data.sources.memory import is_source
 from ..data.table import of_own_kind, table_of
@@ -162,7 +162,7 @@ class OrdinalSVM(ClassifierMixin, LinearModel):
         found = place[np.minimum(np.searchsorted(self.classes_, y, sorter=place), len(place) - 1)]
         if not np.all(wrong := self.classes_[found] == y):
             raise ValueError(
-                f"y holds {y[np.argmin(wrong)]!r}, for sample {int(np.argmin(wrong))}, which is not one of the classes."
+                f"y holds {quoted(y[np.argmin(wrong)])}, for sample {int(np.argmin(wrong))}, which is not one of the classes."
             )
         return found
 
@@ -173,7 +173,7 @@ class OrdinalSVM(ClassifierMixin, LinearModel):
         if len(present) < 2:
             raise ValueError(
                 "This solver needs samples of at least 2 classes in the data, but the data contains only one class: "
-                f"{present[0]!r}"
+                f"{quoted(present[0])}"
             )
         if self.order is not None:
             present = self._given_order(present)
@@ -188,9 +188,9 @@ class OrdinalSVM(ClassifierMixin, LinearModel):
             raise ValueError("order must be a list of the classes, from the lowest to the highest, each once.")
         missing, unseen = present[~np.isin(present, order)], order[~np.isin(order, present)]
         if missing.size:
-            raise ValueError(f"order has no place for class {missing[0]!r} of y.")
+            raise ValueError(f"order has no place for class {quoted(missing[0])} of y.")
         if unseen.size:
-            raise ValueError(f"order names class {unseen[0]!r}, of which y has no sample: no threshold could be found for it.")
+            raise ValueError(f"order names class {quoted(unseen[0])}, of which y has no sample: it has no threshold.")
         return order
 
     def _prepared(self, X, y, sample_weight) -> Prepared:

@@ -13,6 +13,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,6 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.isotonic import IsotonicRegression
 from sklearn.model_selection import StratifiedKFold
-from sklearn.utils.metaestimators import available_if
 
 from ..data.indicators import LabelColumns, rows_listed
 from ..data.table import of_own_kind
@@ -238,11 +238,22 @@ def deal(fold: np.ndarray, members: np.ndarray) -> None:
 # ---- estimators --------------------------------------------------------------------------------------------------------
 
 
-def says_probabilities(model) -> bool:
-    """Whether there is `predict_proba`."""
-    if model.probability is None and not logistic(model.loss):
-        raise AttributeError("There are no probabilities: set probability='sigmoid', 'isotonic' or 'temperature', and fit.")
-    return True
+class OfProbabilities:
+    """A method that is there where `probability` is set or the loss is logistic; elsewhere it says so. scikit-learn's
+    `available_if` would say in its last line only that there is no such attribute."""
+
+    def __init__(self, method: Callable[..., Any]):
+        self.method, self.__name__, self.__doc__ = method, method.__name__, method.__doc__
+
+    def __get__(self, model: Any, owner: Any = None) -> Callable:
+        if model is None:
+            return self.method
+        if model.probability is None and not logistic(model.loss):
+            raise AttributeError(
+                f"{type(model).__name__} has no {self.__name__} with probability=None: set probability='sigmoid', 'isotonic' or "
+                "'temperature', and fit."
+            )
+        return MethodType(self.method, model)
 
 
 def logistic(loss: Any) -> bool:
@@ -256,7 +267,7 @@ class Probabilities(LinearModel):
     probability: Any
     decision_function: Callable[..., np.ndarray]
 
-    @available_if(says_probabilities)
+    @OfProbabilities
     @blockwise
     def predict_proba(self, X) -> np.ndarray:
         """Probabilities, (n_samples, n_classes) in the order of `classes_`; of labels, (n_samples, n_labels).
@@ -267,7 +278,7 @@ class Probabilities(LinearModel):
         scores = np.asarray(self.decision_function(X), np.float64)
         return self._way_to_probabilities().of(scores)
 
-    @available_if(says_probabilities)
+    @OfProbabilities
     def predict_log_proba(self, X) -> np.ndarray:
         """The logarithms of `predict_proba`."""
         with np.errstate(divide="ignore"):

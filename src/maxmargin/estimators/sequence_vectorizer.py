@@ -15,6 +15,7 @@ from sklearn.feature_extraction import FeatureHasher
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from ..data.mistakes import quoted
 from ..jit import vectors
 from ..structures.reading import GATHERED
 from ..utils.parameters import at_least
@@ -191,7 +192,7 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         for i, sentence in enumerate(X):
             sentence = sentence.tolist() if isinstance(sentence, np.ndarray) else sentence
             if isinstance(sentence, str | Mapping) or not isinstance(sentence, Sequence):
-                raise ValueError(f"Sentence {i} must be a list of positions; got {sentence!r}.")
+                raise ValueError(f"Sentence {i} must be a list of positions; got {quoted(sentence)}.")
             yield i, sentence
 
     def _positions(self, i: int, sentence: Sequence) -> Iterator[tuple[int, Iterable[tuple[str, float]]]]:

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.metrics import accuracy_score, r2_score
 
+from ..data.mistakes import quoted
 from ..data.sources.base import Dealt, Source
 from ..data.sources.dealt import DealtSamples, folds_of_rows
 from ..data.sources.memory import Samples
@@ -46,9 +47,9 @@ def folds_of_source(
             raise ValueError(f"Fold {k} of {dealing[0]} got {test.size} of the {y.shape[0]} rows of {source}; take fewer folds.")
         labels = None if classes is None else np.unique(y[train])
         if classes is not None and labels is not None and labels.size < classes.size:
-            lost = np.setdiff1d(classes, labels).tolist()[0]
+            lost = np.setdiff1d(classes, labels)[0]
             raise ValueError(
-                f"All rows of class {lost!r} are in fold {k} of {dealing[0]}: take fewer folds, or another random_state."
+                f"All rows of class {quoted(lost)} are in fold {k} of {dealing[0]}: take fewer folds, or another random_state."
             )
         held = Dealt(source, test, None if classes is None else np.unique(y[test]))
         fitter = model._fitter((Dealt(source, train, labels), None, None))

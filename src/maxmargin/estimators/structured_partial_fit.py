@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from sklearn.utils import _safe_indexing
 
 from ..callbacks import with_callbacks
-from ..data.mistakes import check_opened
+from ..data.mistakes import check_opened, quoted
 from ..problems.base import PLAIN_TERM
 from ..problems.structured import SampleStream, StructuredProblem
 from ..regularizers.frozen import frozen
@@ -123,7 +123,7 @@ class StructuredPartialFit(Certified):
             data, weight = self._encoded(X, y, sample_weight, classes)
             return StructuredProblem(data, weight).at(self.C), X, list(y)
         if classes is not None and not same_labels(classes, self.structure_):
-            raise ValueError(f"classes={classes!r} is not the same as in the first call of partial_fit, or in fit.")
+            raise ValueError(f"classes must be those of the first call of partial_fit, or of fit; got {quoted(classes)}.")
         weight = np.concatenate([kept.weight, checked_weight(sample_weight, same_count(X, y))])
         X, y = X if kept.X is None else joined_samples(kept.X, X), [*kept.y, *y]
         data = self.structure_.encode(X, y)

@@ -16,6 +16,7 @@ from inspect import Signature, signature
 from pathlib import Path
 from types import FunctionType
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numba import njit, types
@@ -38,6 +39,7 @@ if compiler is not None:
     CALLED = OPTIONS | {"pipeline_class": compiler.LinkedCompiler}
     INLINED = OPTIONS | {"pipeline_class": compiler.InlinedCompiler}
     KERNEL = OPTIONS | {"pipeline_class": compiler.KernelCompiler}
+REGISTERED: WeakValueDictionary[str, type] = WeakValueDictionary()  # classes with functions of their own, by name
 OURS = __package__.split(".")[0]
 TRUSTED = {OURS, "numpy", "builtins"}
 
@@ -50,10 +52,20 @@ def register(name: str, plain: Callable, cls: type, implementation: Callable | N
     """
     if implementation is None:
         return partial(register, name, plain, cls)
+    tell_apart(cls)
     if implementation.__name__ == "_":
         implementation.__name__ = implementation.__qualname__ = f"{name}_of_{cls.__name__}"
     implementation.__annotations__ = {}  # see `unannotated`
     return plain(cls, implementation)
+
+
+def tell_apart(cls: type) -> None:
+    """Give a user's class another `__name__` where one of that name was registered before: numba takes named tuples of one name
+    with the same types of fields for one, and would go on with the functions of the first. So a cell of a notebook that is run
+    again, with its loss corrected, has its effect."""
+    count = 2
+    while REGISTERED.setdefault(cls.__name__, cls) is not cls and cls.__module__.split(".")[0] not in TRUSTED:
+        cls.__name__, count = f"{cls.__name__.split('#')[0]}#{count}", count + 1
 
 
 def unannotated(function: Callable) -> Signature:

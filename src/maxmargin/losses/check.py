@@ -111,8 +111,9 @@ class Drawn(ABC):
         self.encoded, self.doubled = self.of(random)
         for function in self.required:
             if not registered(function, self.encoded):
-                kind, name = type(self.encoded).__name__, function.__name__
-                raise LossError(f"{self.name}.of makes a {kind}, for which {name} is missing: write @{name}.register({kind}).")
+                kind, name = type(self.encoded).__qualname__, function.__name__
+                missing = f"{name} is missing for the class {kind} that {self.name}.of makes"
+                raise LossError(f"{missing}: write @{name}.register({kind}).")
 
     def called(self, function: str) -> str:
         return self.names.get(function, function)

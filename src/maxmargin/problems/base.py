@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
+from ..losses.base import Loss, MulticlassLoss, MultilabelLoss
 from ..regularizers.base import Regularizer
 from ..regularizers.gaussian import Gaussian
 from ..regularizers.half_spaces import HalfSpaces
@@ -21,6 +22,20 @@ from ..regularizers.half_spaces import HalfSpaces
 PLAIN_TERM = Gaussian()
 # C times the largest weight: between these float64 holds the sums of losses, which go with C, and dual values, which go with C^2.
 LEAST_CAP, MOST_CAP = 1e-250, 1e150
+
+
+def of_this_package(thing: Any) -> bool:
+    """Whether its class is ours, not a user's."""
+    return type(thing).__module__.split(".")[0] == __name__.split(".")[0]
+
+
+def suspect_loss(loss: Any) -> str:
+    """As `Problem.suspect`."""
+    if not isinstance(loss, Loss) or of_this_package(loss):
+        return ""
+    rows = isinstance(loss, MulticlassLoss | MultilabelLoss)
+    names = "row_value, row_step or row_repair" if rows else "value, reward, step or clip"
+    return f"{names} of {type(loss).__name__} may be wrong; maxmargin.check_loss(loss) tells which"
 
 
 class Evaluated(NamedTuple):
@@ -203,6 +218,12 @@ class Problem(ABC):
         """What in X is too large for a certificate in float64 near this value, and the way out, as a clause; empty where nothing
         is, or that is not known. It is asked about a run that makes no progress."""
         return ""
+
+    @property
+    def suspect(self) -> str:
+        """What of the user's own code may be wrong where values contradict each other, and what tests it: a clause. Empty where
+        there is no such code."""
+        return suspect_loss(getattr(self, "loss", None))
 
     def column_sizes(self) -> np.ndarray | None:
         """The largest absolute value of each feature; None where there are no columns of numbers in memory."""

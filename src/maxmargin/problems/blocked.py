@@ -60,6 +60,11 @@ def joined(parts: list[Examples]) -> Examples:
 class Reader(ABC):
     """How blocks of a source become examples, and examples a problem. Holds no data, and pickles."""
 
+    @property
+    def suspect(self) -> str:
+        """As `Problem.suspect`."""
+        return ""
+
     @abstractmethod
     def read(self, block: Any) -> Examples:
         """The rows of a block, checked."""
@@ -91,6 +96,10 @@ class StreamProblem(Problem):
     C: float = 1.0
 
     in_memory = False
+
+    @property
+    def suspect(self):
+        return self.reader.suspect
 
     @property
     def n_examples(self) -> int:

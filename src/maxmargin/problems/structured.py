@@ -95,6 +95,13 @@ class StructuredProblem(Problem):
         return 1 if isinstance(self.data, Custom) else n_jobs
 
     @property
+    def suspect(self):
+        if not isinstance(self.data, Custom):
+            return ""
+        methods = f"loss_augmented_decode, joint_feature or loss of {self.data.name}"
+        return f"{methods} may be wrong; maxmargin.check_structure(structure, X, y) tells which"
+
+    @property
     def keeps_points(self) -> bool:  # codes of a user's outputs mean nothing to another fit
         return not isinstance(self.data, Custom)
 

@@ -254,7 +254,7 @@ class Groups:
         if not message:
             timed = budget.max_time is not None and totals.passes < budget.max_iter
             message = budget.after_time() if timed else budget.after_passes()
-        certificate = budget.certificate(primal, dual, totals.passes, message)
+        certificate = budget.certificate(self.problem, primal, dual, totals.passes, message)
         begun = sum(len(columns) for columns, result in zip(self.columns, self.found, strict=True) if result is not None)
         if begun < labels:
             theirs = "zero" if self.problem.frozen is None else "as before"

@@ -81,7 +81,9 @@ class Budget:
     def after_passes(self) -> str:
         return f"Stopped after max_iter={self.max_iter} passes."
 
-    def certificate(self, primal: float, dual: float, passes: int, message: str, verified: bool = True) -> Certificate:
+    def certificate(
+        self, problem: Problem, primal: float, dual: float, passes: int, message: str, verified: bool = True
+    ) -> Certificate:
         """The certificate of these values; `message` is how the run ended where the target was not met."""
         part = relative(primal, dual)
         converged = bool(part <= self.tol)
@@ -90,8 +92,9 @@ class Budget:
             message = f"Reached relative gap {part:.3g} <= tol={self.tol:g} in {took}."
         found = Certificate(primal, dual, primal - dual, part, converged, verified, message)
         if part < -max(self.tol, ABOVE_PRIMAL):
-            wrong = f"The dual value lies above the primal one by {-part:.3g} of it: numbers are too small or large for float64."
-            return replace(found, converged=False, verified=False, message=f"{wrong} Scale the features, or take another C.")
+            why = problem.suspect or "numbers are too small or large for float64. Scale the features, or take another C"
+            wrong = f"The dual value lies above the primal one by {-100 * part:.3g} %: {why}."
+            return replace(found, converged=False, verified=False, message=wrong)
         return found
 
 
@@ -156,7 +159,7 @@ class Best:
         """
         self.dual = run.synchronise()
         if not self.dual < np.inf:  # NaN too
-            raise ValueError(DUAL_OVERFLOWS)
+            raise ValueError(f"The dual value is not a number: {run.problem.suspect}." if run.problem.suspect else DUAL_OVERFLOWS)
         candidates = run.candidates()
         if run.solver_name != self.of:
             self.prefer, self.of = 1, run.solver_name
@@ -339,7 +342,7 @@ def ended(run: Run, best: Best, budget: Budget, message: str, stop: Callable[[],
         best.primal = not_below(run.problem, best.w, best.primal, budget.tol * abs(best.primal), stop, budget.tuning.coarse * gap)
     if message == budget.after_passes() and relative(best.primal, best.dual) > budget.tuning.lost and run.way_out:
         message += f" {run.way_out}"
-    certificate = budget.certificate(best.primal, best.dual, run.passes, message, verified)
+    certificate = budget.certificate(run.problem, best.primal, best.dual, run.passes, message, verified)
     if (doubt := run.doubt()) is not None:
         certificate = replace(certificate, message=f"{certificate.message} {doubt}", converged=False, verified=False)
     duals, statistics, at_duals = run.left(), run.statistics(), run.at_duals()
@@ -360,7 +363,7 @@ def at_once(problem: Problem, start: Start, budget: Budget, history: History) ->
         return None
     primal, dual = found[0], found[1] - problem.lost_in_sums(lambda: start.duals, 0.0)
     primal = not_below(problem, start.weights, primal, budget.tol * abs(primal), never)
-    certificate = budget.certificate(primal, dual, start.steps, "")
+    certificate = budget.certificate(problem, primal, dual, start.steps, "")
     if not certificate.converged:
         return None
     history.append(Record(start.steps, budget.seconds(), primal, dual, primal - dual))

@@ -12,7 +12,7 @@ from .encoded.met import numbers_in
 from .latent import Completed, LatentStructure, completed
 
 TEMPERATURES = (3.0, 1.0, 0.3)
-RANDOM_OUTPUTS = 10  # of decode, where the outputs cannot be listed
+RANDOM_OUTPUTS = 10  # of each decoder, where the outputs cannot be listed
 RELATIVE = 1e-6  # what rounding may cost, relative to the largest number compared
 
 
@@ -24,7 +24,7 @@ def check_structure(structure: Structure, X, y, *, w=None, outputs=None, random_
     """Test every method of a structure on these samples; a `StructureError` names the first that is wrong, and the sample.
 
     Where all outputs of a sample can be listed, decode, loss_augmented_decode, marginals and expect are compared with the
-    list. Where they cannot, necessary conditions are tested: no output that is known (those of y and what decode finds with
+    list. Where they cannot, necessary conditions are tested: no output that is known (that of y and what both decoders find with
     random weights) may beat a decoded one.
 
     Parameters
@@ -80,11 +80,13 @@ def _check_sample(structure, i: int, X, y, dim: int, weights: list, outputs, ran
     sample = _Sample(structure, i, X[i], y[i], dim)
     listed = _listed(structure, X[i], y[i], outputs, most)
     if listed is None:
-        known = [output for j, output in enumerate(y) if j == i or _alike(output, y[i])]
-        if isinstance(structure, Completed):  # a hidden part belongs to its sample
-            draws = [random.normal(size=dim) for _ in range(RANDOM_OUTPUTS)]
-            known = [y[i]] + [(y[i][0], structure.latent.impute(w, X[i], y[i][0])) for w in draws]
-        known += [structure.decode(random.normal(size=dim), X[i]) for _ in range(RANDOM_OUTPUTS)]
+        # An output of another sample need not be one of this.
+        known, draws = [y[i]], [random.normal(size=dim) for _ in range(RANDOM_OUTPUTS)]
+        for each in draws:
+            known.append(sample.decoded("decode(w, x)", structure.decode(each, X[i])))
+            known.append(sample.decoded("loss_augmented_decode(w, x, y_true)", structure.loss_augmented_decode(each, X[i], y[i])))
+        if isinstance(structure, Completed):
+            known += [(y[i][0], structure.latent.impute(each, X[i], y[i][0])) for each in draws]
         sample.know(known, complete=False)
     else:
         sample.know(listed, complete=True)
@@ -105,11 +107,6 @@ def _listed(structure: Structure, x, y, outputs, most: int) -> list | None:
     if len(found) == 0:
         raise ValueError("outputs must list at least one output for each sample.")
     return list(found)
-
-
-def _alike(output, other) -> bool:
-    """Whether an output of another sample may be one of this sample, too."""
-    return type(output) is type(other) and (not hasattr(output, "__len__") or len(output) == len(other))
 
 
 class _Sample:
@@ -154,13 +151,13 @@ class _Sample:
 
     def check_decoders(self, w: np.ndarray) -> None:
         scores = self.features @ w
-        found = self._decoded("decode(w, x)", self.structure.decode(w, self.x))
+        found = self.decoded("decode(w, x)", self.structure.decode(w, self.x))
         self._compare("decode(w, x)", "w . phi", found, float(self._feature(found) @ w), scores)
-        found = self._decoded("loss_augmented_decode(w, x, y_true)", self.structure.loss_augmented_decode(w, self.x, self.y))
+        found = self.decoded("loss_augmented_decode(w, x, y_true)", self.structure.loss_augmented_decode(w, self.x, self.y))
         value = float(self._feature(found) @ w) + self._loss(found)
         self._compare("loss_augmented_decode(w, x, y_true)", "w . phi + loss", found, value, scores + self.losses)
 
-    def _decoded(self, method: str, found: Any) -> Any:
+    def decoded(self, method: str, found: Any) -> Any:
         """What a decoder returned, if it can be an output."""
         if found is None:
             self._wrong(method, "it returned None")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..data.mistakes import quoted, shown
 from ..data.rows import SPARSE_BELOW, Indicators, rows, shape, squared_norms
 from ..jit import uncollected, vectors
 from ..utils.parameters import at_least
@@ -29,7 +30,6 @@ from .reading import (
     label_factors,
     numeric,
     ordered_labels,
-    shown_labels,
     stacked_nodes,
 )
 
@@ -104,7 +104,7 @@ class Labelling(Compiled):
         given = getattr(self, self.count_name)
         if given is not None and self._declared != list(range(int(given))):
             raise ValueError(
-                f"classes={labels!r} are not the labels 0 to {int(given) - 1} that {self.count_name}={given} stands for."
+                f"classes={quoted(labels)} are not the labels 0 to {int(given) - 1} that {self.count_name}={given} stands for."
             )
 
     def _learn_labels(self, y) -> None:
@@ -115,7 +115,7 @@ class Labelling(Compiled):
         else:
             self.labels_ = label_array(self._declared or ordered_labels(self._distinct_labels(y)))
         if len(self.labels_) < 2:
-            only = f"only {self.labels_.tolist()[0]!r}" if len(self.labels_) else "none"
+            only = f"only {quoted(self.labels_[0])}" if len(self.labels_) else "none"
             raise ValueError(f"At least two labels are needed; y holds {only}.")
         self._number_labels()
 
@@ -140,7 +140,7 @@ class Labelling(Compiled):
     def _labels_of(self, y, i: int) -> Sequence:
         """The labels of a sample's nodes."""
         if isinstance(y, str) or not hasattr(y, "__len__"):
-            raise ValueError(f"Sample {i} of y must be a sequence of labels, one for each node; got {y!r}.")
+            raise ValueError(f"Sample {i} of y must be a sequence of labels, one for each node; got {quoted(y)}.")
         return y.tolist() if isinstance(y, np.ndarray) else list(y)
 
     # ---- reading samples ----------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ class Labelling(Compiled):
     def _check_known(self, labels: Iterable, which: str) -> None:
         for label in labels:
             if not isinstance(label, Hashable) or label not in self._index:
-                raise ValueError(f"{which} holds the unknown label {label!r}; known are {shown_labels(self.labels_)}.")
+                raise ValueError(f"{which} holds the unknown label {quoted(label)}; known are {shown(self.labels_)}.")
 
     def _graphs(self, matrix, start, order, layouts: list[GraphLayout], label: np.ndarray, products: bool) -> Graphs:
         """`matrix` and `label` in the order of the layouts."""

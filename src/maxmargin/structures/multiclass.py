@@ -4,6 +4,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..data.matrices import checked_matrix
+from ..data.mistakes import quoted
 from ..jit import vectors
 from ..utils.parameters import at_least
 from .compiled import no_samples
@@ -42,7 +43,7 @@ class Multiclass(Labelling):
         if isinstance(X, str) or not (sp.issparse(X) or hasattr(X, "__len__")):
             raise ValueError(f"X must be a matrix or a list with an entry for each sample; got {type(X).__name__}.")
         if y is not None and (isinstance(y, str) or not hasattr(y, "__len__")):
-            raise ValueError(f"y must be a sequence with a label for each sample; got {y!r}.")
+            raise ValueError(f"y must be a sequence with a label for each sample; got {quoted(y)}.")
         count = X.shape[0] if sp.issparse(X) else len(X)
         if y is not None and count != len(y):
             raise ValueError(f"X has {count} samples, y has {len(y)}.")

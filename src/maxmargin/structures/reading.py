@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..data.matrices import checked_matrix, numbers
-from ..data.mistakes import cost_rows, shown, trouble, uneven
+from ..data.mistakes import cost_rows, quoted, shown, trouble, uneven
 from ..data.ones import rows_of_ones
 from ..data.rows import Indicators
 from .encoded.statistics import starts
@@ -59,7 +59,7 @@ def label_factors(given, labels: list, mass: np.ndarray) -> np.ndarray:
         return np.divide(mass.sum(), len(labels) * mass, out=np.zeros(len(labels)), where=mass > 0)
     unknown = [label for label in given if label not in labels]
     if unknown:
-        raise ValueError(f"class_weight names {unknown[0]!r}, which is not among the labels {shown(labels)}.")
+        raise ValueError(f"class_weight names {quoted(unknown[0])}, which is not among the labels {shown(labels)}.")
     factors = numbers("class_weight", [given.get(label, 1.0) for label in labels])
     if np.any(factors < 0) or not np.any(factors > 0):
         raise ValueError("class_weight must hold finite numbers >= 0, at least one of them positive.")
@@ -230,10 +230,10 @@ def distinct_labels(labels: Sequence, which: str) -> dict:
         found: dict = dict.fromkeys(labels)
     except TypeError:
         bad = next(label for label in labels if not _hashable(label))
-        raise ValueError(f"{which} holds {bad!r}, which cannot be a label: it is not hashable.") from None
+        raise ValueError(f"{which} holds {quoted(bad)}, which cannot be a label: it is not hashable.") from None
     for label in found:
         if label is None or label != label:  # NaN is not itself
-            raise ValueError(f"{which} holds {label!r}, which cannot be a label.")
+            raise ValueError(f"{which} holds {quoted(label)}, which cannot be a label.")
     return found
 
 
@@ -264,7 +264,3 @@ def label_array(labels: list) -> np.ndarray:
         result[k] = label
     return result
 
-
-def shown_labels(labels: np.ndarray, most: int = 10) -> str:
-    shown = ", ".join(repr(label) for label in labels.tolist()[:most])
-    return shown + (", ..." if len(labels) > most else "")

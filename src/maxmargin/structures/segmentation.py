@@ -6,12 +6,13 @@ from numbers import Integral
 import numpy as np
 import scipy.sparse as sp
 
+from ..data.mistakes import quoted, shown
 from ..data.rows import SPARSE_BELOW, rows
 from ..jit import vectors
 from .compiled import Compiled
 from .encoded.segment_marginals import Segments  # with its marginals
 from .encoded.statistics import starts
-from .reading import check_finite, check_lists, checked_cost, is_count, label_array, numeric, shown_labels, stacked_nodes
+from .reading import check_finite, check_lists, checked_cost, is_count, label_array, numeric, stacked_nodes
 
 
 class Segmentation(Compiled):
@@ -106,7 +107,7 @@ class Segmentation(Compiled):
         if isinstance(given, Mapping):
             missing = next((label for label in named if label not in given), None)
             if missing is not None:
-                raise ValueError(f"columns names no number for the label {missing!r}.")
+                raise ValueError(f"columns names no number for the label {quoted(missing)}.")
             given = [given[label] for label in named]
         counts = [given] * len(named) if isinstance(given, Integral) and not isinstance(given, bool) else given
         if not hasattr(counts, "__len__") or len(counts) != len(named):
@@ -155,7 +156,7 @@ class Segmentation(Compiled):
     def _segments(self, y, i: int, length: int | None = None) -> list[int]:
         """The pieces of an output, by their numbers."""
         if isinstance(y, str) or not hasattr(y, "__len__"):
-            raise ValueError(f"Sample {i} of y must be a list of segments (label, width); got {y!r}.")
+            raise ValueError(f"Sample {i} of y must be a list of segments (label, width); got {quoted(y)}.")
         found = []
         for s, segment in enumerate(y):
             known = self._known_piece(segment)
@@ -163,7 +164,7 @@ class Segmentation(Compiled):
                 found.append(known)
                 continue
             if isinstance(segment, str) or not hasattr(segment, "__len__") or len(segment) != 2:
-                raise ValueError(f"Sample {i} of y must be a list of segments (label, width); entry {s} is {segment!r}.")
+                raise ValueError(f"Sample {i} of y must be a list of segments (label, width); entry {s} is {quoted(segment)}.")
             label, width = (part.item() if isinstance(part, np.generic) else part for part in segment)
             found.append(self._piece(label, width, f"Segment {s} of sample {i} of y"))
         total = sum(self.pieces_[q][1] for q in found)
@@ -184,12 +185,12 @@ class Segmentation(Compiled):
         try:
             known = label in self._index
         except TypeError:
-            raise ValueError(f"{which} has the label {label!r}, which cannot be one: it is not hashable.") from None
+            raise ValueError(f"{which} has the label {quoted(label)}, which cannot be one: it is not hashable.") from None
         if not known:
-            raise ValueError(f"{which} has the unknown label {label!r}; known are {shown_labels(self.labels_)}.")
+            raise ValueError(f"{which} has the unknown label {quoted(label)}; known are {shown(self.labels_)}.")
         if not is_count(width) or (label, width) not in self._number:
             allowed = ", ".join(str(w) for name, w in self.pieces_ if name == label)
-            raise ValueError(f"{which} has width {width!r}; segments of {label!r} are {allowed} wide.")
+            raise ValueError(f"{which} has width {quoted(width)}; segments of {quoted(label)} are {allowed} wide.")
         return self._number[label, width]
 
     def _code(self, found: list[int]) -> np.ndarray:

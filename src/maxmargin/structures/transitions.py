@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..data.mistakes import shown
+from ..data.mistakes import quoted, shown
 from .encoded.graphs import FORBIDDEN
 
 FIRST_LABEL, LAST_LABEL, PAIRS = range(3)  # the first row of each part of the rules
@@ -39,7 +39,7 @@ def ban(banned: np.ndarray, labels: list, a: Any, b: Any, name: str = "forbidden
         raise ValueError(f"{name} has the pair (None, None): from the beginning to the end there is no label.")
     for label in (a, b):
         if label is not None and label not in labels:
-            raise ValueError(f"{name} names {label!r}, which is not among the labels {shown(labels)}.")
+            raise ValueError(f"{name} names {quoted(label)}, which is not among the labels {shown(labels)}.")
     if a is None:
         banned[FIRST_LABEL, labels.index(b)] = True
     elif b is None:
@@ -145,10 +145,11 @@ def check_rules(rules: np.ndarray, codes: np.ndarray, start: np.ndarray, labels:
         found = breach(rules, codes[begin:end])
         if found is not None:
             position, a, b = found
-            told = f"begins with {labels[b]!r}" if a < 0 else f"ends with {labels[a]!r}"
+            breaks = f"begins with {quoted(labels[b])}" if a < 0 else f"ends with {quoted(labels[a])}"
             if a >= 0 and b >= 0:
-                told = f"has {labels[b]!r} after {labels[a]!r}"
-            raise ValueError(f"Sample {i} of y {told}, at position {position}, which is forbidden: mend the labels, or allow it.")
+                breaks = f"has {quoted(labels[b])} after {quoted(labels[a])}"
+            said = f"Sample {i} of y {breaks}, at position {position}"
+            raise ValueError(f"{said}, which is forbidden: mend the labels, or allow it.")
 
 
 def check_ruled_features(matrix) -> None:

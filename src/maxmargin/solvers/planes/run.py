@@ -69,10 +69,10 @@ def computable(u: np.ndarray, values: np.ndarray, slopes: np.ndarray, offsets: n
     return bool(np.isfinite(u @ u + values.sum() + np.abs(offsets).sum() + squares.sum()))
 
 
-def broken(point: str, origin: str, offset: float, product: float, value: float) -> str:
+def broken(suspect: str, point: str, origin: str, offset: float, product: float, value: float) -> str:
     return (
         f"The risk is not convex, or its subgradient is wrong: its value at {point} is {value:.9g}, but the plane from {origin} "
-        f"says that it is at least {offset + product:.9g} there."
+        f"says that it is at least {offset + product:.9g} there{f': {suspect}' if suspect else ''}."
     )
 
 
@@ -208,7 +208,8 @@ class BundleRun(Run):
             terms = np.sqrt(planes.gram.diagonal()[:n]) * self.widest
             if not self.risk.ours and (t := farthest_above(*known, size, terms)) is not None:
                 origin = "an earlier call" if planes.born[t] == AGGREGATE else f"call {planes.born[t]}"
-                raise ValueError(broken(f"call {self.passes}", origin, *(float(array[t]) for array in known)))
+                given = (float(array[t]) for array in known)
+                raise ValueError(broken(self.problem.suspect, f"call {self.passes}", origin, *given))
             over = np.maximum(known[0] + known[1] - known[2], 0.0)
             planes.offsets[:n] -= over
             self.dual -= float(planes.bound[:n] @ over)
@@ -217,7 +218,8 @@ class BundleRun(Run):
         known = offsets, slopes @ self.coordinates.inside(self.best_w), self.best_values
         terms = np.linalg.norm(slopes, axis=1) * self.widest
         if not self.risk.ours and (t := farthest_above(*known, size, terms)) is not None:
-            raise ValueError(broken(f"call {self.best_call}", f"call {self.passes}", *(float(array[t]) for array in known)))
+            given = (float(array[t]) for array in known)
+            raise ValueError(broken(self.problem.suspect, f"call {self.best_call}", f"call {self.passes}", *given))
         return offsets - np.maximum(known[0] + known[1] - known[2], 0.0)
 
     def arrive(self, u: np.ndarray, values: np.ndarray, promised: float = np.inf) -> None:
