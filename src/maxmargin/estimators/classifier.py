@@ -26,9 +26,9 @@ class SVMClassifier(OneOfClasses, Scored, ClassifierMixin, KernelSVM):
     """Support vector machine with a certificate: binary hinge, or Crammer-Singer for three classes and more; squared hinge,
     logistic and squared losses, each class against the rest, and kernels on request.
 
-    Minimises 1/2 ||w||^2 + C sum_i s_i loss_i(w), as LinearSVC does, so that one can be swapped for the other; with a kernel the
-    same in its feature space. What is returned carries `certificate_`: the value reached, a lower bound on the optimum, and the
-    gap between them.
+    Minimises 1/2 ||w||^2 + C sum_i s_i loss_i(w); with a kernel the same in its feature space. With loss="squared_hinge" and
+    multi_class="ovr" this is the objective of LinearSVC at the same C, whose other defaults differ. What is returned carries
+    `certificate_`: the value reached, a lower bound on the optimum, and the gap between them.
 
     Parameters
     ----------
