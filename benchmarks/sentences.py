@@ -1,14 +1,15 @@
 """Tagging from names of features to F1, beside CRFsuite: reading the features is counted on both sides. And one sequence alone.
 
     python -m benchmarks.sentences [--set conll2000 proteins] [--model 1e-1 1e-2 iob ap pa lbfgs] [--limit SECONDS] [--json FILE]
-                                   [--C C] [--quick] [--choose] [--memory]
+                                   [--C C] [--quick] [--choose] [--memory] [--each]
 
 conll2000 are sentences cut into chunks, proteins sequences of residues that belong to helices, sheets or neither; a run of
 residues in one structure is a chunk there. C is given, not searched: that of conll2000 was chosen by `python -m benchmarks
 structured`, that of proteins by --choose, both on training sequences held out. Each model is trained in a process of its own,
 told as soon as it has ended, and stopped after --limit seconds. Its largest memory is what it adds to that of the sequences: all
 of it, and apart from that what a first fit to a few sequences takes, which is compiled code that was loaded (or made, where the
-cache was empty: run it twice). --memory says where ours goes, stage by stage.
+cache was empty: run it twice). --memory says where ours goes, stage by stage. --each measures one sentence of conll2000 from its
+tokens to its tags, step by step, and how long all take as dicts, beside scikit-learn's DictVectorizer.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+from sklearn.feature_extraction import DictVectorizer
 from threadpoolctl import threadpool_limits
 
 import maxmargin as mm
@@ -106,6 +108,51 @@ def tell(stage: str, memory: PeakMemory) -> None:
     print(f"{stage} {memory.growth() / MEGABYTE:.0f} MB", end=", ", file=sys.stderr)
 
 
+def one_by_one(call: Callable[[Any], Any], sequences: list, repeat: int = 5) -> float:
+    """Milliseconds for one sequence, in the mean, the best of some rounds; the first round of all does not count"""
+    rounds = []
+    for _ in range(repeat + 1):
+        start = time.process_time()
+        for sequence in sequences:
+            call(sequence)
+        rounds.append((time.process_time() - start) / len(sequences) * 1e3)
+    return min(rounds[1:])
+
+
+def each_step(quick: bool) -> str:
+    """One sentence of conll2000 from tokens to tags, and all sentences from dicts to matrices"""
+    train, test = (conll_sentences(part)[: CONLL_QUICK if quick else None] for part in ("train", "test"))
+
+    def described(sentence: Any) -> list[dict[str, str]]:
+        return [dict(name.split("=", 1) for name in token_attributes(sentence, t)) for t in range(len(sentence))]
+
+    dicts = [described(sentence) for sentence in train]
+    flat = [position for sentence in dicts for position in sentence]
+    best: dict[str, float] = {}
+    for vectorizer, given in [(DictVectorizer(), flat), (mm.SequenceVectorizer(), dicts)] * 3:
+        for step in ("fit_transform", "transform"):
+            start = time.process_time()
+            X = getattr(vectorizer, step)(given)
+            name = f"{type(vectorizer).__name__}.{step}"
+            best[name] = min(best.get(name, float("inf")), time.process_time() - start)
+    tags = [[token[-1] for token in sentence] for sentence in train]
+    model = mm.StructuredSVM("chain", 0.1, tol=0.1, random_state=0).fit(X, tags)
+    few = test[:CALLS]
+    known = [described(sentence) for sentence in few]
+    rows = [vectorizer.transform([sentence]) for sentence in known]
+    steps = {
+        "dicts of tokens": one_by_one(described, few),
+        "rows of dicts": one_by_one(lambda sentence: vectorizer.transform([sentence]), known),
+        "tags of rows": one_by_one(model.predict, rows),
+        "tags of dicts": one_by_one(lambda sentence: model.predict(vectorizer.transform([sentence])), known),
+        "tags of tokens": one_by_one(lambda sentence: model.predict(vectorizer.transform([described(sentence)])), few),
+    }
+    length = sum(map(len, few)) / len(few)
+    told = [f"{len(flat)} positions, {X[0].shape[1]} features, {length:.1f} positions a sentence; processor time"]
+    told += [f"{name}: {seconds:.2f} s" for name, seconds in best.items()]
+    return "\n".join(told + [f"{name}, one sentence: {milliseconds:.3f} ms" for name, milliseconds in steps.items()])
+
+
 class Learned(NamedTuple):
     """Seconds from names of features to a model, predictions, milliseconds for one sequence, and bytes of compiled code."""
 
@@ -116,7 +163,7 @@ class Learned(NamedTuple):
 
 
 def ours(train: Samples, test: Tokens, C: float, key: str, memory: PeakMemory) -> Learned:
-    """One sequence is decoded with its features read beforehand. The memory after each stage goes to stderr."""
+    """The memory after each stage goes to stderr."""
     structure = mm.structures.Chain(forbidden="iob" if key == "iob" else None)
     new = mm.StructuredSVM(structure, C, tol=0.1 if key == "1e-1" else 0.01, random_state=0)
     few = train.every(lambda i: i < WARM)
@@ -131,14 +178,8 @@ def ours(train: Samples, test: Tokens, C: float, key: str, memory: PeakMemory) -
     model = new.fit(X, train.tags)
     seconds = time.process_time() - start
     tell("fitted", memory)
-    X = vectorizer.transform(test)
-    guess = model.predict(X)
-    for x in X[:CALLS]:  # each length has a first call
-        model.predict([x])
-    start = time.process_time()
-    for x in X[:CALLS]:
-        model.predict([x])
-    each = (time.process_time() - start) / len(X[:CALLS]) * 1e3
+    guess = model.predict(vectorizer.transform(test))
+    each = one_by_one(lambda names: model.predict(vectorizer.transform([names])), test[:CALLS], 1)
     tell("predicted", memory)
     return Learned(seconds, guess, each, compiled)
 
@@ -273,7 +314,11 @@ def main() -> None:
     parser.add_argument("--here", choices=list(MODELS), help="one model only, in this process; its figures as JSON")
     parser.add_argument("--choose", action="store_true", help=f"judge C of {GRID} on every fifth training sequence, and no more")
     parser.add_argument("--memory", action="store_true", help="the largest memory after each stage, too")
+    parser.add_argument("--each", action="store_true", help="one sentence from tokens to tags, and no more")
     args = parser.parse_args()
+    if args.each:
+        print(each_step(args.quick))
+        return
     if args.here or args.choose:
         for key in args.set:
             corpus = SETS[key] if args.C is None else replace(SETS[key], C=args.C)

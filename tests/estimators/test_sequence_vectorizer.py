@@ -38,6 +38,45 @@ def test_dicts_are_read_as_scikit_learn_reads_them():
     assert whole.transform(SENTENCES)[2].toarray()[0, whole.vocabulary_["inner:a"]] == 2.5
 
 
+def drawn(seed, n=30):
+    """Sentences of dicts with values of every kind; names are shared by kinds, and some are met once only."""
+    rng, sentences = np.random.default_rng(seed), []
+    values = [lambda: f"v{rng.geometric(0.1)}", lambda: bool(rng.integers(2)), lambda: int(rng.integers(-1, 3)), rng.normal]
+    values += [lambda: ["a", f"b{rng.integers(3)}"], lambda: np.float32(rng.integers(3)), lambda: np.str_("s"), lambda: "1"]
+    for size in rng.integers(0, 5, n):
+        names = [rng.permutation(6)[: rng.integers(1, 6)] for _ in range(size)]
+        sentences.append([{f"n{k}": values[rng.integers(len(values))]() for k in position} for position in names])
+    return sentences
+
+
+def test_values_of_every_kind_are_those_of_scikit_learn():
+    sentences, new = drawn(0), drawn(1)
+    flat, after = ([position for sentence in part for position in sentence] for part in (sentences, new))
+    reference, vectorizer = DictVectorizer(), mm.SequenceVectorizer()
+    expected, X = reference.fit_transform(flat).toarray(), vectorizer.fit_transform(sentences)
+    assert list(vectorizer.vocabulary_) == reference.get_feature_names_out().tolist()
+    assert np.allclose(np.vstack([x.toarray() for x in X]), expected)
+    for _ in range(2):  # the second time from codes that are kept
+        found = vectorizer.transform(new)
+        assert np.allclose(np.vstack([x.toarray() for x in found]), reference.transform(after).toarray())
+        assert same(found, [vectorizer.transform([sentence])[0] for sentence in new])
+    assert same(found, pickle.loads(pickle.dumps(vectorizer)).transform(new)) and "_codes" not in vectorizer.__getstate__()
+    assert all(x.has_canonical_format and not (x.data == 0).any() for x in X + found)
+
+
+def test_booleans_leave_all_values_one():
+    vectorizer = mm.SequenceVectorizer()
+    X = vectorizer.fit_transform([[{"a": True, "b": False}, {"a": "x"}], [{"b": True}], [{"b": False}]])
+    assert all((x.data == 1).all() and not x.data.flags.writeable for x in X) and [x.nnz for x in X] == [2, 1, 0]
+    assert list(vectorizer.vocabulary_) == ["a", "a=x", "b"]
+    assert mm.SequenceVectorizer(min_count=2).fit([[{"a": False, "b": 0.5}], [{"a": False}]]).vocabulary_ == {"a": 0}
+
+
+def test_names_that_come_twice_are_added_up():
+    x, y = mm.SequenceVectorizer().fit_transform([[["a", "b", "a"], {"a": 2.0, "c": ["d", "d"]}], [["b"]]])
+    assert x.toarray().tolist() == [[2, 1, 0], [2, 0, 2]] and y.toarray().tolist() == [[0, 1, 0]]
+
+
 @pytest.mark.parametrize("params", [{}, {"n_features": 32}, {"dtype": np.float32}, {"min_count": 2}])
 def test_fit_transform_is_fit_and_transform(params):
     vectorizer = mm.SequenceVectorizer(["%x[0,0]", "p=%x[0,1]", "%x[-1,1]/%x[0,1]", "%x[1,0]"], **params)
@@ -56,6 +95,10 @@ def test_templates():
     ]  # fmt: skip
     assert mm.SequenceVectorizer(["n=%x[1,0]"]).fit([["x", "y"]]).get_feature_names_out().tolist() == ["n=_B+1", "n=y"]
     assert mm.SequenceVectorizer().fit([[["bias", "word=a"], {"bias"}]]).vocabulary_ == {"bias": 0, "word=a": 1}
+    braces = mm.SequenceVectorizer(["{%x[-3,0]}|%x[2,0]"]).fit([["a", "b"], ["c"]])
+    assert [name.split("=")[1] for name in braces.vocabulary_] == ["{_B-2}|_B+2", "{_B-3}|_B+1", "{_B-3}|_B+2"]
+    both = mm.SequenceVectorizer(["w=%x[0,0]", lambda s, t: {"size": [s[t]]}, lambda s, t: ["last"] * (t == len(s) - 1)])
+    assert both.fit_transform([["a", "b"]])[0].toarray().tolist() == [[0, 1, 0, 1, 0], [1, 0, 1, 0, 1]]
 
 
 def test_unknown_features():
@@ -79,6 +122,8 @@ def test_unknown_features():
         ({"min_count": 3}, SENTENCES[:1], "none is at 3 positions"),
         ({"templates": ["word"]}, [["a"]], "has no %x"),
         ({"templates": [3]}, [["a"]], "A template is a text"),
+        ({"templates": [["%x[0,0]"]]}, [["a"]], "A template is a text"),
+        ({}, [[{"a": 1.0}], [{"a": 1.0}, {"b": ["c"], "d": np.inf}]], "Sentence 1, position 1, has 'd': inf"),
         ({"templates": ["%x[0,1]"]}, [["a"]], "needs column 1 of position 0, which has 1"),
         ({"templates": ["%x[0,0]"]}, [[{"a": 1}]], "needs tokens"),
         ({"dtype": int}, SENTENCES, "dtype must be float32 or float64"),

@@ -110,6 +110,24 @@ def test_one_sequence_is_decoded_as_many():
             model.predict([bad])
 
 
+@pytest.mark.parametrize("value", [1.0, 0.5])
+def test_rows_that_name_a_column_twice_are_decoded_as_they_lie(value, monkeypatch):
+    rng = np.random.default_rng(3)
+    X, y = drawn(2, IOB, [3, 4, 2, 5, 1])
+    model = mm.StructuredSVM("chain", tol=0.1, random_state=0).fit([sp.csr_array(x) for x in X], y)
+    columns = [rng.integers(0, 3, (size, 6)) for size in (1, 3, 130, 6)]
+    new = [sp.csr_array((np.full(6 * len(c), value), c.ravel(), np.arange(0, 6 * len(c) + 1, 6)), (len(c), 3)) for c in columns]
+    merged = [x.copy() for x in new]
+    for x in merged:
+        x.sum_duplicates()
+    outputs, scores = model.predict(merged, return_score=True)
+    monkeypatch.setattr(sp.csr_array, "sum_duplicates", None)
+    found = [model.predict(new, return_score=True), *(model.predict([x], return_score=True) for x in new)]
+    assert found[0][0] == outputs == [labels for alone, _ in found[1:] for labels in alone]
+    assert np.allclose(found[0][1], scores) and np.allclose(np.concatenate([alone for _, alone in found[1:]]), scores)
+    assert all(x.nnz == 6 * x.shape[0] for x in new)
+
+
 # ---- weights by name -------------------------------------------------------------------------------------
 
 
@@ -242,22 +260,40 @@ def test_schemes():
 @pytest.mark.parametrize(
     ("structure", "y", "message"),
     [
-        (Chain(forbidden="iob"), ["O", "I-N"], "Sample 1 of y has 'I-N' after 'O', at position 1, which is forbidden"),
+        (Chain(forbidden="iob"), ["O", "I-N"], "Sample 1 of y has 'I-N' after 'O', at position 1, which is .*'repair'.*'io'"),
         (Chain(forbidden="iob"), ["I-N", "B-N"], "Sample 1 of y begins with 'I-N', at position 0"),
         (Chain(forbidden="bioes"), ["O", "B-N"], "Sample 0 of y has 'O' after 'B-N'"),
         (Chain(forbidden=[("O", None)]), ["B-N", "O"], "Sample 0 of y ends with 'O', at position 1"),
         (Chain(forbidden="iob"), ["O", "X-N"], "forbidden='iob' reads labels 'B-...', 'I-...', 'O'; 'X-N' is none of them"),
-        (Chain(forbidden="iob9"), ["O", "O"], "forbidden must be 'iob' or 'bioes', or a list of pairs"),
-        (Chain(forbidden=["O"]), ["O", "O"], "forbidden must be 'iob' or 'bioes', or a list of pairs"),
+        (Chain(forbidden="iob9"), ["O", "O"], "forbidden must be 'iob', 'io', 'bioes' or a list of pairs"),
+        (Chain(forbidden=["O"]), ["O", "O"], "forbidden must be 'iob', 'io', 'bioes' or a list of pairs"),
         (Chain(forbidden=[("O", "Q")]), ["O", "O"], "forbidden names 'Q', which is not among the labels"),
         (Chain(required=["O"]), ["O", "O"], "required must be a dict"),
         (Chain(required={"O": "B-N"}), ["O", "O"], "required\\['O'\\] must be a list"),
         (Chain(forbidden=[(None, None)]), ["O", "O"], "there is no label"),
+        (Chain(forbidden="bioes", on_error="repair"), ["O", "O"], "on_error='repair' is for forbidden='iob'; got .*'bioes'"),
+        (Chain(forbidden="iob", on_error="mend"), ["O", "O"], "on_error"),
     ],
 )
 def test_bad_rules(structure, y, message):
     with pytest.raises(ValueError, match=message):
         mm.StructuredSVM(structure).fit([np.eye(2), np.eye(2)], [["B-N", "O"], y])
+
+
+def test_broken_chunks_are_repaired_or_allowed():
+    broken = [["I-N", "I-N", "O"], ["O", "I-V"], ["B-N", "I-V", "I-V", "I-N"], ["B-N", "I-N"]]  # B-V is in none of them
+    read = [["B-N", "I-N", "O"], ["O", "B-V"], ["B-N", "B-V", "I-V", "B-N"], ["B-N", "I-N"]]
+    rng = np.random.default_rng(8)
+    X, y = [rng.normal(size=(len(labels), 3)) for labels in broken], [broken[0], np.array(broken[1]), tuple(broken[2]), broken[3]]
+    with pytest.warns(UserWarning, match="4 labels I-X in 3 of 4 samples are read as B-X"):
+        model = mm.StructuredSVM(Chain(forbidden="iob", on_error="repair"), random_state=0).fit(X, y)
+    assert [list(labels) for labels in y] == broken
+    same = mm.StructuredSVM(Chain(forbidden="iob"), random_state=0).fit(X, read)
+    assert np.array_equal(model.w_, same.w_) and model.score(X, y) == same.score(X, read)
+    allowed = mm.StructuredSVM(Chain(forbidden="io"), C=100.0, random_state=0).fit(X, broken)
+    assert np.array_equal(allowed.w_, mm.StructuredSVM(Chain(), C=100.0, random_state=0).fit(X, broken).w_)
+    with pytest.raises(ValueError, match=r"forbidden='io' reads labels .*; 'S-N' is none of them"):
+        mm.StructuredSVM(Chain(forbidden="io")).fit(X[:1], [["S-N", "O", "O"]])
 
 
 def test_lengths_without_an_output_and_features_too_large():

@@ -80,9 +80,9 @@ def _several(y, classes: bool) -> str:
     )
 
 
-def trouble(given) -> str | None:
+def trouble(given, sequence: bool = False) -> str | None:
     """What keeps a frame, an array or a list of rows from being a matrix of numbers, with the way out; None where a glance finds
-    nothing."""
+    nothing. The rows of a `sequence` are its positions."""
     for name, kind in _column_types(given):
         if str(kind).lower().startswith(DATE_TYPES):
             where = "it holds" if name is None else f"its column {name!r} holds"
@@ -90,7 +90,12 @@ def trouble(given) -> str | None:
     rows = _entries(given) or []
     if any(_holds(row, np.datetime64 | np.timedelta64) for row in rows):
         return f"it holds dates or times; {NUMBERS_OF_DATES}, or leave it out"
-    if any(isinstance(row, Mapping) for row in rows) or any(_holds(row, Mapping) for row in rows):
+    dictionaries = any(isinstance(row, Mapping) for row in rows)
+    texts = sequence and any(isinstance(row, str) or _holds(row, str) for row in rows)
+    if any(_holds(row, Mapping) for row in rows) or (sequence and dictionaries) or texts:
+        what = "texts" if texts else "dictionaries" if sequence else "lists of dictionaries"
+        return f"it holds {what}, which maxmargin.SequenceVectorizer turns into matrices for StructuredSVM"
+    if dictionaries:
         return "it holds dictionaries, which sklearn.feature_extraction.DictVectorizer turns into numbers"
     if rows and all(isinstance(row, str) for row in rows):
         return "it holds texts, which sklearn.feature_extraction.text.TfidfVectorizer turns into numbers"

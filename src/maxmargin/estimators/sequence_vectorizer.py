@@ -2,11 +2,14 @@
 
 import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from functools import lru_cache
 from itertools import chain, repeat
+from math import isfinite
 from numbers import Real
-from typing import Any
+from operator import sub
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,11 +19,12 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..data.mistakes import quoted
-from ..jit import vectors
 from ..structures.reading import GATHERED
 from ..utils.parameters import at_least
 
 FIELD = re.compile(r"%x\[(-?\d+),(\d+)\]")
+UNKNOWN, ZERO = -1, -2  # codes that are no columns: of a feature that is not known, and ZERO - k of column k with the value 0
+NUMBERS = {float, int, bool}
 
 
 class SequenceVectorizer(TransformerMixin, BaseEstimator):
@@ -55,8 +59,9 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    The matrices lie in one memory, so that a model can learn from them without a copy. Where all values are 1, as those of
-    indicators are, all matrices share these: `data` is then read-only, and that of `x.copy()` is not.
+    The matrices lie in one memory, so that a model can learn from them without a copy. Zeros are not stored. Where all other
+    values are 1, as those of indicators and of True are, all matrices share these: `data` is then read-only, and that of
+    `x.copy()` is not.
 
     Examples
     --------
@@ -93,15 +98,19 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
 
     def fit_transform(self, X, y=None):
         """As `fit` and then `transform`, reading the sentences once."""
-        return self._split(*self._fit(X))
+        return self._split(self._fit(X))
 
     def transform(self, X) -> list[sp.csr_array]:
         """A CSR matrix (length, features) for each sentence."""
-        self._check_parameters()
         if self.n_features is not None:
-            return self._split(*self._hashed(X))
-        check_is_fitted(self)
-        return self._split(*self._looked_up(X))
+            self._check_parameters()
+            return self._split(self._hashed(X))
+        if "vocabulary_" not in vars(self):  # to ask at greater length takes longer than a short sentence
+            check_is_fitted(self)
+        codes: Codes | None = vars(self).get("_codes")
+        if codes is None or codes.columns is not self.vocabulary_:
+            codes = self._codes = Codes(self.vocabulary_)
+        return self._split(_in_order(self._collected(X, codes), len(self.vocabulary_)))
 
     def get_feature_names_out(self, input_features=None) -> np.ndarray:
         """The names of the columns."""
@@ -117,111 +126,110 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         if np.dtype(self.dtype) not in (np.float32, np.float64):
             raise ValueError(f"dtype must be float32 or float64; got {self.dtype!r}.")
 
-    def _fit(self, X) -> tuple[sp.csr_array, np.ndarray]:
-        """Learn, and return all rows with the lengths of the sentences."""
+    def _fit(self, X) -> "Entries":
+        """Learn, and return the entries of all rows."""
         self._check_parameters()
         if self.n_features is not None:
             return self._hashed(X)  # nothing to learn; what `transform` would refuse is refused
         number = Numbering()
-        lengths, rows = self._collected(X, number, grow=True)
+        entries = self._collected(X, Codes(number))
         if not number:
             raise ValueError("There are no features: X has no positions, or positions without features.")
-        names = list(number)
+        names, often, codes = list(number), np.zeros(len(number), np.int64), entries.indices
         number.clear()
+        for part in _parts(codes.size):
+            often += np.bincount(np.maximum(codes[part], ZERO - codes[part]), minlength=len(names))
         order = sorted(range(len(names)), key=names.__getitem__)
-        rows, often = _sorted_rows(rows), np.zeros(len(names), np.int64)
-        for part in _parts(rows.nnz):
-            often += np.bincount(rows.indices[part], minlength=len(names))
-        often = often >= self.min_count
-        kept = [k for k in order if often[k]]
+        kept = [k for k in order if often[k] >= self.min_count]
         if not kept:
             raise ValueError(f"There are no features: none is at {self.min_count} positions, as min_count asks.")
         self.vocabulary_ = {names[k]: j for j, k in enumerate(kept)}
-        self._rare = {names[k] for k in order if not often[k]} if self.unknown == "error" else set()
-        return _sorted_rows(_renumbered(rows, kept)), lengths
+        self._rare = {names[k] for k in order if often[k] < self.min_count} if self.unknown == "error" else set()
+        place = np.full(len(names), UNKNOWN, np.int32)
+        place[kept] = np.arange(len(kept), dtype=np.int32)
+        for part in _parts(codes.size):
+            codes[part] = np.where(codes[part] < 0, UNKNOWN, place[np.maximum(codes[part], 0)])
+        return _in_order(entries, len(kept))
 
-    def _looked_up(self, X) -> tuple[sp.csr_array, np.ndarray]:
-        lengths, rows = self._collected(X, self.vocabulary_, grow=False)
-        return _sorted_rows(rows), lengths
-
-    def _collected(self, X, number: dict[str, int], grow: bool) -> tuple[np.ndarray, sp.csr_array]:
-        """The lengths of sentences, and the rows of all positions. With `grow` a feature that has no number gets the next one.
-        Columns are collected in the memory of the matrix to be, where lists would take as much again, and of values those that
-        are not 1, with their places: mostly there are none."""
-        lengths, ends, columns = array("q"), array("q", [0]), Collected()
-        places, values = array("q"), array("d")
-        strict = self.unknown == "error" and not grow
+    def _collected(self, X, coded: "Codes") -> "Entries":
+        """The entries of all rows, with codes for columns."""
+        strict, careful = self.unknown == "error" and not isinstance(coded.columns, Numbering), False
+        lengths, sizes, codes, places, values = array("q"), array("q"), array("i"), array("q"), array("d")
         for i, sentence in self._sentences(X):
             lengths.append(len(sentence))
-            names = None if strict or self.templates is not None else _plain_names(sentence)
-            if names is not None:  # many at a time
-                numbers = map(number.__getitem__, names) if grow else map(number.get, names, repeat(-1))
-                found = np.fromiter(numbers, np.int32, len(names))
-                kept = _ends(found >= 0)[np.cumsum([len(position) for position in sentence], dtype=np.int64)]
-                ends.extend((kept + len(columns)).tolist())
-                columns.extend(found[found >= 0])
-                continue
-            for t, features in self._positions(i, sentence):
-                for name, value in features:
-                    k = number[name] if grow else number.get(name, -1)
-                    if k >= 0:
-                        if value != 1.0:
-                            places.append(len(columns))
-                            values.append(value)
-                        columns.append(k)
-                    elif strict and name not in self._rare:
-                        raise ValueError(f"Sentence {i} has at position {t} the feature {name!r}, which fit has not met.")
-                ends.append(len(columns))
-        data = vectors.aligned((len(columns),), self.dtype if values else np.int8)
-        data[...] = 1
-        data[np.asarray(places)] = np.asarray(values)
-        rows = sp.csr_array((data, columns.joined(), np.asarray(ends)), shape=(len(ends) - 1, len(number)))
-        return np.array(lengths), rows
+            positions = self._described(i, sentence)
+            names = _plain_names(positions)
+            if names is not None:
+                found, counts = coded.of_names(names), list(map(len, positions))
+            else:
+                try:
+                    pairs, counts = _pairs(i, positions, careful)
+                    found, valued = coded.of_pairs(pairs)
+                except TypeError:  # a value is no text and no number
+                    pairs, counts = _pairs(i, positions, careful := True)
+                    found, valued = coded.of_pairs(pairs)
+                places.extend([len(codes) + at for at in valued])
+                values.extend(valued.values())
+            if strict and UNKNOWN in found:
+                names = names or [_name(*pair) for pair in pairs]
+                at = next((at for at, code in enumerate(found) if code == UNKNOWN and names[at] not in self._rare), None)
+                if at is not None:
+                    t = np.searchsorted(np.cumsum(counts), at, side="right")
+                    raise ValueError(f"Sentence {i} has at position {t} the feature {names[at]!r}, which fit has not met.")
+            codes.fromlist(found)
+            sizes.extend(counts)
+        data = np.ones(len(codes), self.dtype) if places else None
+        if data is not None:
+            data[np.asarray(places)] = np.asarray(values)
+        return Entries(np.asarray(lengths), _ends(np.asarray(sizes)), np.asarray(codes), data, len(coded.columns))
 
-    def _hashed(self, X) -> tuple[sp.csr_array, np.ndarray]:
+    def _described(self, i: int, sentence: Sequence) -> Sequence:
+        """What there is to know of each position: the sentence itself, or what templates make of it."""
+        if self.templates is None:
+            return sentence
+        texts = [template for template in self.templates if not callable(template)]
+        found = [list(zip(*_filled(i, sentence, texts), strict=True))] if texts else []
+        found += [[template(sentence, t) for t in range(len(sentence))] for template in self.templates if callable(template)]
+        return found[0] if len(found) == 1 else list(map(Several, zip(*found, strict=True)))
+
+    def _hashed(self, X) -> "Entries":
         lengths, found = array("q"), []
         for i, sentence in self._sentences(X):
             lengths.append(len(sentence))
-            found += [list(features) for _, features in self._positions(i, sentence)]
+            found += [list(_pairs_of(position, i, t)) for t, position in enumerate(self._described(i, sentence))]
         hasher = FeatureHasher(self.n_features, input_type="pair", dtype=self.dtype)
         rows = hasher.transform(found) if found else sp.csr_array((0, self.n_features), dtype=self.dtype)
-        return _sorted_rows(sp.csr_array(rows)), np.array(lengths)
+        return Entries(np.asarray(lengths), rows.indptr, rows.indices, rows.data, self.n_features)
 
     def _sentences(self, X) -> Iterator[tuple[int, Sequence]]:
-        _checked_sentences(X)
+        if isinstance(X, str | Mapping) or not hasattr(X, "__len__") or not hasattr(X, "__iter__"):
+            raise ValueError(f"X must be a list of sentences, each a list of positions; got {type(X).__name__}.")
         for i, sentence in enumerate(X):
             sentence = sentence.tolist() if isinstance(sentence, np.ndarray) else sentence
             if isinstance(sentence, str | Mapping) or not isinstance(sentence, Sequence):
                 raise ValueError(f"Sentence {i} must be a list of positions; got {quoted(sentence)}.")
             yield i, sentence
 
-    def _positions(self, i: int, sentence: Sequence) -> Iterator[tuple[int, Iterable[tuple[str, float]]]]:
-        """Each position, and the pairs (name, value) of its features."""
-        readers = None if self.templates is None else [_reader(template) for template in self.templates]
-        for t in range(len(sentence)):
-            which = f"Sentence {i}, position {t},"
-            if readers is None:
-                yield t, _pairs_of(sentence[t], which)
-            else:
-                yield t, chain.from_iterable(read(sentence, t, which) for read in readers)
-
-    def _split(self, rows: sp.csr_array, lengths: np.ndarray) -> list[sp.csr_array]:
+    def _split(self, entries: "Entries") -> list[sp.csr_array]:
         """The rows of each sentence, in the memory of those of all. Where all values are 1, sentences share a few of them."""
-        ends, data = np.cumsum(lengths), rows.data
-        begins, stops = rows.indptr[ends - lengths].tolist(), rows.indptr[ends].tolist()
-        shared = bool((data == 1).all())
-        if shared:
-            data = np.ones(int(np.max(np.subtract(stops, begins), initial=0)), self.dtype)
+        lengths, indptr, indices, data, width = entries
+        stops = np.cumsum(lengths).tolist()
+        ends = indptr[[0, *stops]].tolist()
+        if shared := data is None or bool((data == 1).all()):
+            data = np.ones(max(map(sub, ends[1:], ends), default=0), self.dtype)
             data.flags.writeable = False
-        data, found = data.astype(self.dtype, copy=False), []
-        empty = {length: sp.csr_array((length, rows.shape[1]), dtype=self.dtype) for length in set(lengths.tolist())}
-        for last, length, begin, end in zip(ends.tolist(), lengths.tolist(), begins, stops, strict=True):
-            part = copy(empty[length])  # a tenth of the time that a new one takes
+        found, first, begin = [], 0, 0
+        for last, end in zip(stops, ends[1:], strict=True):
+            part = copy(_blank(last - first, width, np.dtype(self.dtype)))  # a tenth of the time that a new one takes
             part.data = data[: end - begin] if shared else data[begin:end]
-            part.indices = rows.indices[begin:end]  # SciPy would copy what it is given here
-            part.indptr = rows.indptr[last - length : last + 1] - begin
+            part.indices = indices[begin:end]  # SciPy would copy what it is given here
+            part.indptr = (indptr[first : last + 1] - begin).astype(np.int32)
             found.append(part)
+            first, begin = last, end
         return found
+
+    def __getstate__(self):
+        return {name: value for name, value in super().__getstate__().items() if name != "_codes"}
 
     def __sklearn_is_fitted__(self) -> bool:
         return self.n_features is not None or "vocabulary_" in vars(self)
@@ -234,43 +242,14 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         return tags
 
 
-class Collected:
-    """Numbers of columns, as many as come: in blocks, of which only the last has room to spare. Each goes back to the system when
-    it is copied."""
+class Entries(NamedTuple):
+    """The rows of all positions, as those of a CSR matrix; no data where all of them are 1."""
 
-    def __init__(self) -> None:
-        self.blocks: list[np.ndarray] = []
-        self.last, self.before = array("i"), 0
-
-    def __len__(self) -> int:
-        return self.before + len(self.last)
-
-    def append(self, number: int) -> None:
-        self.last.append(number)
-        self._put_away()
-
-    def extend(self, numbers: np.ndarray) -> None:
-        self.last.frombytes(numbers.tobytes())
-        self._put_away()
-
-    def _put_away(self) -> None:
-        if len(self.last) >= GATHERED:
-            block = vectors.aligned((len(self.last),), np.int32)
-            block[...] = np.asarray(self.last)
-            self.blocks.append(block)
-            self.before += block.size
-            self.last = array("i")
-
-    def joined(self) -> np.ndarray:
-        """All of them; none are left here."""
-        found, at = vectors.aligned((len(self),), np.int32), 0
-        self.blocks.reverse()
-        while self.blocks:
-            block = self.blocks.pop()
-            found[at : at + block.size] = block
-            at += block.size
-        found[at:] = np.asarray(self.last)
-        return found
+    lengths: np.ndarray  # of the sentences
+    indptr: np.ndarray
+    indices: np.ndarray
+    data: np.ndarray | None
+    width: int
 
 
 class Numbering(dict[str, int]):
@@ -281,35 +260,79 @@ class Numbering(dict[str, int]):
         return found
 
 
-def _plain_names(sentence: Sequence) -> list[str] | None:
+class Codes(dict[Any, dict[Any, int]]):
+    """What stands for a feature: its column, UNKNOWN, or ZERO - its column. Those of known pairs (name, value) are kept as
+    codes[name][value], so that most pairs need no text "name=value"."""
+
+    def __init__(self, columns: dict[str, int]):
+        super().__init__()
+        self.columns = columns  # a `Numbering` has one for every feature
+
+    def __missing__(self, name: Any) -> dict[Any, int]:
+        return {}
+
+    def of_names(self, names: list[str]) -> list[int]:
+        if isinstance(self.columns, Numbering):
+            return list(map(self.columns.__getitem__, names))
+        return list(map(self.columns.get, names, repeat(UNKNOWN)))
+
+    def of_pairs(self, pairs: list[tuple[Any, Any]]) -> tuple[list[int], dict[int, float]]:
+        """And by place the values that are neither 0 nor 1. A TypeError where a value is no text and no number."""
+        found: list[Any] = [self[name].get(value) for name, value in pairs]
+        valued: dict[int, float] = {}
+        columns, grow = self.columns, isinstance(self.columns, Numbering)
+        for at in [at for at, code in enumerate(found) if code is None] if None in found else ():
+            name, value = pairs[at]
+            if not isinstance(value, str):
+                if not (type(value) in NUMBERS or isinstance(value, Real | np.bool_)) or not isfinite(value):
+                    raise TypeError
+                value = float(value)
+            feature = _name(name, value)
+            code = columns[feature] if grow else columns.get(feature, UNKNOWN)
+            found[at] = code
+            if code == UNKNOWN:
+                continue
+            if value == 0.0:
+                code = found[at] = ZERO - code
+            if isinstance(value, float) and value not in (0.0, 1.0):
+                valued[at] = value
+            elif type(name) is str:  # texts, 0 and 1: there are about as many of them as features
+                self.setdefault(name, {})[value] = code
+        return found, valued
+
+
+class Several(tuple):
+    """What several templates say of one position, each a dict or a list of names."""
+
+
+def _plain_names(positions: Sequence) -> list[str] | None:
     """The names of all features, one position after another, where every position is a list of names; else None."""
-    if not set(map(type, sentence)) <= {list}:
+    if not set(map(type, positions)) <= {list, tuple}:
         return None
-    names = list(chain.from_iterable(sentence))
+    names = list(chain.from_iterable(positions))
     return names if set(map(type, names)) <= {str} else None
 
 
-def _checked_sentences(X) -> None:
-    if isinstance(X, str | Mapping) or not hasattr(X, "__len__") or not hasattr(X, "__iter__"):
-        raise ValueError(f"X must be a list of sentences, each a list of positions; got {type(X).__name__}.")
+def _pairs(i: int, positions: Sequence, careful: bool) -> tuple[list[tuple[str, Any]], list[int]]:
+    """The features of all positions as pairs (name, value), and how many each position has. `careful`: a value may be neither a
+    text nor a number."""
+    pairs: list[tuple[str, Any]] = []
+    ends = []
+    for t, position in enumerate(positions):
+        for part in position if type(position) is Several else (position,):
+            pairs += part.items() if type(part) is dict and not careful else _pairs_of(part, i, t)
+        ends.append(len(pairs))
+    return pairs, list(map(sub, ends, chain([0], ends)))
 
 
-def _ends(sizes: list[int] | np.ndarray) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(np.asarray(sizes, np.int64))])
+def _name(name: Any, value: Any) -> str:
+    return f"{name}={value}" if isinstance(value, str) else str(name)
 
 
-def _renumbered(rows: sp.csr_array, kept: list[int]) -> sp.csr_array:
-    """The columns `kept`, in that order."""
-    place = np.full(rows.shape[1], -1, np.int32)
-    place[kept] = np.arange(len(kept), dtype=np.int32)
-    indptr, data, indices = rows.indptr, rows.data, rows.indices
-    for part in _parts(indices.size):
-        indices[part] = place[indices[part]]
-    if len(kept) < rows.shape[1]:
-        stays = indices >= 0
-        indptr = _ends(np.add.reduceat(np.append(stays, False), rows.indptr[:-1]) * (np.diff(rows.indptr) > 0))
-        data, indices = data[stays], indices[stays]
-    return sp.csr_array((data, indices, indptr), shape=(rows.shape[0], len(kept)))
+def _ends(sizes: np.ndarray) -> np.ndarray:
+    found = np.zeros(sizes.size + 1, np.int64)
+    np.cumsum(sizes, out=found[1:])
+    return found
 
 
 def _parts(size: int) -> Iterator[slice]:
@@ -318,86 +341,117 @@ def _parts(size: int) -> Iterator[slice]:
         yield slice(first, first + GATHERED)
 
 
-def _sorted_rows(rows: sp.csr_array) -> sp.csr_array:
-    """Each column once in a row, in order."""
-    rows.sort_indices()
-    if not rows.has_canonical_format:
-        if rows.data.dtype == np.int8:
-            rows.data = rows.data.astype(np.int32)  # room for a name that comes often
+@lru_cache(maxsize=1024)
+def _blank(length: int, width: int, dtype: np.dtype) -> sp.csr_array:
+    return sp.csr_array((length, width), dtype=dtype)
+
+
+def _in_order(entries: Entries, width: int) -> Entries:
+    """The entries whose codes are columns, each column once in a row, in order."""
+    lengths, indptr, indices, data, _ = entries
+    if indices.min(initial=0) < 0:
+        stays = indices >= 0
+        indptr, indices, data = _ends(stays)[indptr], indices[stays], None if data is None else data[stays]
+    first, repeated = 0, False
+    while first < indptr.size - 1:
+        last = max(int(np.searchsorted(indptr, indptr[first] + GATHERED, side="right")) - 1, first + 1)
+        here = slice(int(indptr[first]), int(indptr[last]))
+        base = np.repeat(np.arange(last - first) * width, np.diff(indptr[first : last + 1]))
+        keys = base + indices[here]
+        if data is None:
+            keys.sort()
+        else:
+            order = np.argsort(keys)
+            keys, data[here] = keys[order], data[here][order]
+        repeated = repeated or bool((keys[1:] == keys[:-1]).any())
+        indices[here] = keys - base
+        first = last
+    if repeated:
+        rows = sp.csr_array((np.ones(indices.size) if data is None else data, indices, indptr), shape=(indptr.size - 1, width))
         rows.sum_duplicates()
-    if rows.nnz <= np.iinfo(np.int32).max:
-        rows.indices, rows.indptr = (part.astype(np.int32, copy=False) for part in (rows.indices, rows.indptr))
-    return rows
+        indptr, indices, data = rows.indptr, rows.indices, rows.data
+    return Entries(lengths, indptr, indices, data, width)
 
 
 # ---- features of a position ----------------------------------------------------------------------------------
 
 
-def _pairs_of(position: Any, which: str) -> Iterator[tuple[str, float]]:
-    """What a dict or a list of names says."""
+def _pairs_of(position: Any, i: int, t: int) -> Iterator[tuple[str, Any]]:
+    """What a dict or a list of names says: names with a text or a number each."""
     if isinstance(position, Mapping):
         for name, value in position.items():
             if isinstance(value, str):
-                yield f"{name}={value}", 1.0
+                yield name, value
             else:
-                yield from _numbers_of(str(name), value, which)
+                yield from _numbers_of(str(name), value, i, t)
     elif isinstance(position, str):
         yield position, 1.0
+    elif isinstance(position, Several):
+        for part in position:
+            yield from _pairs_of(part, i, t)
     elif isinstance(position, Iterable):
         for name in position:
             if not isinstance(name, str):
-                raise ValueError(f"{which} lists {name!r}, which is no name of a feature; tokens with columns need templates.")
+                way = "tokens with columns need templates"
+                raise ValueError(f"Sentence {i}, position {t}, lists {name!r}, which is no name of a feature; {way}.")
             yield name, 1.0
     else:
-        raise ValueError(f"{which} must be a dict of features or a list of their names; got {position!r}.")
+        raise ValueError(f"Sentence {i}, position {t}, must be a dict of features or a list of their names; got {position!r}.")
 
 
-def _numbers_of(name: str, value: Any, which: str) -> Iterator[tuple[str, float]]:
+def _numbers_of(name: str, value: Any, i: int, t: int) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Real | np.bool_):
         number = float(value)
-        if not np.isfinite(number):
-            raise ValueError(f"{which} has {name!r}: {value!r}; features must be finite.")
+        if not isfinite(number):
+            raise ValueError(f"Sentence {i}, position {t}, has {name!r}: {value!r}; features must be finite.")
         yield name, number
     elif isinstance(value, Mapping):
-        for inner, held in _pairs_of(value, which):
+        for inner, held in _pairs_of(value, i, t):
             yield f"{name}:{inner}", held
     elif isinstance(value, list | tuple | set | frozenset) and all(isinstance(part, str) for part in value):
         for part in value:
-            yield f"{name}={part}", 1.0
+            yield name, part
     else:
-        raise ValueError(f"{which} has {name!r}: {value!r}; a feature is a text, a number, a list of texts or a dict.")
+        raise ValueError(
+            f"Sentence {i}, position {t}, has {name!r}: {value!r}; a feature is a text, a number, a list of texts or a dict."
+        )
 
 
 # ---- templates -----------------------------------------------------------------------------------------------
 
 
-def _reader(template: Any) -> Callable[[Sequence, int, str], Iterable[tuple[str, float]]]:
-    """What makes features of a position of a sentence."""
-    if callable(template):
-        return lambda sentence, t, which: _pairs_of(template(sentence, t), which)
-    if not isinstance(template, str):
-        raise ValueError(f"A template is a text with %x[row,column] or a function; got {template!r}.")
-    texts, fields = FIELD.split(template)[::3], [(int(row), int(column)) for row, column in FIELD.findall(template)]
+def _filled(i: int, sentence: Sequence, templates: list) -> Iterator[list[str]]:
+    """For each template the features that it makes of the positions."""
+    for template in templates:
+        if not isinstance(template, str):
+            raise ValueError(f"A template is a text with %x[row,column] or a function; got {template!r}.")
+    parsed = [_parsed(template) for template in templates]
+    tokens = [(token,) if isinstance(token, str) else token for token in sentence]
+    size, least = len(sentence), 1 + max(column for _, fields in parsed for _, column in fields)
+    for t, token in enumerate(tokens):
+        if isinstance(token, Mapping) or not isinstance(token, Sequence | np.ndarray):
+            raise ValueError(f"Sentence {i} needs tokens, each a text or a tuple of columns; position {t} is {token!r}.")
+        if len(token) < least:
+            raise ValueError(f"Sentence {i} needs column {least - 1} of position {t}, which has {len(token)}.")
+    columns: dict[tuple[int, int], list[str]] = {}
+    for texts, fields in parsed:
+        for row, column in fields:
+            if (row, column) not in columns:
+                held = [str(token[column]) for token in tokens[max(row, 0) : max(size + row, 0)]]
+                before = [f"_B{t}" for t in range(row, min(row + size, 0))]
+                after = [f"_B+{t + 1}" for t in range(max(row - size, 0), row)]
+                columns[row, column] = before + held + after
+        parts = [part for text, field in zip(texts[1:], fields, strict=True) for part in (columns[field], repeat(text))]
+        yield list(map("".join, zip(repeat(texts[0]), *parts, strict=False)))
+
+
+@lru_cache(maxsize=1024)
+def _parsed(template: str) -> tuple[list[str], list[tuple[int, int]]]:
+    """The texts around the fields of a template, in the names of its features, and its fields as (row, column)."""
+    fields = [(int(row), int(column)) for row, column in FIELD.findall(template)]
     if not fields:
         raise ValueError(f"The template {template!r} has no %x[row,column] in it, as '%x[-1,0]' for the token before.")
-    named = "=" in texts[0]  # "w=%x[0,0]" says itself what its features are called
-
-    def read(sentence: Sequence, t: int, which: str) -> list[tuple[str, float]]:
-        filled = [texts[0]]
-        for (row, column), text in zip(fields, texts[1:], strict=True):
-            filled += [_column(sentence, t + row, column, which), text]
-        found = "".join(filled)
-        return [(found if named else f"{template}={found}", 1.0)]
-
-    return read
-
-
-def _column(sentence: Sequence, t: int, column: int, which: str) -> str:
-    if t < 0 or t >= len(sentence):
-        return f"_B{t}" if t < 0 else f"_B+{t - len(sentence) + 1}"
-    token = (sentence[t],) if isinstance(sentence[t], str) else sentence[t]
-    if isinstance(token, Mapping) or not isinstance(token, Sequence | np.ndarray):
-        raise ValueError(f"{which} needs tokens, each a text or a tuple of columns; position {t} is {token!r}.")
-    if column >= len(token):
-        raise ValueError(f"{which} needs column {column} of position {t}, which has {len(token)}.")
-    return str(token[column])
+    texts = FIELD.split(template)[::3]
+    if "=" not in texts[0]:  # "w=%x[0,0]" says itself what its features are called
+        texts[0] = f"{template}={texts[0]}"
+    return texts, fields

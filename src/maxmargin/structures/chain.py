@@ -1,11 +1,14 @@
 """Sequences: every node has a label, neighbours depend on each other."""
 
+import warnings
 from functools import lru_cache
+from operator import ne
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils._param_validation import StrOptions
 
 from ..data.ones import rows_of_ones
 from ..data.rows import CSR, SPARSE_BELOW, Indicators, rows
@@ -27,6 +30,7 @@ from .transitions import (
     check_ruled_features,
     check_rules,
     has_output,
+    repaired_iob,
     rules_of,
 )
 
@@ -50,13 +54,17 @@ class Chain(Labelling):
         cost[a][b]. 1 for every wrong one by default, and for every pair that a dict leaves out.
     normalize_loss : bool, default=False
         Divide the loss by the length of the sequence. By default it is the number of wrong positions.
-    forbidden : "iob", "bioes" or list of pairs, optional
+    forbidden : "iob", "io", "bioes" or list of pairs, optional
         Pairs (a, b): b never follows a. (None, b) says that no sequence begins with b, (a, None) that none ends with a. A name
         stands for the pairs that a tagging scheme does not know: "iob" has B-X at the beginning of a chunk and I-X inside,
-        "bioes" E-X at its end and S-X for one of a single position besides; O is outside of all. Outputs with such pairs are
-        no outputs: neither learning nor `predict` meets them, and training labels that have one are refused.
+        "bioes" E-X at its end and S-X for one of a single position besides; O is outside of all. With "io" I-X may begin a chunk
+        too, so that no pair is forbidden. Outputs with such pairs are no outputs: neither learning nor `predict` meets them, and
+        training labels that have one are refused.
     required : dict, optional
         required[a]: the labels that may follow a, and no others; None among them is the end, and the key None the beginning.
+    on_error : {"raise", "repair"}, default="raise"
+        What to do with labels in y that break forbidden="iob". "repair" reads an I-X that follows neither B-X nor I-X as B-X, as
+        conlleval does, in `fit` with a UserWarning that counts them, and in `score`; y itself is not changed.
     edge_types : bool, default=False
         Whether the edges between neighbouring positions are of several types, each with pair weights of its own. A sample x is
         then a pair (features, types), types a sequence of length - 1 integers that count from 0.
@@ -67,7 +75,12 @@ class Chain(Labelling):
         columns of ones and zeros are types.
     """
 
-    _parameter_constraints = {**Labelling._parameter_constraints, "edge_types": ["boolean"], "edge_features": ["boolean"]}
+    _parameter_constraints = {
+        **Labelling._parameter_constraints,
+        "edge_types": ["boolean"],
+        "edge_features": ["boolean"],
+        "on_error": [StrOptions({"raise", "repair"})],
+    }
 
     may_be_empty = True
 
@@ -83,6 +96,7 @@ class Chain(Labelling):
         required=None,
         edge_types=False,
         edge_features=False,
+        on_error="raise",
     ):
         self.n_labels = n_labels
         self.first_last_bias = first_last_bias
@@ -93,8 +107,11 @@ class Chain(Labelling):
         self.required = required
         self.edge_types = edge_types
         self.edge_features = edge_features
+        self.on_error = on_error
 
     def _learn_labels(self, y):
+        if self.on_error == "repair" and not self._is_iob:
+            raise ValueError(f"on_error='repair' is for forbidden='iob'; got forbidden={self.forbidden!r}.")
         super()._learn_labels(y)
         self.rules_ = rules_of(self.forbidden, self.required, self.labels_.tolist())
 
@@ -143,8 +160,27 @@ class Chain(Labelling):
     def _coded(self, y, start):
         codes = super()._coded(y, start)
         if y is not None and self.rules_ is not None:
-            check_rules(self.rules_, codes, start, self.labels_.tolist())
+            way = "mend the labels, or allow it"
+            if self._is_iob:
+                way = "mend the labels, take on_error='repair', which reads this I-X as B-X, or forbidden='io', which allows it"
+            check_rules(self.rules_, codes, start, self.labels_.tolist(), way)
         return codes
+
+    @property
+    def _is_iob(self) -> bool:
+        return isinstance(self.forbidden, str) and self.forbidden.lower() == "iob"
+
+    def _labels_of(self, y, i):
+        labels = super()._labels_of(y, i)
+        return repaired_iob(list(labels)) if self.on_error == "repair" else labels
+
+    def encode(self, X, y):
+        if self.on_error == "repair" and y is not None:
+            changed = [sum(map(ne, Labelling._labels_of(self, of, i), self._labels_of(of, i))) for i, of in enumerate(y)]
+            if any(changed):
+                labels, samples = sum(changed), sum(map(bool, changed))
+                warnings.warn(f"{labels} labels I-X in {samples} of {len(changed)} samples are read as B-X.", stacklevel=2)
+        return super().encode(X, y)
 
     def _tabled(self, matrix, *rest):
         if self.rules_ is not None and not isinstance(matrix, Indicators):
@@ -228,12 +264,12 @@ class Chain(Labelling):
         """The rows of one sequence as kernels read them; None where something about them is to be told."""
         dtype, sparse = floating(features.dtype), sp.issparse(features)
         if sparse and (features.data == 1.0).all():
-            if rows_in_order([features]) is None:
+            if rows_in_order([features], merged=False) is None:
                 return None
             ends = np.empty((taken.size, 2), np.int32)
             ends[:, 0], ends[:, 1] = features.indptr[taken], features.indptr[taken + 1]
             return rows_of_ones(np.ascontiguousarray(features.indices, np.int32), ends, features.shape[1], self.bias)
-        found = gathered_rows([features], taken, dtype) if sparse else (features[taken].astype(dtype, copy=False),)
+        found = gathered_rows([features], taken, dtype, merged=False) if sparse else (features[taken].astype(dtype, copy=False),)
         if found is None:
             return None
         values = found[0]

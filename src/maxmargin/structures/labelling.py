@@ -33,6 +33,7 @@ from .reading import (
     stacked_nodes,
 )
 
+LARGEST_COUNT = np.iinfo(np.uint16).max
 SURELY_SMALL = 1e100  # no sum of squares of such features overflows
 
 
@@ -168,7 +169,7 @@ class Labelling(Compiled):
 
     def _read_parts(self, x, i: int):
         features, edges, kinds = self._parts(x, f"Sample {i} of X")
-        features = numeric(features, f"Sample {i} of X")
+        features = numeric(features, f"Sample {i} of X", sequence=True)
         if features.ndim != 2:
             raise ValueError(f"Sample {i} of X must have two dimensions, nodes and features; got {features.ndim}.")
         if features.shape[0] == 0 and not self.may_be_empty:
@@ -218,9 +219,9 @@ class Labelling(Compiled):
         label = self._coded(y, start)
         order = np.concatenate([layout.order for layout in layouts])
         taken = order + np.repeat(start[:-1], np.diff(start))  # node p of the layouts is row taken[p] of the user's
-        matrix = indicator_rows(features, taken)
+        matrix = indicator_rows(features, taken, merged=products)
         if matrix is None:
-            matrix = stacked_nodes(features, taken, start)
+            matrix = stacked_nodes(features, taken, start, merged=products)
             check_finite(matrix, lambda row: _node_spot(start, order, row))
         found = self._assemble(self._graphs(matrix, start, order, layouts, label[taken], products), layouts)
         return featured(found, np.concatenate(values)) if self.edge_features else found
@@ -451,8 +452,10 @@ def kind_of_products(table) -> type:
     """Of numbers that inner products fit into. Those of rows of ones count columns; bias and ends add three at the most."""
     if not isinstance(table, Indicators):
         return np.float64
-    longest = int(np.max(table.ends[:, 1] - table.ends[:, 0], initial=0))
-    return np.uint16 if longest + 3 <= np.iinfo(np.uint16).max else np.float64
+    longest = table.indices.size
+    if longest + 3 > LARGEST_COUNT:
+        longest = int(np.max(table.ends[:, 1] - table.ends[:, 0], initial=0))
+    return np.uint16 if longest + 3 <= LARGEST_COUNT else np.float64
 
 
 def no_products(table, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

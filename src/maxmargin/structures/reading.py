@@ -69,20 +69,21 @@ def label_factors(given, labels: list, mass: np.ndarray) -> np.ndarray:
 # ---- features ------------------------------------------------------------------------------------------------
 
 
-def numeric(features, which: str):
-    """An ndarray or a CSR matrix of real numbers, of any number of dimensions."""
+def numeric(features, which: str, sequence: bool = False):
+    """An ndarray or a CSR matrix of real numbers, of any number of dimensions; `sequence`: rows are positions of a sequence."""
+    given = features
     if not sp.issparse(features):
         try:
             features = np.asarray(features)
             if features.dtype == object:
                 features = features.astype(np.float64)
         except (TypeError, ValueError):
-            reason = trouble(features) or "an entry is something else"
+            reason = trouble(given, sequence) or "an entry is something else"
             raise ValueError(f"{which} is not an array of numbers with rows of one length: {reason}.") from None
     elif features.format != "csr" and features.ndim == 2:
         features = features.tocsr()
     if features.dtype.kind not in "fiub":
-        raise ValueError(f"{which} must hold real numbers; its dtype is {features.dtype}.")
+        raise ValueError(f"{which} must hold real numbers; {trouble(given, sequence) or f'its dtype is {features.dtype}'}.")
     return features
 
 
@@ -91,12 +92,12 @@ def floating(dtype) -> np.dtype:
     return np.dtype(np.float32 if dtype == np.float32 else np.float64)
 
 
-def stacked_nodes(features: list, taken: np.ndarray, start: np.ndarray):
-    """The rows of all samples below each other, row p being the taken[p]-th."""
+def stacked_nodes(features: list, taken: np.ndarray, start: np.ndarray, merged: bool = True):
+    """The rows of all samples below each other, row p being the taken[p]-th; `merged`: each column once in a row."""
     dtype = floating(np.result_type(*{part.dtype for part in features}))
     filled = [part for part in features if part.shape[0]]  # empty sequences need not say how many features they have not
     if filled and all(sp.issparse(part) for part in filled):
-        found = stacked_rows(filled, taken, dtype)
+        found = stacked_rows(filled, taken, dtype, merged)
         if found is not None:
             return sp.csr_array(found, shape=(taken.size, filled[0].shape[1]))
     features = filled or features[:1]
@@ -110,7 +111,9 @@ def stacked_nodes(features: list, taken: np.ndarray, start: np.ndarray):
     return checked_matrix(sp.vstack(sparse, format="csr", dtype=dtype))[taken]
 
 
-def stacked_rows(features: list, taken: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+def stacked_rows(
+    features: list, taken: np.ndarray, dtype: np.dtype, merged: bool = True
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """As `gathered_rows`, which takes several times the memory of its result, for so few samples at a time that it is little."""
     rows, entries = starts([part.shape[0] for part in features]), starts([part.data.size for part in features])
     kind = _index_kind(int(entries[-1]), features[0].shape[1])
@@ -119,7 +122,7 @@ def stacked_rows(features: list, taken: np.ndarray, dtype: np.dtype) -> tuple[np
     while first < len(features):
         last = max(int(np.searchsorted(entries, entries[first] + GATHERED, side="right")) - 1, first + 1)
         here, at = slice(int(rows[first]), int(rows[last])), slice(int(entries[first]), int(entries[last]))
-        found = gathered_rows(features[first:last], taken[here] - here.start, dtype)
+        found = gathered_rows(features[first:last], taken[here] - here.start, dtype, merged)
         if found is None:
             return None
         data[at], indices[at], indptr[here.start + 1 : here.stop + 1] = found[0], found[1], found[2][1:] + kind(at.start)
@@ -132,10 +135,12 @@ def _index_kind(entries: int, width: int) -> type[np.signedinteger]:
     return np.int32 if max(entries, width) <= np.iinfo(np.int32).max else np.int64
 
 
-def gathered_rows(features: list, taken: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+def gathered_rows(
+    features: list, taken: np.ndarray, dtype: np.dtype, merged: bool = True
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """The data, indices and indptr of the same, for CSR matrices that are in order, as nearly all are, in a few passes: to stack
     a sentence must not take longer than to decode it. None for others."""
-    found = rows_in_order(features)
+    found = rows_in_order(features, merged)
     if found is None:
         return None
     counts, first, indices = found
@@ -149,9 +154,9 @@ def gathered_rows(features: list, taken: np.ndarray, dtype: np.dtype) -> tuple[n
     return data[at].astype(dtype, copy=False), indices[at].astype(kind, copy=False), indptr
 
 
-def rows_in_order(features: list) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+def rows_in_order(features: list, merged: bool = True) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """The sizes of the rows of CSR matrices, where each begins among the entries of all, and the columns of these; None unless
-    columns are within the matrices and rise in each row."""
+    columns are within the matrices, and rise in each row. Rows need not be `merged` where nothing but their scores is wanted."""
     for part in features:
         indptr = part.indptr
         if indptr.size != part.shape[0] + 1 or indptr[0] != 0 or not indptr[-1] == part.indices.size == part.data.size:
@@ -163,12 +168,14 @@ def rows_in_order(features: list) -> tuple[np.ndarray, np.ndarray, np.ndarray] |
         first = np.cumsum(counts) - counts
     if counts.min() < 0 or (indices.size and not 0 <= indices.min() <= indices.max() < features[0].shape[1]):
         return None
+    if not merged:
+        return counts, first, indices
     rising = indices[1:] > indices[:-1]
     rising[first[(first > 0) & (first < indices.size)] - 1] = True
     return (counts, first, indices) if rising.all() else None
 
 
-def indicator_rows(features: list, taken: np.ndarray) -> Indicators | None:
+def indicator_rows(features: list, taken: np.ndarray, merged: bool = True) -> Indicators | None:
     """The rows of CSR matrices all of whose entries are 1, row p being the taken[p]-th: in the user's memory where the columns of
     one matrix lie after those of the other, as those of `SequenceVectorizer` do. None for others."""
     filled = [part for part in features if part.shape[0]]
@@ -181,7 +188,7 @@ def indicator_rows(features: list, taken: np.ndarray) -> Indicators | None:
     indices = indices if indices is not None else np.empty(int(entries[-1]), kind)
     while first < len(filled):  # so few at a time that what is made of them is small
         last = max(int(np.searchsorted(entries, entries[first] + GATHERED, side="right")) - 1, first + 1)
-        found = rows_in_order(filled[first:last])
+        found = rows_in_order(filled[first:last], merged)
         if found is None:
             return None
         counts.append(found[0])

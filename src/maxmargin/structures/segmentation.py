@@ -124,7 +124,7 @@ class Segmentation(Compiled):
 
     def _line(self, x, i: int):
         """The checked features of a sample."""
-        line = numeric(x, f"Sample {i} of X")
+        line = numeric(x, f"Sample {i} of X", sequence=True)
         if line.ndim != 2:
             raise ValueError(f"Sample {i} of X must have two dimensions, positions and features; got {line.ndim}.")
         if line.shape[0] == 0:

@@ -3,7 +3,7 @@
 Rules are an array (K + 2, K), zero or FORBIDDEN: labels at the first node, labels at the last, then pairs [label, next label].
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ def rules_of(forbidden: Any, required: Any, labels: list) -> np.ndarray | None:
             ban(banned, labels, a, b)
     if required is not None:
         require(banned, labels, required)
-    return np.where(banned, FORBIDDEN, 0.0)
+    return np.where(banned, FORBIDDEN, 0.0) if banned.any() else None
 
 
 def ban(banned: np.ndarray, labels: list, a: Any, b: Any, name: str = "forbidden") -> None:
@@ -68,7 +68,7 @@ def _listed_pairs(name: str, given: Any) -> list[tuple[Any, Any]]:
     pairs = list(given) if fine else []
     if not fine or any(isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2 for pair in pairs):
         raise ValueError(
-            f"{name} must be {' or '.join(map(repr, SCHEMES))}, or a list of pairs (label, next label); got {given!r}."
+            f"{name} must be {', '.join(map(repr, SCHEMES))} or a list of pairs (label, next label); got {given!r}."
         )
     return [(a, b) for a, b in pairs]
 
@@ -91,14 +91,18 @@ def follows_bioes(a: Tag, b: Tag) -> bool:
     return b[0] in "OBS"
 
 
-SCHEMES = {"iob": (follows_iob, "BIO"), "bioes": (follows_bioes, "BIOES")}
+SCHEMES: dict[str, tuple[Callable[[Tag, Tag], bool], str]] = {
+    "iob": (follows_iob, "BIO"),
+    "io": (lambda a, b: True, "BIO"),  # I-X may begin a chunk too
+    "bioes": (follows_bioes, "BIOES"),
+}
 
 
 def scheme_rules(name: str, labels: list) -> np.ndarray:
     """Which pairs a scheme does not know."""
     if name.lower() not in SCHEMES:
         raise ValueError(
-            f"forbidden must be {' or '.join(map(repr, SCHEMES))}, or a list of pairs (label, next label); got {name!r}."
+            f"forbidden must be {', '.join(map(repr, SCHEMES))} or a list of pairs (label, next label); got {name!r}."
         )
     follows, letters = SCHEMES[name.lower()]
     tags = [_tag(label, letters, name) for label in labels]
@@ -112,6 +116,17 @@ def _tag(label: Any, letters: str, scheme: str) -> Tag:
         known = ", ".join(repr(known if known == "O" else f"{known}-...") for known in letters)
         raise ValueError(f"forbidden={scheme!r} reads labels {known}; {label!r} is none of them.")
     return letter, kind
+
+
+def repaired_iob(labels: list) -> list:
+    """The labels with B-X for each I-X that follows neither B-X nor I-X: the chunks are those that conlleval reads."""
+    found, before = [], "O"
+    for label in labels:
+        if isinstance(label, str) and label.startswith("I-") and before not in (label, f"B-{label[2:]}"):
+            label = f"B-{label[2:]}"
+        found.append(label)
+        before = label
+    return found
 
 
 # ---- samples under rules -------------------------------------------------------------------------------------
@@ -130,8 +145,8 @@ def breach(rules: np.ndarray, codes: np.ndarray) -> tuple[int, int, int] | None:
     return (codes.size - 1, int(codes[-1]), -1) if rules[LAST_LABEL, codes[-1]] else None
 
 
-def check_rules(rules: np.ndarray, codes: np.ndarray, start: np.ndarray, labels: list) -> None:
-    """Refuse true labels that the rules do not allow; sample i has those from start[i] to start[i + 1] - 1."""
+def check_rules(rules: np.ndarray, codes: np.ndarray, start: np.ndarray, labels: list, way: str) -> None:
+    """Refuse true labels that the rules do not allow; sample i has those from start[i] to start[i + 1] - 1. `way`: what to do."""
     first, last = start[:-1][np.diff(start) > 0], start[1:][np.diff(start) > 0] - 1
     joined = np.ones(max(codes.size - 1, 0), bool)
     joined[last[:-1]] = False
@@ -148,8 +163,7 @@ def check_rules(rules: np.ndarray, codes: np.ndarray, start: np.ndarray, labels:
             breaks = f"begins with {quoted(labels[b])}" if a < 0 else f"ends with {quoted(labels[a])}"
             if a >= 0 and b >= 0:
                 breaks = f"has {quoted(labels[b])} after {quoted(labels[a])}"
-            said = f"Sample {i} of y {breaks}, at position {position}"
-            raise ValueError(f"{said}, which is forbidden: mend the labels, or allow it.")
+            raise ValueError(f"Sample {i} of y {breaks}, at position {position}, which is forbidden: {way}.")
 
 
 def check_ruled_features(matrix) -> None:
