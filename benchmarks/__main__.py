@@ -1,16 +1,20 @@
-"""The command line: python -m benchmarks COMMAND [options], with COMMAND one of
+"""The command line: python -m benchmarks COMMAND [options], with COMMAND a family of benchmarks, all (all of them), or summary.
 
-fit, everyday, scaling, startup, sources, structured, topk, multilabel, multilabel_kernel, bundle, latent, online,
-search, probability, pieces, kernels, newton, blocks, cores, files, sentences, ranking, all, summary
+The families on a GPU have commands of their own: python -m benchmarks.gpu and benchmarks.gpu_sklearn.
 """
 
 import argparse
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from . import (
     blocks,
     bundle,
     cores,
+    curves,
     everyday,
     files,
     fit,
@@ -29,6 +33,7 @@ from . import (
     sentences,
     sequences,
     sources,
+    stand_ins,
     startup,
     structured,
     summary,
@@ -38,26 +43,53 @@ from . import (
 )
 from .objectives import LOSSES
 from .report import RESULTS, Report
+from .report import cores as count_cores
 from .solvers import SOLVERS
 from .workloads import COMPARED, SETS, Workload
 
 LAMS = (1e-3, 1e-4)
-QUICK_ROWS = 1_000
+QUICK_ROWS = 300
 PARTS = ("accuracy", "passes", "curves")
+# What --quick measures of each family, where nothing is typed; {}: as much as without it, on less data. A test reads the names.
+QUICK: dict[str, dict[str, list[str]]] = {
+    "startup": {},
+    "sources": {},
+    "everyday": {"workload": ["letter", "cadata", "bibtex"]},
+    "scaling": {},
+    "structured": {"workload": ["ocr", "conll2000", "letter"], "solver": ["BCFW", "BCPL-0.01", "OEG", "auto"]},
+    "topk": {},
+    "multilabel": {"workload": ["yeast", "synthetic"]},
+    "multilabel_kernel": {"workload": ["yeast", "synthetic"]},
+    "kernels": {"workload": ["halves", "cadata"]},
+    "bundle": {"part": ["mnist", "parts", "planes", "curves", "summary"], "variant": ["Prox-P=16", "dual coordinate"]},
+    "latent": {},
+    "online": {"part": ["dense2", "sparse10", "growth"]},
+    "search": {"workload": ["digits", "cadata", "yeast"]},
+    "probability": {"workload": ["letter", "yeast"]},
+    "pieces": {},
+    "newton": {},
+    "blocks": {},
+    "cores": {"family": ["binary, CSR", "100 classes", cores.TEXT]},
+    "files": {},
+    "sentences": {"model": ["1e-2", "ap"]},
+    "ranking": {},
+    "fit": {"workload": ["letter", "a9a", "cadata"]},
+}
 
 
-def parser() -> argparse.ArgumentParser:
+def parser(quick: bool = False) -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument(
-        "--repeat", type=int, metavar="N", help="runs of which the median counts (5; 2 with --quick; 3 and 1 of structured)"
+        "--repeat", type=int, metavar="N", help="runs of which the median counts (5; 3 of some; 1 with --quick)"
     )
     common.add_argument(
         "--limit",
         type=float,
         metavar="S",
-        help="seconds after which a fit is ended (120; 10 with --quick; 60 and 2 of structured; everyday: 60 a solver)",
+        help="seconds after which a fit is ended (120; structured: 60; everyday: 60 a solver; with --quick 1 or less)",
     )
-    common.add_argument("--quick", action="store_true", help="small data, to see that all works; kept only where --results says")
+    text = "seconds on small generated data, to see that all works; kept only where --results says"
+    common.add_argument("--quick", action="store_true", help=text)
     common.add_argument("--results", type=Path, metavar="FILE", help="where the tables are kept (benchmarks/RESULTS.md)")
 
     top = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
@@ -126,8 +158,8 @@ def parser() -> argparse.ArgumentParser:
     choice = commands.add_parser("search", parents=[common], help="C by cross-validation, beside GridSearchCV")
     kinds = list(search.SETS)
     choice.add_argument("--workload", nargs="+", choices=kinds, default=kinds, metavar="NAME", help=", ".join(kinds))
-    choice.add_argument("--rows", type=int, metavar="N", help="rows of each set at the most (2,000; 500 with --quick)")
-    choice.add_argument("--Cs", type=int, default=9, metavar="N", help="values between 1e-4 and 1e4 (9)")
+    choice.add_argument("--rows", type=int, metavar="N", help="rows of each set at the most (2,000; 300 with --quick)")
+    choice.add_argument("--Cs", type=int, metavar="N", help="values between 1e-4 and 1e4 (9; 3 with --quick)")
     text = "probabilities beside CalibratedClassifierCV: quality and time"
     sure = commands.add_parser("probability", parents=[common], help=text)
     kinds = list(probability.SETS)
@@ -154,95 +186,117 @@ def parser() -> argparse.ArgumentParser:
     second = commands.add_parser("newton", parents=[common], help="second-order steps on raw data, and beside LIBLINEAR's")
     kinds = list(newton.PARTS)
     second.add_argument("--part", nargs="+", choices=kinds, default=kinds, metavar="PART", help=", ".join(kinds))
-    whole = commands.add_parser("all", parents=[common], help="everything")
-    whole.set_defaults(workload=list(COMPARED), loss=list(LOSSES), lam=None, solver=names)
+    commands.add_parser("all", parents=[common], help="everything")
     commands.add_parser("summary", help="what README says about speed, from the tables kept in RESULTS.md; measures nothing")
+    for name, options in QUICK.items() if quick else ():
+        commands.choices[name].set_defaults(**options)
     return top
 
 
-def sequence_models(chosen: argparse.Namespace, args: argparse.Namespace, report: Report) -> None:
-    """The structured part: which workloads, lams and solvers `chosen` says, the rest as typed"""
-    lams = chosen.lam or (structured.LAMS[1:2] if args.quick else structured.LAMS)
-    limit, repeat = args.limit or (2.0 if args.quick else 60.0), args.repeat or (1 if args.quick else 3)
-    if "accuracy" in chosen.part:
-        tagging.run(report, chosen.workload, args.quick)
-    if "passes" in chosen.part and "ocr" in chosen.workload:
+def sequence_models(args: argparse.Namespace, report: Report) -> None:
+    lams = args.lam or (structured.LAMS[1:2] if args.quick else structured.LAMS)
+    limit, repeat = args.limit or (0.1 if args.quick else 60.0), args.repeat or (1 if args.quick else 3)
+    if "accuracy" in args.part:
+        tagging.run(report, args.workload, args.quick)
+    if "passes" in args.part and "ocr" in args.workload:
         structured.passes(report, args.quick)
-    if "curves" in chosen.part:
-        structured.run(report, chosen.workload, lams, structured.Options(chosen.solver, args.quick, limit, repeat))
+    if "curves" in args.part:
+        structured.run(report, args.workload, lams, structured.Options(args.solver, args.quick, limit, repeat))
+
+
+def fits(args: argparse.Namespace, report: Report, repeat: int, limit: float) -> None:
+    workloads = [Workload(name, QUICK_ROWS if args.quick else None) for name in args.workload]
+    usual = parser(args.quick).parse_args(["fit"])
+    whole = all(getattr(args, key) == getattr(usual, key) for key in ("workload", "loss", "lam", "solver"))
+    lams = args.lam or LAMS[: 1 if args.quick else None]
+    fit.run(report, workloads, args.loss, lams, args.solver, fit.Options(repeat, limit), summarise=whole)
+
+
+def measure(args: argparse.Namespace, report: Report) -> None:
+    """One family, with the options that were typed for it, or its own where none were."""
+    repeat, few = args.repeat or (1 if args.quick else 5), args.repeat or (1 if args.quick else 3)
+    limit = args.limit or (1.0 if args.quick else 120.0)
+    match args.command:
+        case "startup":
+            startup.run(report, args.quick, repeat)
+        case "sources":
+            sources.run(report, args.quick, repeat)
+        case "everyday":
+            everyday.run(report, args.workload, args.quick, few, args.limit or (limit if args.quick else everyday.LIMIT))
+        case "scaling":
+            scaling.run(report, args.quick, repeat, limit)
+        case "structured":
+            sequence_models(args, report)
+        case "topk":
+            topk.run(report, args.part, args.quick, repeat, limit)
+        case "multilabel_kernel":
+            multilabel_kernel.run(report, args.part, args.workload, args.samples, (args.quick, limit, repeat))
+        case "kernels":
+            kernels.run(report, args.workload, args.samples, (args.quick, limit, repeat))
+        case "multilabel":
+            multilabel.run(report, args.part, args.workload, args.C, args.quick, limit, repeat)
+        case "bundle":
+            bundle.run(report, args.part, bundle.Options(args.quick, limit, args.jobs, args.variant, args.lam))
+        case "latent":
+            latent.run(report, args.quick, limit)
+        case "online":
+            online.run(report, args.part, args.who, args.folder, args.quick)
+        case "search":
+            search.run(report, args.workload, args.rows or (300 if args.quick else 2_000), args.Cs or (3 if args.quick else 9))
+        case "probability":
+            probability.run(report, args.workload, args.quick, repeat)
+        case "pieces":
+            pieces.run(report, args.quick)
+        case "newton":
+            newton.run(report, args.part, args.quick, repeat, limit)
+        case "blocks":
+            blocks.run(report, args.quick, few, limit)
+        case "cores":
+            own = cores.Options(args.quick, few, limit, args.threads, not args.no_peers, args.plot)
+            cores.run(report, args.family, own)
+        case "files":
+            files.run(report, args.quick, repeat, args.limit or 30.0)
+        case "sentences":
+            own_limit = args.limit or sentences.LIMIT
+            sentences.run(report, args.workload, sentences.Options(args.quick, tuple(args.model), own_limit))
+        case "ranking":
+            ranking.run(report, args.part, args.quick, few)
+        case "fit":
+            fits(args, report, repeat, limit)
+
+
+def everything(options: list[str], together: int) -> int:
+    """All families, each in a process of its own, so many together; returns 1 if one has failed."""
+
+    def run(name: str) -> bool:
+        begin, out = time.perf_counter(), None if together == 1 else subprocess.PIPE
+        words = [sys.executable, "-m", "benchmarks", name, *options]
+        done = subprocess.run(words, stdout=out, stderr=None if out is None else subprocess.STDOUT, text=True, check=False)
+        ended = f"{'FAILED' if done.returncode else 'done'} after {time.perf_counter() - begin:.0f} s"
+        print(f"{done.stdout or ''}\n==== {name}: {ended}", flush=True)
+        return done.returncode == 0
+
+    with ThreadPoolExecutor(together) as pool:
+        ended = dict(zip(QUICK, pool.map(run, QUICK), strict=True))
+    failed = [name for name, well in ended.items() if not well]
+    print(f"\nfailed: {', '.join(failed)}" if failed else "\nall families ran", flush=True)
+    return int(bool(failed))
 
 
 def main() -> None:
-    args = parser().parse_args()
+    args = parser("--quick" in sys.argv).parse_args()
     if args.command == "summary":
         print(summary.summary())
         return
-    repeat = args.repeat or (2 if args.quick else 5)
-    limit = args.limit or (10.0 if args.quick else 120.0)
+    if args.command == "all":
+        sys.exit(everything(sys.argv[2:], count_cores() if args.quick and args.results is None else 1))
     report = Report(args.results or (None if args.quick else RESULTS))
-    if args.command in ("startup", "all"):
-        startup.run(report, args.quick, repeat)
-    if args.command in ("sources", "all"):
-        sources.run(report, args.quick, repeat)
-    if args.command in ("everyday", "all"):
-        names = args.workload if args.command == "everyday" else list(everyday.SETS)
-        everyday.run(report, names, args.quick, args.repeat or (1 if args.quick else 3), args.limit or everyday.LIMIT)
-    if args.command in ("scaling", "all"):
-        scaling.run(report, args.quick, repeat, limit)
-    if args.command in ("structured", "all"):
-        sequence_models(args if args.command == "structured" else parser().parse_args(["structured"]), args, report)
-    if args.command in ("topk", "all"):
-        topk.run(report, args.part if args.command == "topk" else topk.PARTS, args.quick, repeat, limit)
-    if args.command in ("multilabel_kernel", "all"):
-        chosen = args if args.command == "multilabel_kernel" else parser().parse_args(["multilabel_kernel"])
-        multilabel_kernel.run(report, chosen.part, chosen.workload, chosen.samples, (args.quick, limit, repeat))
-    if args.command in ("kernels", "all"):
-        chosen = args if args.command == "kernels" else parser().parse_args(["kernels"])
-        kernels.run(report, chosen.workload, chosen.samples, (args.quick, limit, repeat))
-    if args.command in ("multilabel", "all"):
-        chosen = args if args.command == "multilabel" else parser().parse_args(["multilabel"])
-        multilabel.run(report, chosen.part, chosen.workload, chosen.C, args.quick, limit, repeat)
-    if args.command in ("bundle", "all"):
-        mine = args if args.command == "bundle" else parser().parse_args(["bundle"])
-        bundle.run(report, mine.part, bundle.Options(args.quick, limit, mine.jobs, mine.variant, mine.lam))
-    if args.command in ("latent", "all"):
-        latent.run(report, args.quick, limit)
-    if args.command in ("online", "all"):
-        chosen = args if args.command == "online" else parser().parse_args(["online"])
-        online.run(report, chosen.part, chosen.who, chosen.folder, args.quick)
-    if args.command in ("search", "all"):
-        chosen = args if args.command == "search" else parser().parse_args(["search"])
-        search.run(report, chosen.workload, chosen.rows or (500 if args.quick else 2_000), chosen.Cs)
-    if args.command in ("probability", "all"):
-        chosen = args if args.command == "probability" else parser().parse_args(["probability"])
-        probability.run(report, chosen.workload, args.quick, repeat)
-    if args.command in ("pieces", "all"):
-        pieces.run(report, args.quick)
-    if args.command in ("newton", "all"):
-        newton.run(report, args.part if args.command == "newton" else newton.PARTS, args.quick, repeat, limit)
-    if args.command in ("blocks", "all"):
-        blocks.run(report, args.quick, args.repeat or (1 if args.quick else 3), limit)
-    if args.command in ("cores", "all"):
-        chosen = args if args.command == "cores" else parser().parse_args(["cores"])
-        own = cores.Options(
-            args.quick, args.repeat or (1 if args.quick else 3), limit, chosen.threads, not chosen.no_peers, chosen.plot
-        )
-        cores.run(report, chosen.family, own)
-    if args.command in ("files", "all"):
-        files.run(report, args.quick, repeat, args.limit or 30.0)
-    if args.command in ("sentences", "all"):
-        limit_each = args.limit or sentences.LIMIT
-        models = tuple(args.model) if args.command == "sentences" else ()
-        sets = args.workload if args.command == "sentences" else list(sentences.SETS)
-        sentences.run(report, sets, sentences.Options(args.quick, models, limit_each))
-    if args.command in ("ranking", "all"):
-        ranking.run(report, args.part if args.command == "ranking" else ranking.PARTS, args.quick, args.repeat or 3)
-    if args.command in ("fit", "all"):
-        workloads = [Workload(name, QUICK_ROWS if args.quick else None) for name in args.workload]
-        everything = parser().parse_args(["all"])
-        whole = all(getattr(args, key) == getattr(everything, key) for key in ("workload", "loss", "lam", "solver"))
-        lams = args.lam or LAMS[: 1 if args.quick else None]
-        fit.run(report, workloads, args.loss, lams, args.solver, fit.Options(repeat, limit), summarise=whole)
+    if not args.quick:
+        measure(args, report)
+        return
+    with stand_ins.instead() as folder:
+        curves.FOLDER = folder / "figures"  # pictures of nothing
+        measure(args, report)
 
 
 if __name__ == "__main__":

@@ -85,7 +85,7 @@ SHARED = (  # by threads
     Case(10_000, 768, 256, "labels"),
     Case(10_000, 256, 100, "coupled labels"),
 )
-QUICK = (Case(500, 96, 300), Case(500, 64, 100, "coupled labels"))
+QUICK = (Case(300, 96, 300), Case(300, 64, 100, "coupled labels"))
 LOSSES = {"crammer_singer": CrammerSingerLoss(), "topk_alpha": TopKAlphaLoss(5), "topk_beta": TopKBetaLoss(5)}
 
 

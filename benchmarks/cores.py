@@ -41,7 +41,7 @@ THREADS = (1, 2, 4, 8, 16)
 READ = 1 << 24  # numbers of an array that a thread reads to measure memory
 SQUARE = 2_000  # rows of a matrix that is multiplied to measure BLAS
 LABEL_SCALE = 0.8  # of standard deviations: one label in five is present
-QUICK = 0.02  # part of the rows
+QUICK = 0.005  # part of the rows
 
 
 @dataclass(frozen=True)

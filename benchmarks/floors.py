@@ -16,6 +16,8 @@ import maxmargin as mm
 from maxmargin.data import rows
 from maxmargin.jit import kernel, vectors
 from maxmargin.problems.structured import StructuredProblem
+from maxmargin.solvers.polytope.rounds import Seat
+from maxmargin.solvers.polytope.run import Aim
 from maxmargin.structures.encoded.contract import new_scratch, prepare, worst
 from maxmargin.structures.encoded.graphs import PLACE
 
@@ -176,7 +178,7 @@ def same_sums(problem: StructuredProblem) -> float:
     run.W[...] = other.W
     W = run.W.copy()
     run.plan.order[:1] = i
-    run.visit((0, 0, 1), -np.inf)
+    run.visit(Seat(run.space, run.workspace(), problem.cap), Aim(run.plan, run.shares, -np.inf), (0, 1), 0.0)
     bare = SumProduct(data)
     bare.run(W)
     mine = nodes[data.graphs.start[i] : data.graphs.start[i] + size, :K]

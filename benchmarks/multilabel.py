@@ -23,7 +23,6 @@ from .multilabel_thresholds import thresholds
 from .report import Report, figure, table
 
 SCHEDULES = ("yeast", "tmc2007_500", "rcv1_subset1")
-QUICK = ("yeast", "synthetic")  # sets of --quick
 EXPONENT = 1.2
 NAMES = {"I": "R = I", "dense": "dense R"}
 RIDGE = 0.1
@@ -74,7 +73,7 @@ def growth(report: Report, quick: bool, limit: float, repeat: int) -> None:
             axis.set_ylabel("processor seconds")
             axis.legend()
 
-    if not quick and (picture := pictured("multilabel_growth.png", 2, draw)) is not None:
+    if (picture := pictured("multilabel_growth.png", 2, draw)) is not None:
         parts.append(f"![time against labels and samples](figures/{picture})")
     report.section("multilabel: growth", "\n\n".join(parts))
 
@@ -224,7 +223,7 @@ def progress(report: Report, quick: bool, limit: float) -> None:
         axes[0].legend(fontsize=6)
 
     parts = [text, table(["run", *(f"{goal:g}" for goal in goals)], lines)]
-    if not quick and (picture := pictured("multilabel_progress.png", 2, draw)) is not None:
+    if (picture := pictured("multilabel_progress.png", 2, draw)) is not None:
         parts.append(f"![dual progress](figures/{picture})")
     report.section("multilabel: progress", "\n\n".join(parts))
 
@@ -236,7 +235,7 @@ def run(report: Report, parts, workloads, cs, quick: bool, limit: float, repeat:
     """`workloads` and `cs` are those of the peers; the other parts have their own"""
     warnings.simplefilter("ignore")
     if "peers" in parts:
-        multilabel_peers.run(report, [name for name in workloads if not quick or name in QUICK], cs, quick, limit, repeat)
+        multilabel_peers.run(report, workloads, cs, quick, limit, repeat)
     if "growth" in parts:
         growth(report, quick, limit, repeat)
     if "schedules" in parts:

@@ -187,7 +187,7 @@ def two_labels(report: Report, quick: bool, limit: float) -> None:
         axes[0].legend()
 
     parts = [text, table(["r", *(f"test {truth:+.1f}" for truth in losses)], lines)]
-    if not quick and (picture := pictured("multilabel_two_labels.png", 1, draw)) is not None:
+    if (picture := pictured("multilabel_two_labels.png", 1, draw)) is not None:
         parts.append(f"![Hamming loss against r](figures/{picture})")
     report.section("multilabel: two labels", "\n\n".join(parts))
 

@@ -10,6 +10,7 @@ are is computed here, against our dual.
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -143,7 +144,7 @@ def show(report: Report, chosen: Shown, quick: bool, repeat: int, limit: float) 
     def body() -> str:
         return "\n\n".join([f"{chosen.text} {how} {who}", table(head, lines)])
 
-    for name, load in chosen.sets.items():
+    for name, load in list(chosen.sets.items())[: 1 if quick else None]:
         try:
             X, y = load()
         except MissingDataError as missing:
@@ -178,7 +179,7 @@ def tasks(quick: bool) -> Iterator[tuple[str, str, np.ndarray, np.ndarray]]:
 
 def peers(report: Report, quick: bool, repeat: int, limit: float) -> None:
     lines = []
-    for name, loss, X, y in tasks(quick):
+    for name, loss, X, y in islice(tasks(quick), 1 if quick else None):
         number = loss == "squared_epsilon_insensitive"
         own = mm.SVMRegressor(loss=loss, epsilon=EPSILON) if number else mm.SVMClassifier(loss=loss)
         peer = LinearSVR(loss=loss, epsilon=EPSILON, dual=False) if number else LinearSVC(loss=loss, dual=False)
@@ -232,7 +233,7 @@ def families(n: int) -> Iterator[tuple[str, Any, Any, Any]]:
 
 def polish(report: Report, quick: bool, repeat: int, limit: float) -> None:
     lines = []
-    for name, model, X, y in families(200 if quick else 2_000):
+    for name, model, X, y in islice(families(200 if quick else 2_000), 1 if quick else None):
         model.set_params(max_time=limit).fit(X, y)  # compiles
         for tol in POLISHED:
             cells = [name, f"{tol:g}"]

@@ -143,15 +143,15 @@ def run(report: Report, names: list[str], quick: bool, repeat: int) -> None:
         if name not in names:
             continue
         try:
-            split = split_of(name, 1_500 if quick else rows)
+            split = split_of(name, 400 if quick else rows)
         except MissingDataError as missing:
             print(f"\nskipped {name}: {missing}", flush=True)
             continue
         body = f"{split.Y.size} samples to learn from, {split.Y_test.size} to test on; tol=1e-3, LinearSVC's own, processor s."
-        report.section(f"probability: {name}", lines_of(split, of_classes, body, repeat))
+        report.section(f"probability: {name}", lines_of(split, of_classes, body, repeat, quick))
     for name, rows in LABELS.items():
         if name in names and (labels := found(name)) is not None:
-            report.section(f"probability: {name}", lines_of(*taken(labels, 500 if quick else rows), repeat))
+            report.section(f"probability: {name}", lines_of(*taken(labels, 200 if quick else rows), repeat, quick))
 
 
 def taken(split: Split, rows: int) -> tuple[Split, Callable, str]:
@@ -163,9 +163,9 @@ def taken(split: Split, rows: int) -> tuple[Split, Callable, str]:
     return result, of_labels, f"{rows} samples, {some.size} labels, the rarest of {rarest} samples; processor s."
 
 
-def lines_of(split: Split, makers: Callable, body: str, repeat: int) -> str:
+def lines_of(split: Split, makers: Callable, body: str, repeat: int, quick: bool) -> str:
     for make in list(makers(METHODS[0], split).values())[:2]:
         measured(make, split, 1)  # compiles
-    rows = [row for method in METHODS for row in compared(split, makers(method, split), repeat)]
+    rows = [row for method in METHODS[: 1 if quick else None] for row in compared(split, makers(method, split), repeat)]
     text = f"In brackets standard errors of the differences, by {DRAWS:,} draws of the samples to test on."
     return f"{body} {text}\n\n{table(HEAD, rows)}"

@@ -25,7 +25,7 @@ CS = (1e-3, 1e-2, 1.0)
 DOUBLED = 5
 PARTS = ("growth", "compared")
 ROWS, GROUPS, FEATURES, TOL = 1_000_000, 10_000, 50, 1e-2
-QUICK_ROWS, QUICK_GROUPS = 20_000, 200
+QUICK_ROWS, QUICK_GROUPS = 2_000, 50
 
 
 def made(rows: int, groups: int, features: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

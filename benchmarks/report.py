@@ -9,10 +9,13 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
-PACKAGES = ("maxmargin", "numpy", "scipy", "numba", "scikit-learn", "liblinear-official", "rehline", "python-crfsuite")
+PACKAGES = (
+    "maxmargin", "numpy", "scipy", "numba", "scikit-learn", "liblinear-official", "rehline", "python-crfsuite", "vowpalwabbit"
+)  # fmt: skip
 INTRODUCTION = """# Benchmark results
 
 Written by `python -m benchmarks`; do not edit. Each section names the command, the date and the machine that made it.
@@ -79,6 +82,12 @@ def cpu_model() -> str:
     except (OSError, subprocess.CalledProcessError):
         pass
     return platform.processor() or "unknown processor"
+
+
+def without(*modules: str) -> str | None:
+    """What to install where one of these modules is missing, in a sentence; None where all are there."""
+    missing = [name for name in modules if find_spec(name) is None]
+    return f'{" and ".join(missing)} not installed: pip install "maxmargin[bench]"' if missing else None
 
 
 def cores() -> int:

@@ -103,9 +103,10 @@ def run(report: Report, quick: bool, repeat: int, limit: float) -> None:
     if not maxmargin().installed:
         print("\nskipped scaling: maxmargin is not installed", flush=True)
         return
-    sizes = [Workload("synthetic_sparse", (1_000 if quick else 12_500) << k) for k in range(5)]
+    doubled = range(2 if quick else 5)
+    sizes = [Workload("synthetic_sparse", (1_000 if quick else 12_500) << k) for k in doubled]
     sweep(report, "rows, sparse binary", sizes, repeat, limit)
-    sizes = [Workload("synthetic_sparse", 2_000 if quick else 50_000, 13 << k) for k in range(5)]
+    sizes = [Workload("synthetic_sparse", 2_000 if quick else 50_000, 13 << k) for k in doubled]
     sweep(report, "non-zeros a row, sparse binary", sizes, repeat, limit)
-    sizes = [Workload("synthetic_dense", (500 if quick else 5_000) << k) for k in range(5)]
+    sizes = [Workload("synthetic_dense", (500 if quick else 5_000) << k) for k in doubled]
     sweep(report, "rows, dense multiclass", sizes, repeat, limit)

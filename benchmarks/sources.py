@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
-import pandas as pd
 import scipy.sparse as sp
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
@@ -21,7 +21,7 @@ from sklearn.preprocessing import OneHotEncoder
 import maxmargin as mm
 
 from .measure import ONE_THREAD, PeakMemory
-from .report import Report, figure, table
+from .report import Report, figure, table, without
 from .workloads import ROOT, MissingDataError, Workload
 
 TEXTS = {"a9a": 1, "news20": None, "synthetic_dense": 6, "synthetic_sparse": None}  # digits that are kept, None for all
@@ -77,7 +77,9 @@ def speed(report: Report, folder: Path, rows: int, repeat: int) -> None:
     report.section("sources: speed", "\n\n".join([notes, table(head, lines)]))
 
 
-def frame(rows: int) -> pd.DataFrame:
+def frame(rows: int) -> Any:
+    import pandas as pd
+
     rng = np.random.default_rng(0)
     texts = {name: np.char.add(f"{name} ", rng.integers(0, count, rows).astype(str)) for name, count in CATEGORIES.items()}
     numbers = {f"x{j}": rng.standard_normal(rows).round(6) for j in range(8)}
@@ -86,13 +88,15 @@ def frame(rows: int) -> pd.DataFrame:
 
 def tables(report: Report, folder: Path, rows: int, repeat: int) -> None:
     """Until one-hot rows are in memory, or were read once: a peer holds the whole table, a source a block"""
+    import pandas as pd
+
     given, lines = frame(rows), []
     given.to_csv(folder / "x.csv", index=False)
     given.to_parquet(folder / "x.parquet", index=False)
     for name, read in (("x.csv", pd.read_csv), ("x.parquet", pd.read_parquet)):
         path = folder / name
 
-        def peer(path: Path = path, read: Callable[[Path], pd.DataFrame] = read) -> object:
+        def peer(path: Path = path, read: Callable[[Path], Any] = read) -> object:
             encoder = make_column_transformer((OneHotEncoder(), list(CATEGORIES)), remainder="passthrough", sparse_threshold=1.0)
             return sp.csr_matrix(encoder.fit_transform(read(path).drop(columns="y")))
 
@@ -112,12 +116,12 @@ def tables(report: Report, folder: Path, rows: int, repeat: int) -> None:
     report.section("sources: tables", "\n\n".join([notes, table(head, lines)]))
 
 
-def memory(report: Report, folder: Path, rows: int) -> None:
+def memory(report: Report, folder: Path, rows: int, sizes: tuple[int, ...]) -> None:
     """What a fresh process grows by in a scan and a shuffled pass"""
     head = ["text MB", "blocks of 16 MB, extra MB", "of 4 MB", "of 4 MB, gzip"]
     content = text("synthetic_sparse", rows, folder).read_bytes()
     lines = []
-    for copies in COPIES:
+    for copies in sizes:
         plain, packed = folder / "large.svm", folder / "large.svm.gz"
         with open(plain, "wb") as file, gzip.open(packed, "wb", compresslevel=1) as zipped:
             for _ in range(copies):
@@ -137,10 +141,13 @@ def growth(path: Path, block_size: float) -> float:
 
 def run(report: Report, quick: bool, repeat: int) -> None:
     with TemporaryDirectory() as folder:
-        rows = ROWS // 10 if quick else ROWS
+        rows = ROWS // 20 if quick else ROWS
         speed(report, Path(folder), rows, repeat)
-        tables(report, Path(folder), rows * TABLE_ROWS, repeat)
-        memory(report, Path(folder), rows)
+        if missing := without("pandas", "pyarrow"):
+            print(f"\nskipped tables: {missing}", flush=True)
+        else:
+            tables(report, Path(folder), rows * TABLE_ROWS, repeat)
+        memory(report, Path(folder), rows, COPIES[: 1 if quick else None])
 
 
 def probe(path: str, block_size: float) -> int:

@@ -41,6 +41,7 @@ class Stream:
     classes: int
     nonzeros: int | None = None
     budget: float = 256.0  # megabytes
+    lam: float = LAM  # ours and the peers', where one pass of each is compared by its test error
 
     @property
     def C(self) -> float:  # noqa: N802 - as everywhere
@@ -58,7 +59,7 @@ class Stream:
     def block(self, k: int, truth: np.ndarray) -> Rows:
         """Block k; those of the test set have negative numbers."""
         rng = np.random.default_rng([1, k + TEST])
-        n = BLOCK if k < 0 else min(BLOCK, self.rows - k * BLOCK)
+        n = min(BLOCK, self.rows - max(k, 0) * BLOCK)
         if self.nonzeros is None:
             there = rng.random((n, self.features), dtype=np.float32) < 0.3
         else:  # a column that is drawn twice is there once

@@ -63,7 +63,7 @@ def problem_of(workload: str, samples: sequences.Samples, lam: float) -> Structu
 
 
 def measure(workload: str, problem: StructuredProblem, lam: float, options: Options) -> Setting:
-    warm_up(SOLVERS[DEFAULT], problem)
+    warm_up(SOLVERS[DEFAULT], problem, options.limit)
     reference = trace("reference", SOLVERS[DEFAULT], problem, 3.0 * options.limit, CLOSE)
     traces = {}
     for name in options.solvers:
@@ -203,7 +203,7 @@ def run_one(report: Report, workload: str, lams: Sequence[float], options: Optio
     for lam in lams:
         scaled = problem.at(1.0 / (lam * len(samples)))
         settings.append(measure(workload, scaled, lam, options))
-        picture = None if options.quick else curves.draw(settings[-1])
+        picture = curves.draw(settings[-1])
         report.section(f"structured: {workload}, lam = {lam:g}", described(settings[-1], picture))
     if workload == "ocr":
         verdicts(report, settings, samples)

@@ -14,8 +14,9 @@ import numpy as np
 
 import maxmargin as mm
 from maxmargin.problems.structured import StructuredProblem
-from maxmargin.solvers import dual_coordinate, loop, resolve
-from maxmargin.solvers.polytope.run import StructuredOptions
+from maxmargin.solvers import loop, resolve
+from maxmargin.solvers.base import NOWHERE, Setting
+from maxmargin.solvers.polytope.resting import roused, share_at_rest
 
 TOL = 1e-3  # the relative gap to certify
 APART = 1.1  # growth of the number of visits between two primal values
@@ -116,9 +117,7 @@ def encoded(structure: Any, X: Any, y: Any) -> Any:
 
 def begin(solver: Any, problem: StructuredProblem, tol: float) -> Any:
     """A run of this solver on the problem, not yet advanced"""
-    if isinstance(solver, mm.DualCoordinate):
-        return dual_coordinate.begin(problem, None, tol, 0, None, solver.momentum, solver.average)
-    return solver.run_on(problem, None, StructuredOptions(tol, 0, solver.sampling, solver.average))
+    return solver.begin(problem, NOWHERE, Setting(tol))
 
 
 def trace(name: str, solver: Any, problem: StructuredProblem, limit: float, tol: float = TOL) -> Trace:
@@ -136,8 +135,10 @@ def trace(name: str, solver: Any, problem: StructuredProblem, limit: float, tol:
         passes[run.passes] = run.dual
         if run.visits >= due:
             due = max(APART * run.visits, run.visits + 1)
-            candidates = [run.W] + ([run.mean / run.mean_count] if run.mean_count > 1 else [])
-            primal = min(primal, *(problem.primal(W) for W in candidates))
+            primal = min(primal, problem.primal(run.W))
+            if run.mean_count > 1:
+                average = roused(share_at_rest(run.mean, run.mean_count), np.empty_like(run.W))
+                primal = min(primal, problem.primal(average))
         found.points.append(Point(seconds, run.calls, run.dual, primal))
         paused += time.process_time() - stopped
         return seconds >= limit
@@ -157,15 +158,15 @@ def trace(name: str, solver: Any, problem: StructuredProblem, limit: float, tol:
     return found
 
 
-def warm_up(solver: Any, problem: StructuredProblem) -> None:
+def warm_up(solver: Any, problem: StructuredProblem, limit: float) -> None:
     """Compile all that a run needs; the data decide nothing, so a second of it will do."""
-    trace("", solver, problem, 1.0, 0.5)
+    trace("", solver, problem, min(limit, 1.0), 0.5)
 
 
 def measured(name: str, problem: StructuredProblem, limit: float, repeat: int) -> Trace:
     """The trace of a solver of SOLVERS; of exponentiated gradient, that of its best temperature"""
     solver = SOLVERS[name]
-    warm_up(solver, problem)
+    warm_up(solver, problem, limit)
     if name == OEG:
         solvers = {str(t): mm.ExponentiatedGradient(t) for t in TEMPERATURES}
         pilots = {key: trace(key, one, problem, PILOT * limit) for key, one in solvers.items()}
