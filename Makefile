@@ -1,6 +1,6 @@
 # Every target sets up what it needs in .venv, once: the stamps say what has been installed there.
 #   make demo | test | test-long | test-exhaustive | test-tensors | test-gpu | fuzz | lint | coverage | coverage-kernels
-#        package | pythons | oldest | newest | bench | clean | distclean
+#        package | pythons | oldest | newest | bench-quick | bench | clean | distclean
 #   PYTHON=python3.12 make ... chooses an interpreter
 
 PYTHON ?= python3
@@ -26,7 +26,7 @@ environment = if "$(1)" -c 'import ensurepip' 2>/dev/null; then "$(1)" -m venv -
 	else "$(1)" -m venv --clear --without-pip $(2) && "$(1)" -m pip -qq --python $(2)/bin/python install pip; fi
 
 unexport PYTHONPATH PYTHONHOME PIP_USER PIP_TARGET PIP_PREFIX
-.PHONY: demo test test-long test-exhaustive test-tensors test-gpu fuzz lint coverage coverage-kernels package dist pythons oldest newest bench clean distclean always
+.PHONY: demo test test-long test-exhaustive test-tensors test-gpu fuzz lint coverage coverage-kernels package dist pythons oldest newest bench-quick bench clean distclean always
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -105,6 +105,10 @@ oldest: dist
 newest: dist
 	@python=$$(.ci/interpreter $(NEWEST_PYTHON)) || { test $$? -eq 1; exit; }; \
 	$(call environment,$$python,build/newest) && $(call seams,newest,"numba>=0.dev0")
+
+# Every benchmark in a form of seconds, on generated data, in an environment with that extra only.
+bench-quick: always
+	@$(call environment,$(PYTHON),build/bench) && build/bench/$(INSTALL) ".[bench]" && build/bench/bin/python -m benchmarks all --quick
 
 bench: $(VENV)/.bench
 	$(PY) -m benchmarks all

@@ -1,6 +1,7 @@
 """`python -m maxmargin.demo`: train on embedded data, show the certificate and draw a picture."""
 
 import argparse
+import sys
 import time
 import warnings
 from pathlib import Path
@@ -70,6 +71,11 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"  gap           {certificate.gap:.6f}    ({100 * certificate.relative_gap:.4f} % of the primal)")
     print(f"  {certificate.message}")
     print(f"  accuracy on the test images: {model.score(X_test, y_test):.3f}")
+    try:
+        pyplot()
+    except ImportError as reason:
+        print(f"No picture: {reason}", file=sys.stderr)
+        return
     draw_bounds(closing_gap(X_train, y_train, model), model, out)
     print(f"Picture: {out}")
 

@@ -140,5 +140,5 @@ def test_fit_names_a_wrong_structure():
     assert said in str(caught[0].message)
     with pytest.raises(ValueError, match=f"not convex.*{re.escape(said)}"):
         mm.StructuredSVM(ForgetsTheLoss(), solver="bundle", random_state=0).fit(pairs, truth)
-    with pytest.raises(mm.StructureError, match="^loss_augmented_decode"):
+    with pytest.raises(mm.StructureError, match=r"^loss_augmented_decode"):
         mm.check_structure(ForgetsTheLoss(), pairs, truth)

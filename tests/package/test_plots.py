@@ -10,7 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import maxmargin as mm
-from maxmargin import plots
+from maxmargin import demo, plots
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +68,7 @@ def test_every_plot_is_tested_here():
 
 def test_without_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(ImportError, match=r"Plots need matplotlib, .* pip install 'maxmargin\[plot\]'"):
+    with pytest.raises(ImportError, match=r'Plots need matplotlib, .* pip install "maxmargin\[plot\]"'):
         plots.plot_certificate(HISTORY)
 
 
@@ -83,6 +83,17 @@ def test_a_matplotlib_that_cannot_be_loaded_says_why(monkeypatch):
     monkeypatch.setattr(sys, "meta_path", [Broken(), *sys.meta_path])
     with pytest.raises(ImportError, match="too old"):
         plots.pyplot()
+
+
+@pytest.mark.compiled
+def test_demo_without_matplotlib(tmp_path, monkeypatch, capsys):
+    """One line on stderr in the place of the picture; all else is as with it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    demo.main([])
+    told = capsys.readouterr()
+    assert "accuracy on the test images" in told.out and "Picture" not in told.out and not list(tmp_path.iterdir())
+    assert told.err == 'No picture: Plots need matplotlib, which is not installed: pip install "maxmargin[plot]".\n'
 
 
 @pytest.mark.compiled
