@@ -73,7 +73,7 @@ QUICK: dict[str, dict[str, list[str]]] = {
     "files": {},
     "sentences": {"model": ["1e-2", "ap"]},
     "ranking": {},
-    "fit": {"workload": ["letter", "a9a", "cadata"]},
+    "fit": {"workload": ["letter", "cadata"], "loss": ["crammer_singer", "epsilon_insensitive"]},
 }
 
 
@@ -209,7 +209,7 @@ def fits(args: argparse.Namespace, report: Report, repeat: int, limit: float) ->
     usual = parser(args.quick).parse_args(["fit"])
     whole = all(getattr(args, key) == getattr(usual, key) for key in ("workload", "loss", "lam", "solver"))
     lams = args.lam or LAMS[: 1 if args.quick else None]
-    fit.run(report, workloads, args.loss, lams, args.solver, fit.Options(repeat, limit), summarise=whole)
+    fit.run(report, workloads, args.loss, lams, args.solver, fit.Options(repeat, limit, plain=args.quick), summarise=whole)
 
 
 def measure(args: argparse.Namespace, report: Report) -> None:

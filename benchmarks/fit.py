@@ -9,7 +9,7 @@ import numpy as np
 
 from .measure import COMPILATION, Request, Run, Worker, WorkerError
 from .objectives import MULTICLASS, primal
-from .report import Report, cores, figure, megabytes, table
+from .report import Report, cores, figure, megabytes, table, without
 from .solvers import CERTIFIED, SOLVERS, MaxMargin, Solver, maxmargin, peers
 from .workloads import MissingDataError, Workload
 
@@ -25,10 +25,12 @@ RANKS = ("aim met", "holds", "open", "FAILS")
 
 @dataclass(frozen=True)
 class Options:
-    """How much to measure: runs a setting, and the seconds after which a single fit is killed."""
+    """How much to measure: runs a setting, and the seconds after which a single fit is killed. `plain`: ours on one thread in
+    float64 only."""
 
     repeat: int
     limit: float
+    plain: bool = False
 
 
 @dataclass(frozen=True)
@@ -324,9 +326,10 @@ def run(
 ) -> None:
     """Measure every case; a set that is absent and a solver that is not installed are named and left out."""
     asked = [solver for solver in SOLVERS if solver.name in names and (solver.threads == 1 or cores() > 1)]
+    asked = [solver for solver in asked if not options.plain or (solver.threads, solver.dtype) == (1, "float64")]
     for solver in asked:
         if not solver.installed:
-            print(f"\nskipped {solver.name} {solver.dtype}: not installed", flush=True)
+            print(f"\nskipped {solver.name} {solver.dtype}: {without(solver.module)}", flush=True)
     verdicts: list[list[str]] = []
     for workload in workloads:
         chosen = [loss for loss in workload.losses if loss in losses]

@@ -1,6 +1,6 @@
 """Certified linear models on a GPU: sets as large as ImageNet, beside mini-batch Adam and SGD in plain PyTorch.
 
-    python -m benchmarks.gpu [--only NAME ...] [--scale PART] [--without-peers] [--profile] [--json FILE]
+    python -m benchmarks.gpu [--only NAME ...] [--scale PART] [--quick] [--without-peers] [--profile] [--json FILE]
 
 `gpu_sets` says what the sets are. Seconds of a fit are those of `fit` with the data on the device and kernels compiled;
 "certificates" is what its exact values took of them. The first call, on a part of the rows, is timed by itself. Evaluations of
@@ -21,7 +21,10 @@ from contextlib import contextmanager
 from datetime import date
 from typing import Any
 
-import torch
+try:
+    import torch
+except ModuleNotFoundError:
+    raise SystemExit('benchmarks.gpu needs torch: pip install "maxmargin[bench,gpu]"') from None
 
 from maxmargin.problems.tensors import TensorProblem
 from maxmargin.solvers.device.ascent import DeviceAscent
@@ -34,6 +37,7 @@ RATES = {"adam": (1e-3, 3e-3, 1e-2, 3e-2), "sgd": (10.0, 30.0, 100.0)}
 PASSES = (2, 4, 8, 16, 32)  # of Adam and SGD, each time from zero: their rate falls to nothing at the end
 BUDGET = 1.6  # times the bytes of X: what a fit from host memory may take of the device. X alone may take 0.6 of it.
 SMALL, SOME = 20_000, 12  # rows and passes of the first call
+QUICK = 1e-3  # part of the rows
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
@@ -285,6 +289,7 @@ def arguments() -> argparse.Namespace:
     top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     top.add_argument("--only", nargs="*", default=list(SHAPES), choices=list(SHAPES))
     top.add_argument("--scale", type=float, default=1.0, help="part of the rows of each set")
+    top.add_argument("--quick", action="store_true", help="seconds on a thousandth of the rows, once, to see that all works")
     top.add_argument("--without-peers", action="store_true")
     top.add_argument("--profile", action="store_true", help="where the time of a fit goes")
     top.add_argument("--streamed", action="store_true", help="the first set from host memory")
@@ -292,7 +297,10 @@ def arguments() -> argparse.Namespace:
     top.add_argument("--repeat", type=int, default=3)
     top.add_argument("--limit", type=float, default=3.0, help="times our seconds after which Adam and SGD get no further try")
     top.add_argument("--json")
-    return top.parse_args()
+    given = top.parse_args()
+    if given.quick:
+        given.scale, given.repeat, given.limit = QUICK, 1, 1.0
+    return given
 
 
 def written(path: str | None, head: str, found: list[dict[str, Any]]) -> None:
@@ -304,6 +312,8 @@ def written(path: str | None, head: str, found: list[dict[str, Any]]) -> None:
 def main() -> None:
     given, found = arguments(), []
     warnings.simplefilter("ignore")
+    if not torch.cuda.is_available():
+        raise SystemExit("benchmarks.gpu needs a GPU, and torch finds none here.")
     head = f"{date.today()}, {torch.cuda.get_device_name()}, torch {torch.__version__}, Python {platform.python_version()}"
     print(head, flush=True)
     for name in given.only:

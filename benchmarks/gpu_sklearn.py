@@ -1,6 +1,6 @@
 """scikit-learn on a part of the sets of `gpu` that it can hold, beside ours on the GPU and on all cores of the processor.
 
-    python -m benchmarks.gpu_sklearn [--only NAME ...] [--rows N] [--limit SECONDS] [--json FILE]
+    python -m benchmarks.gpu_sklearn [--only NAME ...] [--rows N] [--quick] [--limit SECONDS] [--json FILE]
 
 All minimise the same objective, without an intercept. scikit-learn is run with finer and finer settings until its objective is
 within the target of the one that ours was certified at; its seconds are those of the first that is, without the tries before.
@@ -22,14 +22,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import sklearn
-import torch
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import LinearSVC
 
 import maxmargin as mm
 
-from .gpu import timed
+from .gpu import timed, torch
 from .gpu_sets import SHAPES, Made, made
 
 TARGET = 1e-3
@@ -173,14 +172,20 @@ def arguments() -> argparse.Namespace:
     known = [name for name, shape in SHAPES.items() if shape.kind in PEERS]
     top.add_argument("--only", nargs="*", default=known, choices=known)
     top.add_argument("--rows", type=int, default=10_000, help="of a set with many scores; a hundred times as many of others")
+    top.add_argument("--quick", action="store_true", help="seconds on 500 rows, to see that all works")
     top.add_argument("--limit", type=float, default=30.0, help="seconds of one fit of scikit-learn")
     top.add_argument("--json")
-    return top.parse_args()
+    given = top.parse_args()
+    if given.quick:
+        given.rows, given.limit = 500, 1.0
+    return given
 
 
 def main() -> None:
     given, found = arguments(), []
     warnings.simplefilter("ignore")
+    if not torch.cuda.is_available():
+        raise SystemExit("benchmarks.gpu_sklearn needs a GPU, and torch finds none here.")
     head = f"{date.today()}, {torch.cuda.get_device_name()}, {os.cpu_count()} cores, scikit-learn {sklearn.__version__}"
     print(f"{head}, torch {torch.__version__}, Python {platform.python_version()}", flush=True)
     for name in given.only:

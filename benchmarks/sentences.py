@@ -31,7 +31,7 @@ from threadpoolctl import threadpool_limits
 import maxmargin as mm
 
 from .measure import PeakMemory, release_memory
-from .report import Report, table
+from .report import Report, table, without
 from .sequences import (
     CONLL_QUICK,
     chunk_f1,
@@ -279,6 +279,8 @@ def measured(name: str, key: str, C: float, options: Options) -> dict[str, Any] 
 
 def run(report: Report, sets: Sequence[str], options: Options) -> None:
     every: list[dict[str, Any]] = []
+    if missing_peer := without("pycrfsuite"):
+        print(f"\nskipped CRFsuite: {missing_peer}", flush=True)
     for name in sets:
         corpus = SETS[name] if options.C is None else replace(SETS[name], C=options.C)
         try:
@@ -292,7 +294,7 @@ def run(report: Report, sets: Sequence[str], options: Options) -> None:
         text += " Memory is the largest of the process above that with the sequences."
         del train, test
         rows = []
-        for key in (*corpus.models, *PEERS):
+        for key in (*corpus.models, *(() if missing_peer else PEERS)):
             found = measured(name, key, corpus.C, options) if not options.models or key in options.models else None
             if found is not None:
                 rows.append(row(found))

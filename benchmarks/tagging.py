@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 
 import maxmargin as mm
 
-from .report import Report, figure, table
+from .report import Report, figure, table, without
 from .sequences import Samples, chunk_f1, conll, ocr_attributes, ocr_words, token_accuracy
 from .workloads import MissingDataError
 
@@ -85,7 +85,7 @@ def peers(train: Samples, test: Samples, chunked: bool) -> list[Score]:
     for name, algorithm in ALGORITHMS.items():
         found = crfsuite(train, test, algorithm)
         if found is None:
-            print("\nskipped crfsuite: python-crfsuite is not installed", flush=True)
+            print(f"\nskipped crfsuite: {without('pycrfsuite')}", flush=True)
             break
         truth = [[str(tag) for tag in tags] for tags in test.y]
         f1 = chunk_f1(truth, found[1]) if chunked else None

@@ -10,7 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import maxmargin as mm
-from maxmargin import demo, plots
+from maxmargin import plots
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +90,8 @@ def test_demo_without_matplotlib(tmp_path, monkeypatch, capsys):
     """One line on stderr in the place of the picture; all else is as with it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    demo.main([])
+    monkeypatch.setattr(sys, "argv", ["maxmargin.demo"])
+    runpy.run_module("maxmargin.demo", run_name="__main__")
     told = capsys.readouterr()
     assert "accuracy on the test images" in told.out and "Picture" not in told.out and not list(tmp_path.iterdir())
     assert told.err == 'No picture: Plots need matplotlib, which is not installed: pip install "maxmargin[plot]".\n'
