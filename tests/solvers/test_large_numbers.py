@@ -120,6 +120,9 @@ def test_c_outside_float64_is_refused(C):
             clone(model).set_params(C=C).fit(X0, y)
     with pytest.raises(ValueError, match=r"the largest sample weight, 1e\+200, is not between"):
         mm.SVMClassifier().fit(X0, BINARY, sample_weight=np.where(BINARY, 1e200, 1.0))
+    source = mm.open_source([(X0, BINARY)])
+    with pytest.raises(ValueError, match="is not between"):
+        mm.SVMClassifier(C).fit(source)
     with pytest.raises(ValueError, match="is not between"):
         mm.minimize(lambda w: (0.0, np.zeros(2)), 2, C=C)
 

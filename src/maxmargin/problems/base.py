@@ -117,7 +117,7 @@ class Problem(ABC):
         own = self.regularizer.belongs_to
         if own is not None and own != C:
             raise ValueError(f"This problem has frozen duals, which belong to C={own:g}; it cannot be posed at C={C:g}.")
-        most = float(self.weight.max()) if len(self.weight) else 0.0
+        most = 1.0 if not self.in_memory else float(self.weight.max()) if len(self.weight) else 0.0  # of a stream: block by block
         if most > 0.0 and not LEAST_CAP <= float(C) * most <= MOST_CAP:
             raise ValueError(
                 f"C={C:g} times the largest sample weight, {most:g}, is not between {LEAST_CAP:g} and {MOST_CAP:g}, as float64 "
