@@ -30,7 +30,7 @@ from ..solvers.base import Solver, Start
 from ..solvers.streams.run import MEGABYTE
 from .base import Certified, only_if
 from .frames import without_names
-from .going_on import check_same_objective, found_at_duals, kept_by, objective_of
+from .frozen_duals import check_same_objective, found_at_duals, kept_by, objective_of
 from .posing import Posing
 from .scaling import Scaling, scaling_of_source
 
@@ -250,6 +250,12 @@ def check_unscaled(estimator) -> None:
         )
 
 
+def check_in_host_memory(X: Any) -> None:
+    """Refuse pieces on a device."""
+    if isinstance(X, DeviceMatrix):
+        raise ValueError("partial_fit keeps samples in host memory: give X.cpu().numpy(), and device=None.")
+
+
 def partial_solver(given) -> tuple[Solver, float]:
     """The solver for `partial_fit`, from the parameter of an estimator, and how many megabytes of examples may be kept."""
     found = resolve(given)
@@ -414,8 +420,7 @@ class Streaming(Certified):
 
     def _new_samples(self, X, y, sample_weight, first: bool) -> Examples:
         X, y = self._checked_data(X, y, reset=first)
-        if isinstance(X, DeviceMatrix):
-            raise ValueError("partial_fit keeps samples in host memory: give X.cpu().numpy(), and device=None.")
+        check_in_host_memory(X)
         weight = np.ones(X.shape[0]) if sample_weight is None else self._checked_weight(sample_weight, X)
         rows = np.arange(X.shape[0])
         return Examples(rows, X, self._codes(y, rows), weight)

@@ -17,8 +17,8 @@ from ..result import Result
 from ..solvers.base import Start
 from ..utils.threads import thread_count
 from .base import only_if
-from .by_block import NYSTROEM, check_unscaled, check_whole, has_weights, other_classes, partial_solver
-from .going_on import check_same_objective, found_at_duals, kept_by, objective_of
+from .by_block import NYSTROEM, check_in_host_memory, check_unscaled, check_whole, has_weights, other_classes, partial_solver
+from .frozen_duals import check_same_objective, found_at_duals, kept_by, objective_of
 from .kernel import Kernelised
 from .label_thresholds import check_untuned, fixed_thresholds
 
@@ -131,6 +131,7 @@ class PartialFit(Kernelised):
             check_same_objective(self, kept.objective)
             frozen = FrozenLabels(kept.frozen, kept.value)
         X, labels = self._checked_piece(X, y, mask, classes, kept)
+        check_in_host_memory(X)
         count = labels.columns.shape[1]
         thresholds = fixed_thresholds(self.thresholds, count)
         weight = np.ones(X.shape[0]) if sample_weight is None else self._checked_weight(sample_weight, X)

@@ -25,7 +25,7 @@ from ..structures.base import Structure
 from ..structures.encoded.contract import truths
 from .base import READ, Certified, checked_weight, same_count
 from .by_block import partial_solver
-from .going_on import check_same_objective, found_at_duals, kept_by, objective_of
+from .frozen_duals import check_same_objective, found_at_duals, kept_by, objective_of
 
 
 class KeptOutputs(NamedTuple):
