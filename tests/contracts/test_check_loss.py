@@ -1,6 +1,5 @@
 """`check_loss`: every loss of the package passes it, and each mistake in a loss of a user's own has its sentence."""
 
-import re
 import warnings
 from pathlib import Path
 
@@ -138,7 +137,8 @@ def test_fit_names_a_wrong_structure():
     with pytest.warns(ConvergenceWarning) as caught:
         mm.StructuredSVM(ForgetsTheLoss(), max_iter=100, random_state=0).fit(pairs, truth)
     assert said in str(caught[0].message)
-    with pytest.raises(ValueError, match=f"not convex.*{re.escape(said)}"):
+    with pytest.raises(ValueError, match="not convex") as raised:
         mm.StructuredSVM(ForgetsTheLoss(), solver="bundle", random_state=0).fit(pairs, truth)
+    assert said in str(raised.value)
     with pytest.raises(mm.StructureError, match=r"^loss_augmented_decode"):
         mm.check_structure(ForgetsTheLoss(), pairs, truth)

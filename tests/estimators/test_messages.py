@@ -245,6 +245,8 @@ CALLS = {
     "NA among texts": (fit(mm.SVMClassifier(), X, pd.Series(["a", pd.NA] * 20, dtype=object)), ValueError, r"y holds <NA>, for sample 1"),
     "dates as targets": (fit(mm.SVMRegressor(), X, DAYS[::2].repeat(2)), ValueError, r"y must be an array of numbers: it holds dates"),
     "complex weights": (fit(mm.SVMClassifier(), X, Y, sample_weight=ONE * (1 + 5j)), ValueError, r"sample_weight must be an array of numbers: it holds complex"),
+    "complex weights of a source": (fit(mm.SVMClassifier(), mm.open_source([(X, Y, ONE * 1j)])), ValueError, r"block 0: the weights must be .*complex"),
+    "text as outputs": (fit(mm.StructuredSVM(Chain()), LINES, "abc"), ValueError, r"y must be a sequence of samples; got str"),
     "complex costs": (fit(mm.SVMClassifier(cost=[[0, 1j], [1, 0]]), X, Y), ValueError, r"cost must be .*complex"),
     "huge kernel": (fit(mm.SVMClassifier(kernel="precomputed"), 1e200 * np.eye(40), Y), ValueError, r"precomputed kernel matrix is 1e\+200 in size.*divide"),
     "huge kernel beside the diagonal": (fit(mm.SVMClassifier(kernel="precomputed"), np.eye(40) - 1e200 * (1 - np.eye(40)), Y), ValueError, r"1e\+200 in size"),

@@ -34,15 +34,20 @@ def checked_matrix(X, n_jobs: int = 1):
     return X
 
 
-def numbers(name: str, given) -> np.ndarray:
-    """A parameter as an array of finite float64 numbers, or a sentence that names it."""
+def reals(name: str, given) -> np.ndarray:
+    """A parameter as an array of float64 numbers, or a sentence that names it."""
     try:
         array = np.asarray(given)
         if array.dtype.kind in "cmM":  # of which NumPy would take the real part, or the days since 1970
             raise TypeError(f"it holds {'complex numbers' if array.dtype.kind == 'c' else 'dates or times'}")
-        array = array.astype(np.float64, copy=False)
+        return array.astype(np.float64, copy=False)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be an array of numbers: {uneven(given) or error}.") from None
+
+
+def numbers(name: str, given) -> np.ndarray:
+    """As `reals`, and finite."""
+    array = reals(name, given)
     if not np.all(np.isfinite(array)):
         raise ValueError(f"{name} must be finite; it holds NaN or infinity.")
     return array

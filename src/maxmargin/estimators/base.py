@@ -279,7 +279,8 @@ def settings_of(Cs) -> list[dict[str, Any]]:
 
 def sample_count(name: str, given) -> int:
     """How many samples there are."""
-    check_opened(given, READ)
+    if name == "X":
+        check_opened(given, READ)
     if hasattr(given, "shape"):
         return int(given.shape[0]) if len(given.shape) else 0
     if not hasattr(given, "__len__") or isinstance(given, str | dict):

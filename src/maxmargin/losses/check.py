@@ -119,7 +119,7 @@ class Drawn(ABC):
         return self.names.get(function, function)
 
     def wrong(self, function: str, i: int, why: str) -> None:
-        raise LossError(f"{self.called(function)} of {self.name} is wrong for a sample with {self.told(i)}: {why}.")
+        raise LossError(f"{self.called(function)} of {self.name} is wrong for a sample with {self.sample(i)}: {why}.")
 
     def finite(self, function: str, i: int, where: str, numbers: Any) -> Any:
         if not np.all(np.isfinite(numbers)):
@@ -131,7 +131,7 @@ class Drawn(ABC):
         """What kernels see of the samples, and the same with their caps doubled."""
 
     @abstractmethod
-    def told(self, i: int) -> str:
+    def sample(self, i: int) -> str:
         """Sample i for messages."""
 
     @abstractmethod
@@ -178,7 +178,7 @@ class OneScore(Drawn):
         self.truth = self.sign[:, None]
         return tuple(self.loss.of(self.sign, self.margin, cap) for cap in (self.cap, 2.0 * self.cap))
 
-    def told(self, i):
+    def sample(self, i):
         if isinstance(self.loss, RegressionLoss):
             return f"target={self.target[i]:.6g} and cap={self.cap[i]:.6g}"
         return f"sign={self.sign[i]:+.0f}, margin={self.margin[i]:g} and cap={self.cap[i]:.6g}"
@@ -256,7 +256,7 @@ class RowOfScores(Drawn):
         made = (labels(bits[0], bits[1], cap, weight, margin, np.ones(CLASSES), np.float64) for cap in (self.cap, 2.0 * self.cap))
         return tuple(self.loss.of(each) for each in made)
 
-    def told(self, i):
+    def sample(self, i):
         if isinstance(self.loss, MultilabelLoss):
             return f"labels {np.flatnonzero(self.present[i]).tolist()} of {CLASSES} and cap={self.cap[i]:.6g}"
         return f"class {self.label[i]} of {CLASSES} and cap={self.cap[i]:.6g}"

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ..matrices import reals
 from ..mistakes import trouble
 from .blocks import RawBlock
 from .column_names import check_same_names
@@ -104,7 +105,7 @@ class IterableSource(FileSource):
                 raise ValueError(f"{where}: X has {n} rows, y is of shape {y.shape}.")
             y = sp.csr_matrix(y) if y.ndim == 2 else y
         if weight is not None:
-            weight = np.asarray(weight, dtype=np.float64)
+            weight = reals(f"{where}: the weights", weight)
             if weight.shape != (n,):
                 raise ValueError(f"{where}: X has {n} rows, the weights are of shape {weight.shape}.")
         return RawBlock(X, y, weight)

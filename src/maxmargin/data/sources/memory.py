@@ -86,9 +86,11 @@ class Samples:
             if y is not None and len(y) != count:
                 raise ValueError(f"Block {k} has {count} samples in X and {len(y)} in y.")
             if weight is not None:
-                weight = np.asarray(weight, dtype=np.float64)
-                if weight.shape != (count,) or not np.all(np.isfinite(weight)) or np.any(weight < 0):
+                weight = np.asarray(weight)
+                real = weight.dtype.kind in "biuf" and weight.shape == (count,)
+                if not real or not np.all(np.isfinite(weight)) or np.any(weight < 0):
                     raise ValueError(f"The weights of block {k} must be {count} finite numbers >= 0.")
+                weight = weight.astype(np.float64, copy=False)
             if count:
                 yield Block(np.arange(first, first + count), X, y, weight)
             first += count
