@@ -87,7 +87,7 @@ def value(loss: Any, i: int, score: float) -> Any:
 
 @generic
 def reward(loss: Any, i: int, dual: float) -> Any:
-    """What example i adds to the dual value."""
+    """What example i adds to the dual value: min_z value(z) + dual z, for feasible duals; 0 for the dual 0."""
 
 
 @generic
@@ -102,12 +102,13 @@ def bend(loss: Any, i: int, score: float) -> Any:
 
 @generic
 def step(loss: Any, i: int, score: float, dual: float, curvature: float) -> Any:
-    """The dual of example i that is best with all others fixed; curvature = ||x_i||^2."""
+    """The dual of example i that is best with all others fixed: new, with the largest reward(new) - (new - dual) score -
+    curvature (new - dual)^2 / 2; curvature = ||x_i||^2, which may be 0. For a cap of 0 it is 0."""
 
 
 @generic
 def clip(loss: Any, i: int, dual: float) -> Any:
-    """The nearest feasible dual."""
+    """The nearest feasible dual: one for which the minimum in `reward` is finite."""
 
 
 @generic
