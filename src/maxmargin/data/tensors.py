@@ -128,13 +128,16 @@ def in_host_memory(X: Any) -> bool:
     return is_tensor(X) and tensor_of(X).device.type == "cpu"
 
 
-def as_array(X: Any, device: Any) -> Any:
-    """A checked tensor in host memory as an array that shares it, unless a device is asked for; anything else as it is. NumPy and
-    compiled kernels have no bfloat16 and float16: these become float32."""
-    if device is not None or not in_host_memory(X):
-        return X
+def read_as_array(X: Any, device: Any) -> bool:
+    """Whether X is a tensor that is read as an array: one in host memory, unless the user asks for a device."""
+    return device is None and in_host_memory(X)
+
+
+def as_array(X: Any) -> np.ndarray:
+    """A tensor in host memory, checked, as an array that shares it; bfloat16 and float16 become float32."""
     tensor = checked_tensor(X).tensor
-    return (tensor.float() if tensor.dtype.itemsize < 4 else tensor).numpy()
+    found: np.ndarray = (tensor.float() if tensor.dtype.itemsize < 4 else tensor).numpy()
+    return found
 
 
 def as_tensor_again(answer: Any, X: Any) -> Any:

@@ -17,7 +17,7 @@ from ..data.sources.blocks import NO_GROUP
 from ..data.sources.column_names import check_same_names
 from ..data.sources.memory import Block, is_source
 from ..data.table import table_of
-from ..data.tensors import DeviceMatrix, as_array, as_tensor_again, host_values, is_tensor, place_of
+from ..data.tensors import DeviceMatrix, as_array, as_tensor_again, host_values, is_tensor, place_of, read_as_array
 from ..problems.base import PLAIN_TERM, Problem, split_off_constant, suspect_loss
 from ..problems.blocked import Examples, Reader, StreamProblem, joined, stacked
 from ..regularizers.base import Regularizer
@@ -43,9 +43,9 @@ def blockwise(method: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
     def by_block(self, X, *args, **kwargs):
         check_is_fitted(self)
         if not is_source(X):
-            array = as_array(X, self.device)
-            answer = method(self, array, *args, **kwargs)
-            return answer if array is X else as_tensor_again(answer, X)
+            if read_as_array(X, self.device):
+                return as_tensor_again(method(self, as_array(X), *args, **kwargs), X)
+            return method(self, X, *args, **kwargs)
         self, X = matched(self, X)
         rows, found = [], []
         for block in X.blocks():

@@ -18,7 +18,7 @@ from ..data.rows import SPARSE_BELOW
 from ..data.sources.memory import is_source
 from ..data.table import Table, of_own_kind, table_of, table_scores
 from ..data.tensor_targets import is_finite, target_beside
-from ..data.tensors import DeviceMatrix, as_array, host_values, is_tensor, on_device, place_of, tensor_scores
+from ..data.tensors import DeviceMatrix, as_array, host_values, is_tensor, on_device, place_of, read_as_array, tensor_scores
 from ..problems.base import PLAIN_TERM, Problem, split_off_constant
 from ..problems.risk import Risk, risk_of
 from ..regularizers.prior import Prior
@@ -210,7 +210,8 @@ class LinearModel(Certified):
     def _read(self, X, *y, reset: bool = False, **checks):
         """X as kernels may read it, and y beside it where that is given. `fit` and all predictions read their data here, so that
         the same numbers in another form are the same samples to both."""
-        X = as_array(X, self.device)
+        if read_as_array(X, self.device):
+            X = as_array(X)
         if is_tensor(X):
             X = read_tensor(X, self.device, self.dtype)
         if of_own_kind(X):
@@ -393,7 +394,8 @@ class LinearSVM(Streaming, LinearModel):
         return table_of(X, self._bias(), SPARSE_BELOW["scalar" if classes is None else "row"])
 
     def _checked_data(self, X, y, reset: bool = True):
-        X = as_array(X, self.device)
+        if read_as_array(X, self.device):
+            X = as_array(X)
         if not (is_tensor(y) and place_of(X) is not None):
             y = host_values(y)
             check_target(y, self._classifies)

@@ -25,7 +25,7 @@ from sklearn.utils.metaestimators import _safe_split
 from ..data.sources.base import Source
 from ..data.sources.memory import is_source
 from ..data.table import of_own_kind
-from ..data.tensors import as_array, is_tensor
+from ..data.tensors import as_array, is_tensor, read_as_array
 from ..utils.blas import blas_threads
 from ..utils.parameters import POSITIVE, at_least
 from ..utils.threads import thread_count
@@ -138,7 +138,9 @@ class Search(Certified):
         self
         """
         self._validate_params()
-        values, X = values_of(self.Cs), as_array(X, vars(self).get("device"))
+        if read_as_array(X, vars(self).get("device")):
+            X = as_array(X)
+        values = values_of(self.Cs)
         gaps = Gaps.of(self.search_tol, self.tol, self.max_iter)
         if is_source(X):
             folds = self._folds_of_source(X, y, sample_weight, np.sort(values), gaps)
