@@ -175,7 +175,7 @@ def test_scores_of_rankings():
     model = mm.RankingSVM(tol=1e-4).fit(X, y, groups=group)
     scores = model.decision_function(X)
     np.testing.assert_array_equal(scores, model.predict(X))
-    assert model.score(X, y) == pytest.approx(roc_auc_score(y, scores))
+    assert model.score(X, y, groups=None) == pytest.approx(roc_auc_score(y, scores))
     means = [roc_auc_score(y[group == g], scores[group == g], sample_weight=weight[group == g]) for g in np.unique(group)]
     assert model.score(X, y, weight, group) == pytest.approx(np.mean(means))
 
