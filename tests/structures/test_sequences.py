@@ -285,7 +285,7 @@ def test_broken_chunks_are_repaired_or_allowed():
     read = [["B-N", "I-N", "O"], ["O", "B-V"], ["B-N", "B-V", "I-V", "B-N"], ["B-N", "I-N"]]
     rng = np.random.default_rng(8)
     X, y = [rng.normal(size=(len(labels), 3)) for labels in broken], [broken[0], np.array(broken[1]), tuple(broken[2]), broken[3]]
-    with pytest.warns(UserWarning, match="4 labels I-X in 3 of 4 samples are read as B-X"):
+    with pytest.warns(UserWarning, match="is read as B-X: 4 in 3 of 4 samples"):
         model = mm.StructuredSVM(Chain(forbidden="iob", on_error="repair"), random_state=0).fit(X, y)
     assert [list(labels) for labels in y] == broken
     same = mm.StructuredSVM(Chain(forbidden="iob"), random_state=0).fit(X, read)

@@ -352,11 +352,13 @@ def _in_order(entries: Entries, width: int) -> Entries:
     if indices.min(initial=0) < 0:
         stays = indices >= 0
         indptr, indices, data = _ends(stays)[indptr], indices[stays], None if data is None else data[stays]
-    first, repeated = 0, False
-    while first < indptr.size - 1:
-        last = max(int(np.searchsorted(indptr, indptr[first] + GATHERED, side="right")) - 1, first + 1)
+    first, repeated, rows = 0, False, indptr.size - 1
+    while first < rows:
+        last = rows  # one sentence is not worth a search
+        if indices.size > GATHERED:
+            last = max(int(np.searchsorted(indptr, indptr[first] + GATHERED, side="right")) - 1, first + 1)
         here = slice(int(indptr[first]), int(indptr[last]))
-        base = np.repeat(np.arange(last - first) * width, np.diff(indptr[first : last + 1]))
+        base = np.repeat(np.arange(last - first) * width, indptr[first + 1 : last + 1] - indptr[first:last])
         keys = base + indices[here]
         if data is None:
             keys.sort()
@@ -367,9 +369,9 @@ def _in_order(entries: Entries, width: int) -> Entries:
         indices[here] = keys - base
         first = last
     if repeated:
-        rows = sp.csr_array((np.ones(indices.size) if data is None else data, indices, indptr), shape=(indptr.size - 1, width))
-        rows.sum_duplicates()
-        indptr, indices, data = rows.indptr, rows.indices, rows.data
+        merged = sp.csr_array((np.ones(indices.size) if data is None else data, indices, indptr), shape=(rows, width))
+        merged.sum_duplicates()
+        indptr, indices, data = merged.indptr, merged.indices, merged.data
     return Entries(lengths, indptr, indices, data, width)
 
 

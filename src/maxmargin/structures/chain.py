@@ -178,8 +178,8 @@ class Chain(Labelling):
         if self.on_error == "repair" and y is not None:
             changed = [sum(map(ne, Labelling._labels_of(self, of, i), self._labels_of(of, i))) for i, of in enumerate(y)]
             if any(changed):
-                labels, samples = sum(changed), sum(map(bool, changed))
-                warnings.warn(f"{labels} labels I-X in {samples} of {len(changed)} samples are read as B-X.", stacklevel=2)
+                samples = f"{sum(map(bool, changed))} of {len(changed)} samples"
+                warnings.warn(f"I-X that follows neither B-X nor I-X is read as B-X: {sum(changed)} in {samples}.", stacklevel=2)
         return super().encode(X, y)
 
     def _tabled(self, matrix, *rest):
