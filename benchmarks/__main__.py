@@ -216,6 +216,7 @@ def measure(args: argparse.Namespace, report: Report) -> None:
     """One family, with the options that were typed for it, or its own where none were."""
     repeat, few = args.repeat or (1 if args.quick else 5), args.repeat or (1 if args.quick else 3)
     limit = args.limit or (1.0 if args.quick else 120.0)
+    patience = args.limit or (30.0 if args.quick else 120.0)  # where a fit that is ended gives no table
     match args.command:
         case "startup":
             startup.run(report, args.quick, repeat)
@@ -224,7 +225,7 @@ def measure(args: argparse.Namespace, report: Report) -> None:
         case "everyday":
             everyday.run(report, args.workload, args.quick, few, args.limit or (limit if args.quick else everyday.LIMIT))
         case "scaling":
-            scaling.run(report, args.quick, repeat, limit)
+            scaling.run(report, args.quick, repeat, patience)
         case "structured":
             sequence_models(args, report)
         case "topk":
@@ -262,18 +263,21 @@ def measure(args: argparse.Namespace, report: Report) -> None:
         case "ranking":
             ranking.run(report, args.part, args.quick, few)
         case "fit":
-            fits(args, report, repeat, limit)
+            fits(args, report, repeat, patience)
 
 
 def everything(options: list[str], together: int) -> int:
-    """All families, each in a process of its own, so many together; returns 1 if one has failed."""
+    """All families, each in a process of its own, so many together; returns 1 if one has failed. Of several together the tables
+    are shown where one has failed."""
 
     def run(name: str) -> bool:
         begin, out = time.perf_counter(), None if together == 1 else subprocess.PIPE
         words = [sys.executable, "-m", "benchmarks", name, *options]
         done = subprocess.run(words, stdout=out, stderr=None if out is None else subprocess.STDOUT, text=True, check=False)
+        lines = (done.stdout or "").splitlines()
+        shown = lines if done.returncode else [line for line in lines if line.startswith("skipped")]
         ended = f"{'FAILED' if done.returncode else 'done'} after {time.perf_counter() - begin:.0f} s"
-        print(f"{done.stdout or ''}\n==== {name}: {ended}", flush=True)
+        print(*shown, f"{name}: {ended}", sep="\n", flush=True)
         return done.returncode == 0
 
     with ThreadPoolExecutor(together) as pool:

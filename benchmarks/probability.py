@@ -143,7 +143,7 @@ def run(report: Report, names: list[str], quick: bool, repeat: int) -> None:
         if name not in names:
             continue
         try:
-            split = split_of(name, 400 if quick else rows)
+            split = split_of(name, 520 if quick else rows)
         except MissingDataError as missing:
             print(f"\nskipped {name}: {missing}", flush=True)
             continue
