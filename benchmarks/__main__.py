@@ -63,7 +63,7 @@ QUICK: dict[str, dict[str, list[str]]] = {
     "kernels": {"workload": ["halves", "cadata"]},
     "bundle": {"part": ["mnist", "parts", "planes", "curves", "summary"], "variant": ["Prox-P=16", "dual coordinate"]},
     "latent": {},
-    "online": {"part": ["dense2", "sparse10", "growth"]},
+    "online": {"part": ["sparse10", "growth"]},
     "search": {"workload": ["digits", "cadata", "yeast"]},
     "probability": {"workload": ["letter", "yeast"]},
     "pieces": {},

@@ -325,7 +325,7 @@ def vw(files: Files, quick: bool) -> list[Line]:
         return [Line("vw", name, failure="not installed")]
     files.vw_text()
     settings: list[dict[str, Any]] = [{"rate": rate, "l2": l2} for rate in VW_RATES for l2 in (True, False)]
-    settings = settings[:2] if quick else settings
+    settings = settings[:1] if quick else settings
     tuned = lines_of(stream, [("", "", alone(run_apart(files, learn_vw, passes=1, **each))) for each in settings], False)
     setting = settings[min(range(len(settings)), key=lambda k: 1.0 if tuned[k].error is None else tuned[k].error)]
     label = f"{name} (-l {setting['rate']:g}{f' --l2 {stream.lam:g}' if setting['l2'] else ''})"
@@ -432,10 +432,10 @@ def learn_traced(path: Path, stream: Stream, setting: dict[str, Any]) -> list[Fo
     return [replace(found, arrays=most)]
 
 
-def growth(report: Report, folder: Path, stream: Stream) -> None:
+def growth(report: Report, folder: Path, stream: Stream, quick: bool) -> None:
     """The same memory for 1x, 4x and 16x the data"""
     rows = []
-    for times in GROWTH:
+    for times in GROWTH[: 2 if quick else None]:
         files = Files(replace(stream, rows=stream.rows * times), folder)
         found = alone(run_apart(files, learn_traced, tol=1e-2, block_size=GROWTH_BLOCK))
         cells = [found, *["-"] * 5]
@@ -484,7 +484,7 @@ def run(report: Report, parts: Sequence[str], who: Sequence[str], folder: Path |
     for part in parts:
         with folder_or_temporary(folder) as here:
             if part == "growth":
-                growth(report, here, Stream("growth", 1_000 if quick else 200_000, 100, 2, None, 128.0))
+                growth(report, here, Stream("growth", 1_000 if quick else 200_000, 100, 2, None, 128.0), quick)
                 continue
             files = Files(known[part], here)
             for one in who:
