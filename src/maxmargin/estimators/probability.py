@@ -13,7 +13,6 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ from ..losses.multilabel_logistic import MultilabelLogisticLoss
 from ..losses.multinomial import MultinomialLoss
 from ..solvers.base import WarmStart
 from ..utils.threads import in_threads, thread_count
-from .base import users_level
+from .base import only_if, users_level
 from .by_block import blockwise
 from .label_thresholds import known_of
 from .linear import LinearModel, Prepared
@@ -238,22 +237,17 @@ def deal(fold: np.ndarray, members: np.ndarray) -> None:
 # ---- estimators --------------------------------------------------------------------------------------------------------
 
 
-class OfProbabilities:
-    """A method that is there where `probability` is set or the loss is logistic; elsewhere it says so. scikit-learn's
-    `available_if` would say in its last line only that there is no such attribute."""
+def has_probabilities(name: str) -> Callable[[Any], None]:
+    """What refuses a method of probabilities where `probability` is not set and the loss is not logistic."""
 
-    def __init__(self, method: Callable[..., Any]):
-        self.method, self.__name__, self.__doc__ = method, method.__name__, method.__doc__
-
-    def __get__(self, model: Any, owner: Any = None) -> Callable:
-        if model is None:
-            return self.method
+    def check(model: Any) -> None:
         if model.probability is None and not logistic(model.loss):
             raise AttributeError(
-                f"{type(model).__name__} has no {self.__name__} with probability=None: set probability='sigmoid', 'isotonic' or "
+                f"{type(model).__name__} has no {name} with probability=None: set probability='sigmoid', 'isotonic' or "
                 "'temperature', and fit."
             )
-        return MethodType(self.method, model)
+
+    return check
 
 
 def logistic(loss: Any) -> bool:
@@ -267,7 +261,7 @@ class Probabilities(LinearModel):
     probability: Any
     decision_function: Callable[..., np.ndarray]
 
-    @OfProbabilities
+    @only_if(has_probabilities("predict_proba"))
     @blockwise
     def predict_proba(self, X) -> np.ndarray:
         """Probabilities, (n_samples, n_classes) in the order of `classes_`; of labels, (n_samples, n_labels).
@@ -278,7 +272,7 @@ class Probabilities(LinearModel):
         scores = np.asarray(self.decision_function(X), np.float64)
         return self._way_to_probabilities().of(scores)
 
-    @OfProbabilities
+    @only_if(has_probabilities("predict_log_proba"))
     def predict_log_proba(self, X) -> np.ndarray:
         """The logarithms of `predict_proba`."""
         with np.errstate(divide="ignore"):
