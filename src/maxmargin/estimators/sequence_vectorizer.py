@@ -316,6 +316,8 @@ def _plain_names(positions: Sequence) -> list[str] | None:
 def _pairs(i: int, positions: Sequence, careful: bool) -> tuple[list[tuple[str, Any]], list[int]]:
     """The features of all positions as pairs (name, value), and how many each position has. `careful`: a value may be neither a
     text nor a number."""
+    if not careful and set(map(type, positions)) <= {dict}:
+        return list(chain.from_iterable(map(dict.items, positions))), list(map(len, positions))
     pairs: list[tuple[str, Any]] = []
     ends = []
     for t, position in enumerate(positions):
