@@ -562,7 +562,7 @@ def test_constant_y(value, loss):
 
 
 @kinds
-@pytest.mark.parametrize(("size", "dtype"), [(1e150, np.float64), (1e30, np.float32), (1e-30, np.float32), (1e-150, np.float64)])
+@pytest.mark.parametrize(("size", "dtype"), [(1e120, np.float64), (1e30, np.float32), (1e-30, np.float32), (1e-70, np.float64)])
 def test_scaled_data(kind, size, dtype):
     """X times s at C / s^2 is the same problem: its weights are 1 / s times, its optimum 1 / s^2 times the clean one's."""
     model, X, y = make(kind, fit_intercept=False, C=0.5)

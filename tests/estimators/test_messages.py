@@ -219,7 +219,7 @@ CALLS = {
     "dates, polars": (fit(mm.SVMRegressor(), pl.DataFrame({"a": ONE, "when": list(DATES["when"])})), ValueError, r"column 'when' holds Datetime"),
     "date, polars": (fit(mm.SVMRegressor(), pl.DataFrame({"when": [date(2026, 1, 1)] * 40})), ValueError, r"column 'when' holds Date;"),
     "durations, multi-label": (fit(mm.MultilabelSVMClassifier(), DATES[["when"]] - DATES[["when"]], np.ones((40, 1))), ValueError, r"'when' holds timedelta64"),
-    "periods, ranking": (fit(mm.RankingSVM(), DATES.assign(when=DATES["when"].dt.to_period("D"))), ValueError, r"'when' holds period"),
+    "periods, ranking": (fit(mm.RankingSVM(), DATES.assign(when=DATES["when"].dt.to_period("D")), Y, groups=None), ValueError, r"'when' holds period"),
     "categories of dates": (fit(mm.SVMClassifier(), DATES[["when"]].astype("category")), ValueError, r"'when' holds datetime64"),
     "dates, Arrow": (fit(mm.SVMClassifier(), pa.Table.from_pandas(DATES)), ValueError, r"'when' holds timestamp"),
     "dates, array": (fit(mm.SVMClassifier(), DATES[["when"]].to_numpy()), ValueError, r"it holds datetime64"),
@@ -237,7 +237,7 @@ CALLS = {
     "text as y": (fit(mm.SVMRegressor(), X, "abc"), ValueError, r"y is 'abc': give a list or array, one number for each sample"),
     "text as classes": (fit(mm.SVMClassifier(), X, "abc"), ValueError, r"y is 'abc': give a list or array, one class for each sample"),
     "column name as y": (fit(mm.OrdinalSVM(), TABLE, "label"), ValueError, r"y is 'label'"),
-    "text as y, ranking": (fit(mm.RankingSVM(), X, "abc"), ValueError, r"y is 'abc'"),
+    "text as y, ranking": (fit(mm.RankingSVM(), X, "abc", groups=None), ValueError, r"y is 'abc'"),
     "NaT among targets": (fit(mm.SVMRegressor(), X, DAYS), ValueError, r"y holds NaT, for sample 1: leave out"),
     "NaT among classes": (fit(mm.SVMClassifier(), X, DAYS), ValueError, r"y holds NaT, for sample 1: leave out"),
     "NaT in a column": (fit(mm.SVMClassifier(), X, pd.Series(DAYS)), ValueError, r"y holds NaT, for sample 1"),
@@ -340,7 +340,7 @@ def test_names_in_messages_are_short_and_plain():
     shown = r"'c000', 'c001', .* 'c009', \.\.\. \(500 in all\)"
     with pytest.raises(ValueError, match=f"Sample 1 has the label 'd', which is not among the classes {shown}"):
         model.partial_fit(X[:2], np.array(["c000", "d"]))
-    with pytest.raises(ValueError, match=f"must be those of the first call of partial_fit, {shown}; got") as caught:
+    with pytest.raises(ValueError, match=f"must be those of the first call of partial_fit, or of fit, {shown}; got") as caught:
         model.partial_fit(X[:2], names[:2], classes=names[:400])
     assert len(str(caught.value)) < 500
     for kind in (mm.SVMClassifier, mm.OrdinalSVM, mm.LatentSVMClassifier):

@@ -209,7 +209,7 @@ def test_hardly_any_time(kind):
     cls, X, y = few(kind)
     model = cls(max_time=1e-9, tol=1e-5, random_state=0)
     text = unfinished(model, X, y)
-    assert "max_time=1e-09" in text and f"{model.certificate_.relative_gap:.3g}" in text and "tol=1e-05" in text
+    assert "max_time=1e-09" in text and f"{100 * model.certificate_.relative_gap:.3g} %" in text and "tol=1e-05" in text
     assert "Raise max_time" in text  # what to do next
     assert_true(model, X, y, optimum(kind))
     assert model.predict(X).shape == y.shape and model.n_iter_ <= 1
@@ -230,7 +230,7 @@ def test_few_passes(kind, passes):
     cls, X, y = few(kind)
     model = cls(max_iter=passes, tol=1e-8, random_state=0)
     text = unfinished(model, X, y)
-    assert f"max_iter={passes}" in text and f"{model.certificate_.relative_gap:.3g}" in text and "tol=1e-08" in text
+    assert f"max_iter={passes}" in text and f"{100 * model.certificate_.relative_gap:.3g} %" in text and "tol=1e-08" in text
     assert model.n_iter_ == passes and model.history_[-1].iteration == passes
     assert_true(model, X, y, optimum(kind))
 

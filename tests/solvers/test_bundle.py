@@ -432,7 +432,7 @@ def test_what_multilabel_models_refuse():
         mm.MultilabelSVMClassifier(solver=mm.Bundle(init=np.zeros(15))).fit(X, Y)
     with pytest.raises(ValueError, match="init='sgd' serves neither priors"):
         mm.MultilabelSVMClassifier(solver=mm.Bundle(init="sgd"), label_prior=PRIORS["full"]).fit(X, Y)
-    with pytest.raises(ValueError, match="kernel='rbf' has none"):
+    with pytest.raises(AttributeError, match="risk is for kernel='linear'"):
         mm.MultilabelSVMClassifier(kernel="rbf").risk(X, Y)
 
 
@@ -603,7 +603,7 @@ def test_early_stops_have_true_certificates():
     X = features(rng)
     y = labels(rng, X, 3)
     for options in ({"max_iter": 1}, {"max_time": 1e-9}):
-        with pytest.warns(match="relative duality gap"):
+        with pytest.warns(match="The duality gap is"):
             model = mm.SVMClassifier(tol=1e-9, solver="bundle", **options).fit(X, y)
         best = reference(model, X, y).optimum().value
         assert np.isfinite(model.certificate_.dual) and model.certificate_.dual <= best <= model.certificate_.primal * (1 + 1e-9)

@@ -131,9 +131,10 @@ def test_an_infinite_dual_value_is_no_bound():
     for loss in ("epsilon_insensitive", "squared_epsilon_insensitive"):
         with pytest.raises(ValueError, match=r"dual value overflows.*targets"):
             mm.SVMRegressor(C=1e3, loss=loss).fit(X0, np.where(BINARY, 4e306, -4e306))
+    problem = ScalarProblem(table_of(X0), HingeLoss(), (np.ones(len(X0)),) * 2, np.ones(len(X0)))
     for dual in (np.inf, np.nan):
         with pytest.raises(ValueError, match="dual value overflows"):
-            Budget(tol=1e-3).certificate(1.0, dual, 3, "")
+            Budget(tol=1e-3).certificate(problem, 1.0, dual, 3, "")
 
 
 def test_a_dual_value_above_the_primal_one_proves_nothing():

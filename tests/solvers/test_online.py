@@ -462,7 +462,7 @@ def test_partial_fit_refuses_what_does_not_fit():
     with pytest.raises(ValueError, match="Bundle"):
         mm.SVMClassifier(solver="bundle").partial_fit(X, y, classes=[0, 1, 2])
     model = mm.SVMClassifier().partial_fit(X, y, classes=[0, 1, 2])
-    with pytest.raises(ValueError, match="not the same"):
+    with pytest.raises(ValueError, match="classes must be those of the first call"):
         model.partial_fit(X, y, classes=[0, 1])
     with pytest.raises(ValueError, match="features"):
         model.partial_fit(X[:, :4], y)
