@@ -187,7 +187,7 @@ def parser(quick: bool = False) -> argparse.ArgumentParser:
     kinds = list(newton.PARTS)
     second.add_argument("--part", nargs="+", choices=kinds, default=kinds, metavar="PART", help=", ".join(kinds))
     commands.add_parser("all", parents=[common], help="everything")
-    commands.add_parser("summary", help="what README says about speed, from the tables kept in RESULTS.md; measures nothing")
+    commands.add_parser("summary", help="what README and docs/speed.md say about speed, from RESULTS.md; measures nothing")
     for name, options in QUICK.items() if quick else ():
         commands.choices[name].set_defaults(**options)
     return top
@@ -290,7 +290,7 @@ def everything(options: list[str], together: int) -> int:
 def main() -> None:
     args = parser("--quick" in sys.argv).parse_args()
     if args.command == "summary":
-        print(summary.summary())
+        print(summary.headlines(), summary.summary(), sep="\n\n")
         return
     if args.command == "all":
         sys.exit(everything(sys.argv[2:], count_cores() if args.quick and args.results is None else 1))
