@@ -1,6 +1,7 @@
 """Kernels of `SVMClassifier` and `SVMRegressor`: the optimum is that of linear models on a factor of the kernel matrix."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -8,11 +9,12 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel, sigmoid_kernel
 from sklearn.model_selection import GridSearchCV
 from sklearn.svm import LinearSVC, LinearSVR
 
 import maxmargin as mm
+from maxmargin.data.kernel_functions import gamma_of
 from maxmargin.data.sources.memory import Arrays
 
 N, D, GAMMA, BIAS = 70, 4, 0.4, 0.7
@@ -238,6 +240,67 @@ def test_warm_starts_paths_and_the_way_back_to_linear(name):
     with pytest.raises(AttributeError, match="partial_fit is for kernel='linear', and this model has kernel='poly': call fit"):
         model.partial_fit(X, y)
     assert hasattr(pieces.partial_fit(X, y, **({} if y is REAL else {"classes": np.unique(y)})), "coef_")
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+def test_gamma_is_that_of_svc(form):
+    y = REAL > 0
+    for word, gamma in (("scale", 1.0 / (D * (2.0 * X + 1.0).var())), ("auto", 1.0 / D)):
+        model, given = (mm.SVMClassifier(kernel="rbf", gamma=each, random_state=0) for each in (word, gamma))
+        found, expected = (each.fit(form(2.0 * X + 1.0), y).decision_function(form(NEW)) for each in (model, given))
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+    default = mm.SVMClassifier(kernel="rbf", random_state=0).fit(form(X), y).decision_function(NEW)
+    scale = mm.SVMClassifier(kernel="rbf", gamma=1.0 / (D * X.var()), random_state=0).fit(form(X), y).decision_function(NEW)
+    np.testing.assert_allclose(default, scale, rtol=1e-9)
+    assert gamma_of("scale", form(np.full((4, 2), 3.0))) == 1.0  # no variance
+
+
+PEERS = {
+    "poly": lambda A, B: polynomial_kernel(A, B, degree=2, gamma=0.3, coef0=0.5),
+    "sigmoid": lambda A, B: sigmoid_kernel(A, B, gamma=0.3, coef0=0.5),
+    "rbf": lambda A, B: rbf_kernel(A, B, gamma=0.3),
+}
+
+
+@pytest.mark.parametrize("fitted_to", [np.asarray, sp.csr_matrix])
+@pytest.mark.parametrize("kernel", ["poly", "sigmoid", "rbf"])
+def test_predictions_are_sums_of_kernel_values(kernel, fitted_to):
+    """Of scikit-learn's kernel functions, over the support; X to predict may be of another form, and of any number of rows."""
+    model = mm.SVMRegressor(kernel=kernel, gamma=0.3, degree=2, coef0=0.5, intercept_scaling=BIAS, tol=1e-2, max_iter=50)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a sigmoid is not positive semidefinite
+        model.fit(fitted_to(X), REAL)
+    b = model.dual_coef_
+    assert model.intercept_ == pytest.approx(BIAS**2 * b.sum())
+    many = np.random.default_rng(0).standard_normal((1100, D))
+    expected = PEERS[kernel](many, X[model.support_]) @ b[model.support_] + model.intercept_
+    for form in (np.asarray, sp.csr_matrix):
+        np.testing.assert_allclose(model.predict(form(many)), expected, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(model.predict(form(many[:1])), expected[:1], rtol=1e-9, atol=1e-9)
+    np.testing.assert_array_equal(model.set_params(n_jobs=2).predict(many), model.set_params(n_jobs=None).predict(many))
+
+
+def test_which_polynomials_are_positive_semidefinite():
+    y = REAL > 0
+    assert mm.SVMClassifier(kernel="poly", coef0=0.0, degree=3, random_state=0).fit(X, y).certificate_.verified
+    with pytest.warns(ConvergenceWarning, match="not positive semidefinite"):
+        model = mm.SVMClassifier(kernel="poly", coef0=-1.0, degree=2, max_iter=20, random_state=0).fit(X, y)
+    assert not model.certificate_.verified
+
+
+def test_a_model_without_support():
+    model = mm.SVMRegressor(kernel="rbf", epsilon=100.0).fit(X, REAL)
+    assert model.support_.size == 0 and model.predict(NEW).tolist() == [0.0] * len(NEW)
+
+
+def test_kernel_functions_are_checked():
+    for wrong, sentence in (
+        (lambda A, B: np.full((len(A), len(B)), np.nan), "not finite"),
+        (lambda A, B: np.ones((len(B), len(A) + 1)), "returned shape"),
+        (lambda A, B: np.full((len(A), len(B)), 1e200), "1e\\+200 in size"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            mm.SVMClassifier(kernel=wrong).fit(X, TWO)
 
 
 def test_a_search_over_kernels():

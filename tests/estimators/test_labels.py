@@ -161,6 +161,32 @@ def test_no_threshold_has_a_better_f1(n, seed):
     assert best_threshold(scores[repeated], present[repeated], np.ones(len(repeated))) == found
 
 
+@pytest.mark.parametrize(
+    ("scores", "has", "threshold"),
+    [
+        ([5, 3, 2, 1], [1, 1, 0, 0], 2.5),  # the middle of the gap
+        ([-1, -3, -5], [1, 1, 0], -4.0),
+        ([9, 7, 6, 4, 1], [1, 0, 0, 1, 0], 2.5),  # F1 is 2 / 3 in two gaps: the one next to zero
+        ([-1, -4, -6, -7, -9], [1, 0, 0, 1, 0], -2.5),
+        ([3, 2, -1, -2], [1, 1, 0, 0], 0.0),
+        ([2, 2, 1], [1, 0, 0], 1.5),  # equal scores are not told apart
+        ([-1, -2, -3], [0, 0, 1], np.nextafter(-3.0, -np.inf)),  # all of them
+        ([4, 5, 6], [0, 0, 0], 0.0),  # no sample has it
+        ([1.0 + 2.0**-51, 1.0 + 2.0**-52], [1, 0], 1.0 + 2.0**-52),  # nothing lies between them
+    ],
+)
+def test_thresholds_of_small_data(scores, has, threshold):
+    order = np.random.default_rng(0).permutation(len(scores))
+    scores, present = np.array(scores, float)[order], np.array(has, bool)[order]
+    assert best_threshold(scores, present, np.ones(len(scores))) == threshold
+
+
+def test_a_score_on_the_threshold_is_not_above_it():
+    on = model().fit(X, Y).decision_function(X)[0]
+    assert model(thresholds=on).fit(X, Y).predict(X)[0].tolist() == [0, 0, 0]
+    assert model(thresholds=np.nextafter(on, -np.inf)).fit(X, Y).predict(X)[0].tolist() == [1, 1, 1]
+
+
 def test_thresholds_are_those_of_held_out_scores():
     weight = np.arange(len(X)) % 2 + 1.0
     labels = Y.astype(float)

@@ -9,6 +9,7 @@ from helpers import convex as cp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import DataConversionWarning
+from sklearn.preprocessing import StandardScaler
 
 import maxmargin as mm
 
@@ -83,6 +84,56 @@ def test_certificates_and_thresholds_of_random_problems(seed, C, classes):
     order = np.argsort(model.score_samples(X))
     assert np.all(np.diff(model.predict(X)[order]) >= 0)
     np.testing.assert_array_equal(model.predict(X), model.classes_[model.decision_function(X).argmax(axis=1)])
+
+
+def test_predictions_by_hand():
+    names = ["low", "middle", "high"]
+    model = mm.OrdinalSVM(order=names).fit(np.arange(3.0)[:, None], names)
+    model.coef_, model.thresholds_ = np.array([1.0]), np.array([1.0, 2.0])
+    X = np.array([[0.0], [1.0], [1.5], [2.0], [2.5]])
+    assert model.predict(X).tolist() == ["low", "low", "middle", "middle", "high"]  # on a threshold: not above it
+    expected = [[3.0, 1.0, -3.0], [1.0, 1.0, -1.0], [0.0, 1.0, 0.0], [-1.0, 1.0, 1.0], [-2.0, 1.0, 2.0]]
+    np.testing.assert_allclose(model.decision_function(X), expected)
+    y, weight = ["low", "middle", "low", "high", "low"], [1.0, 1.0, 2.0, 0.0, 4.0]
+    assert model.mean_absolute_error(X, y) == pytest.approx((0 + 1 + 1 + 1 + 2) / 5)
+    assert model.mean_absolute_error(X, y, weight) == pytest.approx((0 + 1 + 2 + 0 + 8) / 8)
+
+
+def test_a_class_of_one_sample_between_two_others():
+    X, y, _ = drawn(8)
+    y = np.where(y <= 1, 0, 2)
+    y[5] = 1
+    value, w, thresholds = optimum(X, y, np.ones(len(y)), 0.3, 1.0)
+    model = mm.OrdinalSVM(C=0.3, tol=1e-7, random_state=0).fit(X, y)
+    assert model.certificate_.dual <= value * (1 + 1e-7) and value <= model.certificate_.primal * (1 + 1e-7)
+    np.testing.assert_allclose(model.coef_, w, atol=1e-3)
+    np.testing.assert_allclose(model.thresholds_, thresholds, atol=1e-3)
+    assert model.classes_.tolist() == [0, 1, 2] and model.thresholds_[0] <= model.thresholds_[1]
+
+
+def test_class_weights_go_by_class_and_balance_the_weights_of_samples():
+    X, y, weight = drawn(9)
+    names = np.array(["low", "middle", "high", "top"])
+    mass = np.bincount(y, weight)
+    options = {"tol": 1e-7, "random_state": 0, "order": names.tolist()}
+    balanced = mm.OrdinalSVM(class_weight="balanced", **options).fit(X, names[y], weight)
+    by_sample = mm.OrdinalSVM(**options).fit(X, names[y], weight * (weight.sum() / (4 * mass))[y])
+    assert balanced.certificate_.primal == pytest.approx(by_sample.certificate_.primal, rel=3e-7)
+    factors = {"low": 3.0, "middle": 1.0, "high": 0.5, "top": 0.1}
+    by_class = mm.OrdinalSVM(class_weight=factors, **options).fit(X, names[y])
+    by_sample = mm.OrdinalSVM(**options).fit(X, names[y], np.array([3.0, 1.0, 0.5, 0.1])[y])
+    assert by_class.certificate_.primal == pytest.approx(by_sample.certificate_.primal, rel=3e-7)
+
+
+def test_standardized_columns_count_weights_and_keep_the_scale_of_intercepts():
+    X, y, weight = drawn(10)
+    X = 7.0 + X * [1.0, 10.0, 0.1]
+    scaler = StandardScaler().fit(X, sample_weight=weight)
+    options = {"intercept_scaling": 3.0, "tol": 1e-5, "random_state": 0}
+    plain = mm.OrdinalSVM(**options).fit(scaler.transform(X), y, weight)
+    found = mm.OrdinalSVM(standardize=True, **options).fit(X, y, weight)
+    np.testing.assert_allclose(found.coef_ * scaler.scale_, plain.coef_, rtol=1e-9)
+    np.testing.assert_allclose(found.thresholds_, plain.thresholds_ + found.coef_ @ scaler.mean_, rtol=1e-9)
 
 
 def test_classes_of_any_kind_in_any_order():

@@ -17,7 +17,8 @@ from sklearn.svm import LinearSVC
 
 import maxmargin as mm
 from maxmargin.data.indicators import checked_labels
-from maxmargin.estimators.probability import best_factor, folds_of_labels
+from maxmargin.estimators.probability import Columns, best_factor, fitted_curve, fitted_sigmoid, folds_of_labels
+from maxmargin.losses import CrammerSingerLoss
 
 METHODS = ["sigmoid", "isotonic", "temperature"]
 THEIRS = METHODS[: 3 if hasattr(calibration, "_TemperatureScaling") else 2]  # scikit-learn has temperatures from 1.8 on
@@ -150,6 +151,48 @@ def test_a_temperature_keeps_the_order_and_minimises_the_log_loss():
     np.testing.assert_array_equal(model.classes_[model.predict_proba(X).argmax(axis=1)], model.predict(X))
 
 
+# ---- curves ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
+@pytest.mark.parametrize("far", [0.0, 1e3])
+def test_a_sigmoid_is_at_the_optimum_of_platts_loss(far, size):
+    """Whose slopes are sums of weight (probability - target); one score may be far away, and on the wrong side."""
+    rng = np.random.default_rng(0)
+    scores, weight = rng.normal(size=80), rng.uniform(0.1, 2.0, 80)
+    present = scores + rng.normal(size=80) > 0.3
+    scores[np.argmin(present)] += far
+    mass, others = weight[present].sum(), weight[~present].sum()
+    target = np.where(present, (mass + 1) / (mass + 2), 1 / (others + 2))
+    error = weight * (fitted_sigmoid(size * scores, present, weight).of(size * scores) - target)
+    assert error.sum() == pytest.approx(0.0, abs=1e-5) and error @ scores == pytest.approx(0.0, abs=1e-5 * (1.0 + far))
+
+
+def test_curves_of_small_data():
+    scores, present = np.array([3.0, 1.0, 2.0, 4.0, 9.0]), np.array([False, False, True, True, False])
+    weight = np.array([3.0, 1.0, 1.0, 1.0, 0.0])  # the last one does not count
+    at = np.array([-5.0, 1.0, 1.5, 2.5, 3.5, 4.0, 9.0])
+    steps = fitted_curve("isotonic", scores, present, weight).of(at)  # 2 and 3 are out of order: their mean is 1 / 4
+    np.testing.assert_allclose(steps, [0.0, 0.0, 0.125, 0.25, 0.625, 1.0, 1.0])
+    soft = fitted_curve("isotonic", scores, present, weight, soft=True).of(at)  # between 1 / 6 and 3 / 4
+    np.testing.assert_allclose(soft, 1 / 6 + (3 / 4 - 1 / 6) * steps)
+    balanced, flat = np.array([1.0, -1.0, -1.0, 1.0]), np.array([True, True, False, False])
+    odds = np.array([5.0, 1.0, 5.0, 1.0])  # right five times of six at a distance of 1
+    np.testing.assert_allclose(fitted_curve("temperature", balanced, flat, odds).of(np.array([1.0, 0.0])), [5 / 6, 0.5], atol=1e-6)
+    for method in METHODS:  # one kind of samples, of weight 3: a constant
+        curve = fitted_curve(method, scores[:2], present[2:4], np.array([2.0, 1.0]))
+        np.testing.assert_allclose(curve.of(at), 4 / 5)
+        other = fitted_curve(method, scores, present, np.where(present, 0.0, 1.0))
+        np.testing.assert_allclose(other.of(at), 1 / 5)
+
+
+def test_where_every_curve_is_zero_all_classes_are_as_likely():
+    scores, present = np.arange(6.0), np.arange(6) > 2
+    curve = fitted_curve("isotonic", scores, present, np.ones(6))
+    found = Columns([curve] * 4, shared=True).of(np.array([[0.0, 0.0, 1.0, -9.0], [0.0, 5.0, 5.0, 0.0]]))
+    np.testing.assert_allclose(found, [[0.25] * 4, [0.0, 0.5, 0.5, 0.0]])
+
+
 # ---- logistic models ---------------------------------------------------------------------------------------------------
 
 
@@ -278,6 +321,27 @@ def test_probabilities_that_were_asked_for_after_the_fit():
     assert model.fit(X, y).predict_proba(X).shape == (len(y), 2)
 
 
+def test_probabilities_of_an_earlier_fit_are_forgotten():
+    X, y = few(2)
+    model = mm.SVMClassifier(probability="sigmoid", random_state=0).fit(X, y)
+    model.set_params(probability=None).fit(-X, y).set_params(probability="sigmoid")
+    with pytest.raises(NotFittedError, match="fit it again"):
+        model.predict_proba(X)
+
+
+def test_columns_come_in_the_order_of_classes():
+    X, y = few(2)
+    names = np.array(["yes", "no"])[y]
+    plain = mm.SVMClassifier(probability="sigmoid", random_state=0).fit(X, y)
+    named = mm.SVMClassifier(probability="sigmoid", random_state=0).fit(X, names)
+    assert named.classes_.tolist() == ["no", "yes"]
+    np.testing.assert_allclose(named.predict_proba(X), plain.predict_proba(X)[:, ::-1], atol=5e-3)
+    rows = mm.SVMClassifier(loss=CrammerSingerLoss(), probability="sigmoid", tol=1e-6, random_state=0).fit(X, names)
+    rising = np.argsort(rows.decision_function(X))
+    assert np.all(np.diff(rows.predict_proba(X)[rising, 1]) >= 0.0)
+    assert log_loss(names, rows.predict_proba(X)) < 0.5
+
+
 def test_pickles_paths_threads_and_other_forms_of_x():
     X, y = few(3)
     model = mm.SVMClassifier(probability="isotonic", **FINE).fit(X, y)
@@ -308,6 +372,8 @@ def test_too_few_samples():
         mm.SVMClassifier(probability="sigmoid").fit(X[:8], np.arange(8) % 4)
     with pytest.raises(ValueError, match=r"holds out 5 folds of the samples, and there are 4; give more"):
         mm.MultilabelSVMClassifier(probability="sigmoid").fit(X[:4], np.eye(4))
+    assert mm.SVMClassifier(probability="sigmoid").fit(X[:8], np.arange(8) > 4).predict_proba(X).shape == (len(X), 2)
+    assert mm.MultilabelSVMClassifier(probability="sigmoid").fit(X[:5], np.eye(5)).predict_proba(X).shape == (len(X), 5)
 
 
 def test_pieces_sources_and_other_words():

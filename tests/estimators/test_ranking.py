@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GroupKFold, cross_val_score
+from sklearn.preprocessing import StandardScaler
 
 import maxmargin as mm
 from maxmargin.data.table import table_of
@@ -178,6 +179,27 @@ def test_scores_of_rankings():
     assert model.score(X, y, groups=None) == pytest.approx(roc_auc_score(y, scores))
     means = [roc_auc_score(y[group == g], scores[group == g], sample_weight=weight[group == g]) for g in np.unique(group)]
     assert model.score(X, y, weight, group) == pytest.approx(np.mean(means))
+
+
+def test_scores_counted_by_hand():
+    X, y = np.array([[0.0], [1.0], [1.0], [2.0], [5.0], [4.0], [9.0]]), np.array([0, 1, 2, 2, 0, 1, 3])
+    model = mm.RankingSVM().fit(X, y, groups=np.zeros(7))
+    assert model.coef_[0] > 0
+    groups = np.array(["a", "a", "a", "a", "b", "b", "alone"])  # a: 4 of 5 pairs in order and one tie; b: its pair is not
+    assert model.score(X, y, groups=groups) == pytest.approx(np.mean([4.5 / 5.0, 0.0]))
+    mixed = np.array([4, 0, 6, 1, 5, 2, 3])
+    assert model.score(X[mixed], y[mixed], groups=groups[mixed]) == model.score(X, y, groups=groups)
+    weight = np.array([1.0, 2.0, 3.0, 0.0, 1.0, 1.0, 1.0])  # pairs of a: 1 * 2 and 1 * 3 in order, 2 * 3 tied
+    assert model.score(X, y, weight, groups) == pytest.approx(np.mean([8.0 / 11.0, 0.0]))
+
+
+def test_standardized_columns_count_weights():
+    X, y, group, weight = drawn(15)
+    X = X * [1.0, 10.0, 0.1] + [0.0, 5.0, 1.0]
+    scaler = StandardScaler(with_mean=False).fit(X, sample_weight=weight)
+    plain = mm.RankingSVM(C=0.1, tol=1e-6).fit(scaler.transform(X), y, weight, group)
+    found = mm.RankingSVM(C=0.1, tol=1e-6, standardize=True).fit(X, y, weight, group)
+    np.testing.assert_allclose(found.coef_ * scaler.scale_, plain.coef_, rtol=1e-9)
 
 
 def test_paths_scales_and_texts():

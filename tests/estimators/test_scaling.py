@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, Normalizer, StandardScaler
 
 import maxmargin as mm
+from maxmargin.estimators.scaling import scaling_of, scaling_of_source
 from maxmargin.problems import blocked
 
 rng = np.random.default_rng(3)
@@ -100,6 +101,21 @@ def test_sources_are_scaled_by_a_pass(name):
     outside = clone(model).set_params(**setting).fit(source)
     assert outside.certificate_.primal == pytest.approx(inside.certificate_.primal, rel=3e-4)
     np.testing.assert_allclose(outside.coef_, inside.coef_, rtol=0.05, atol=0.05 * np.abs(inside.coef_).max())
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_sources_are_scaled_as_rows_in_memory(form, intercept):
+    """Weights count; sparse columns are not centred, nor any without an intercept."""
+    table = form(np.where(np.abs(SCORES[:, [0]]) < 1.0, X, 0.0))
+    inside = scaling_of(table, WEIGHT, float(intercept))
+    outside, mapped = scaling_of_source(blocks_of(table, LABEL, weight=WEIGHT), float(intercept))
+    np.testing.assert_allclose(outside.scaler.scale_, inside.scaler.scale_)
+    first = next(iter(mapped.blocks())).X
+    expected = inside.applied(table)[: first.shape[0]]
+    assert sp.issparse(first) == sp.issparse(table)
+    np.testing.assert_allclose(*(X.toarray() if sp.issparse(X) else X for X in (first, expected)), atol=1e-12)
+    np.testing.assert_allclose(outside.back(np.arange(5.0)), inside.back(np.arange(5.0)))
 
 
 def test_sources_through_transformers():
