@@ -289,8 +289,9 @@ def test_which_polynomials_are_positive_semidefinite():
 
 
 def test_a_model_without_support():
-    model = mm.SVMRegressor(kernel="rbf", epsilon=100.0).fit(X, REAL)
-    assert model.support_.size == 0 and model.predict(NEW).tolist() == [0.0] * len(NEW)
+    for kernel in ("rbf", named):  # scikit-learn's functions refuse to be asked about no samples
+        model = mm.SVMRegressor(kernel=kernel, epsilon=100.0).fit(X, REAL)
+        assert model.support_.size == 0 and model.predict(NEW).tolist() == [0.0] * len(NEW)
 
 
 def test_kernel_functions_are_checked():
@@ -301,6 +302,9 @@ def test_kernel_functions_are_checked():
     ):
         with pytest.raises(ValueError, match=sentence):
             mm.SVMClassifier(kernel=wrong).fit(X, TWO)
+        found = mm.SVMClassifier(kernel=lambda A, B, wrong=wrong: (wrong if len(A) == 2 else named)(A, B)).fit(X, TWO)
+        with pytest.raises(ValueError, match=sentence):
+            found.predict(NEW[:2])
 
 
 def test_a_search_over_kernels():

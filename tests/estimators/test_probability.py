@@ -168,6 +168,15 @@ def test_a_sigmoid_is_at_the_optimum_of_platts_loss(far, size):
     assert error.sum() == pytest.approx(0.0, abs=1e-5) and error @ scores == pytest.approx(0.0, abs=1e-5 * (1.0 + far))
 
 
+def test_a_sigmoid_of_one_sample_far_from_all_others():
+    """Where whole steps of Newton's method go too far."""
+    scores = np.r_[np.random.default_rng(0).normal(size=59) - 1.0, 1e3]
+    present = scores > 9.0
+    target = np.where(present, 2 / 3, 1 / 61)
+    error = fitted_sigmoid(scores, present, np.ones(60)).of(scores) - target
+    assert error.sum() == pytest.approx(0.0, abs=1e-6) and error @ scores == pytest.approx(0.0, abs=1e-6)
+
+
 def test_curves_of_small_data():
     scores, present = np.array([3.0, 1.0, 2.0, 4.0, 9.0]), np.array([False, False, True, True, False])
     weight = np.array([3.0, 1.0, 1.0, 1.0, 0.0])  # the last one does not count
@@ -178,7 +187,8 @@ def test_curves_of_small_data():
     np.testing.assert_allclose(soft, 1 / 6 + (3 / 4 - 1 / 6) * steps)
     balanced, flat = np.array([1.0, -1.0, -1.0, 1.0]), np.array([True, True, False, False])
     odds = np.array([5.0, 1.0, 5.0, 1.0])  # right five times of six at a distance of 1
-    np.testing.assert_allclose(fitted_curve("temperature", balanced, flat, odds).of(np.array([1.0, 0.0])), [5 / 6, 0.5], atol=1e-6)
+    found = fitted_curve("temperature", balanced, flat, odds).of(np.array([1.0, 0.0]))
+    np.testing.assert_allclose(found, [5 / 6, 0.5], atol=1e-6)
     for method in METHODS:  # one kind of samples, of weight 3: a constant
         curve = fitted_curve(method, scores[:2], present[2:4], np.array([2.0, 1.0]))
         np.testing.assert_allclose(curve.of(at), 4 / 5)
@@ -296,6 +306,11 @@ def test_every_label_is_spread_over_the_folds():
     assert np.ptp(np.bincount(fold[rarest], minlength=5)) <= 1
 
 
+def test_rare_labels_fill_all_folds():
+    one_each = np.repeat(np.eye(20, dtype=int), 3, axis=0)
+    assert np.bincount(folds_of_labels("probability", "sigmoid", checked_labels(one_each).columns)).tolist() == [12] * 5
+
+
 # ---- as an estimator ---------------------------------------------------------------------------------------------------
 
 
@@ -319,6 +334,14 @@ def test_probabilities_that_were_asked_for_after_the_fit():
     with pytest.raises(NotFittedError, match="fit it again"):
         model.predict_proba(X)
     assert model.fit(X, y).predict_proba(X).shape == (len(y), 2)
+
+
+@pytest.mark.parametrize(("asked", "what"), [({"probability": "sigmoid"}, "probabilities"), ({"thresholds": "f1"}, "thresholds")])
+def test_folds_that_did_not_converge_are_told_of(asked, what):
+    X, Y = labelled()
+    plain = mm.MultilabelSVMClassifier(C=100.0, loss="hinge", solver="dual_coordinate", random_state=0).fit(X, Y)
+    with pytest.warns(ConvergenceWarning, match=rf"^The {what} rest on models of 5 folds, of which \d did not reach tol=0.001"):
+        clone(plain).set_params(max_iter=plain.n_iter_, **asked).fit(X, Y)
 
 
 def test_probabilities_of_an_earlier_fit_are_forgotten():
