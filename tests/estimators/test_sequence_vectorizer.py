@@ -5,9 +5,12 @@ import pickle
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.feature_extraction import DictVectorizer
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction import DictVectorizer, FeatureHasher
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
+from sklearn.utils import get_tags
+from sklearn.utils.validation import check_is_fitted
 
 import maxmargin as mm
 
@@ -75,6 +78,15 @@ def test_booleans_leave_all_values_one():
 def test_names_that_come_twice_are_added_up():
     x, y = mm.SequenceVectorizer().fit_transform([[["a", "b", "a"], {"a": 2.0, "c": ["d", "d"]}], [["b"]]])
     assert x.toarray().tolist() == [[2, 1, 0], [2, 0, 2]] and y.toarray().tolist() == [[0, 1, 0]]
+    assert x.indices.tolist() == [0, 1, 0, 2] and x.data.tolist() == [2, 1, 2, 2]
+
+
+def test_another_fit_learns_another_vocabulary():
+    vectorizer = mm.SequenceVectorizer().fit([[{"a": "x", "b": 2.0}]])
+    vectorizer.transform([[{"a": "x", "b": 2.0}]])
+    vectorizer.fit([[{"b": 1.0, "c": 1.0}], [{"a": "x"}, {"a": "y"}]])
+    assert list(vectorizer.vocabulary_) == ["a=x", "a=y", "b", "c"]
+    assert vectorizer.transform([[{"a": "x", "b": 2.0}, {"a": "y"}]])[0].toarray().tolist() == [[1, 0, 2, 0], [0, 1, 0, 0]]
 
 
 @pytest.mark.parametrize("params", [{}, {"n_features": 32}, {"dtype": np.float32}, {"min_count": 2}])
@@ -108,6 +120,22 @@ def test_unknown_features():
     strict.transform(SENTENCES)  # what is rare has been met
     with pytest.raises(ValueError, match="Sentence 1 has at position 0 the feature 'word=dog', which fit has not met"):
         strict.transform([[], [{"word": "dog"}]])
+    with pytest.raises(ValueError, match="Sentence 2 has at position 3 the feature 'word=dog'"):
+        strict.transform([[], SENTENCES[0], [{"word": "the"}, {"word": "sat", "length": 3}, {}, {"length": 1, "word": "dog"}]])
+    names = mm.SequenceVectorizer(unknown="error").fit([[["a", "b"]]])
+    with pytest.raises(ValueError, match="Sentence 0 has at position 1 the feature 'c'"):
+        names.transform([[["a", "b"], ["c"], ["a"]]])
+
+
+def test_rows_beyond_both_ends_of_a_short_sentence():
+    """As CRF++ numbers them: _B-1 is the first row before the sentence, _B+1 the first one behind it."""
+    for template, expected in (
+        ("x=%x[-3,0]", [["_B-3"], ["_B-3", "_B-2"], ["_B-3", "_B-2", "_B-1", "a"]]),
+        ("x=%x[3,0]", [["_B+3"], ["_B+2", "_B+3"], ["d", "_B+1", "_B+2", "_B+3"]]),
+    ):
+        vectorizer, sentences = mm.SequenceVectorizer([template]), [["a"], ["a", "b"], ["a", "b", "c", "d"]]
+        found, names = vectorizer.fit_transform(sentences), vectorizer.get_feature_names_out()
+        assert [[names[row].item()[2:] for row in x.toarray().astype(bool)] for x in found] == expected
 
 
 @pytest.mark.parametrize(
@@ -135,9 +163,30 @@ def test_bad_input(params, X, message):
         mm.SequenceVectorizer(**params).fit(X)
 
 
-def test_hashed_features_have_no_names():
+def test_hashed_features_are_those_of_scikit_learn():
+    positions = [{"word": f"w{k}", "size": k - 2.0, "upper": k % 2 == 0} for k in range(6)]
+    for dtype in (np.float32, np.float64):
+        expected = FeatureHasher(64, dtype=dtype).transform([{**each, "upper": float(each["upper"])} for each in positions])
+        vectorizer = mm.SequenceVectorizer(n_features=64, dtype=dtype)
+        for own in (vectorizer, clone(vectorizer).fit([])):
+            one, none, rest = own.transform([positions[:4], [], positions[4:]])
+            assert one.dtype == none.dtype == rest.dtype == dtype and none.shape == (0, 64)
+            assert np.array_equal(np.vstack([one.toarray(), rest.toarray()]), expected.toarray())
+
+
+def test_hashed_features_have_no_names_and_need_no_fit():
     with pytest.raises(ValueError, match="Hashed features have no names"):
         mm.SequenceVectorizer(n_features=8).get_feature_names_out()
+    with pytest.raises(ValueError, match="dtype must be float32 or float64"):
+        mm.SequenceVectorizer(n_features=8, dtype=int).transform(SENTENCES)
+    check_is_fitted(mm.SequenceVectorizer(n_features=8))
+    assert [get_tags(mm.SequenceVectorizer(n_features=n)).requires_fit for n in (None, 8)] == [True, False]
+
+
+def test_a_vocabulary_needs_a_fit():
+    for method in (lambda own: own.transform(SENTENCES), lambda own: own.get_feature_names_out(), check_is_fitted):
+        with pytest.raises(NotFittedError):
+            method(mm.SequenceVectorizer())
 
 
 def test_pipeline_and_grid_search():
