@@ -253,6 +253,10 @@ def test_schemes():
     assert allowed == {(a, b) for a in labels for b in open_.get(a, opening)}
     assert {b for b, no in zip(labels, banned[0], strict=True) if not no} == opening
     assert {a for a, no in zip(labels, banned[1], strict=True) if no} == set(open_)
+    for name, follows in (("iob", follows_iob), ("io", lambda a, b: True)):
+        banned = scheme_rules(name, IOB)
+        assert banned[2:].tolist() == [[not follows(a, b) for b in IOB] for a in IOB]
+        assert banned[:2].tolist() == [[not follows(None, b) for b in IOB], [not follows(a, None) for a in IOB]]
     rules = np.array([[0, 1], [1, 0], [1, 0], [1, 1]])  # from 0 to 1, and no further
     assert [has_output(rules, size) for size in range(4)] == [True, False, True, False]
 
@@ -270,6 +274,11 @@ def test_schemes():
         (Chain(forbidden=[("O", "Q")]), ["O", "O"], "forbidden names 'Q', which is not among the labels"),
         (Chain(required=["O"]), ["O", "O"], "required must be a dict"),
         (Chain(required={"O": "B-N"}), ["O", "O"], "required\\['O'\\] must be a list"),
+        (Chain(required={"O": ["Q"]}), ["O", "O"], "required names 'Q', which is not among the labels"),
+        (Chain(required={"Q": ["O"]}), ["O", "O"], "required names 'Q', which is not among the labels"),
+        (Chain(required={None: [None]}), ["O", "O"], "required has the pair \\(None, None\\)"),
+        (Chain(forbidden=[("B-N", "B-N")], required={"O": [None]}), ["B-N", "B-N"], "has 'B-N' after 'B-N', at position 1"),
+        (Chain(forbidden=[("B-N", "B-N")], required={"O": [None]}), ["O", "B-N"], "has 'B-N' after 'O', at position 1"),
         (Chain(forbidden=[(None, None)]), ["O", "O"], "there is no label"),
         (Chain(forbidden="bioes", on_error="repair"), ["O", "O"], "on_error='repair' is for forbidden='iob'; got .*'bioes'"),
         (Chain(forbidden="iob", on_error="mend"), ["O", "O"], "on_error"),
@@ -278,6 +287,16 @@ def test_schemes():
 def test_bad_rules(structure, y, message):
     with pytest.raises(ValueError, match=message):
         mm.StructuredSVM(structure).fit([np.eye(2), np.eye(2)], [["B-N", "O"], y])
+
+
+@pytest.mark.parametrize(("empty", "where"), [((0,), 3), ((1, 2), 4), ((3,), 2), ((0, 1, 5), 4)])
+def test_forbidden_labels_are_found_beside_empty_sequences(empty, where):
+    y = [["B-N", "I-N"], ["O", "B-N"], ["O", "O", "I-N"]]  # from I-N to O, and from B-N to O, there are other samples
+    for at in empty:
+        y.insert(at, [])
+    X = [np.ones((len(labels), 2)) for labels in y]
+    with pytest.raises(ValueError, match=f"Sample {where} of y has 'I-N' after 'O', at position 2"):
+        mm.StructuredSVM(Chain(forbidden="iob")).fit(X, y)
 
 
 def test_broken_chunks_are_repaired_or_allowed():
@@ -303,9 +322,14 @@ def test_lengths_without_an_output_and_features_too_large():
         model.predict([np.eye(2), np.zeros((3, 2))])
     with pytest.raises(ValueError, match="has 4 positions"):
         model.predict([np.zeros((4, 2))])
-    for many in (1, 2):
+    ending = Chain(required={None: ["a"], "a": ["a", "b"], "b": [None]})  # a goes on as long as it likes, and b ends it
+    longer = mm.StructuredSVM(ending).fit([np.eye(2)], [["a", "b"]])
+    assert longer.predict([np.zeros((4, 2))]) == [["a", "a", "a", "b"]]
+    with pytest.raises(ValueError, match="Sample 0 of X has 1 positions"):
+        longer.predict([np.zeros((1, 2))])
+    for many, value in ((1, 1e30), (2, 1e30), (1, -1e30), (2, -1e30)):
         with pytest.raises(ValueError, match="features may be at most 1e\\+25"):
-            model.predict([np.full((2, 2), 1e30)] * many)
+            model.predict([np.full((2, 2), value)] * many)
 
 
 def test_class_weight_needs_labels():
