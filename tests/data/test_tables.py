@@ -1,5 +1,6 @@
 """Tables as sources: CSV, folders, patterns, datasets; columns of categories; what is refused, and where it stands."""
 
+import csv as reference
 import gzip
 import lzma
 import pickle
@@ -17,10 +18,12 @@ import scipy.sparse as sp
 from helpers.refusals import refuse
 from sklearn.compose import ColumnTransformer
 from sklearn.preprocessing import OneHotEncoder
+from sklearn.utils import murmurhash3_32
 
 import maxmargin as mm
 from maxmargin.data.sources import encoding as encodings
 from maxmargin.data.sources import tables
+from maxmargin.data.sources.dealt import folds_of_rows, shares_of_rows
 
 SMALL = 1e-3  # megabytes: many blocks
 N = 300
@@ -188,6 +191,19 @@ def test_hashed_columns(tmp_path):
     assert wide.n_features == 2 * encodings.HASHED_WIDTH + 3
 
 
+def test_a_hashed_category_has_the_feature_that_its_text_says(tmp_path):
+    """MurmurHash3 modulo the features, also of whole numbers and truth values: models and data of other formats meet there."""
+    table = pa.table({"s": [f"Köln {k}" for k in range(40)], "n": range(40), "b": [k % 3 == 0 for k in range(40)]})
+    X = whole(mm.open_source(table, categorical={"s": 3, "n": 7, "b": 5}))[0]
+    columns = [[f"Köln {k}" for k in range(40)], map(str, range(40)), ["true" if k % 3 == 0 else "false" for k in range(40)]]
+    for texts, width, first in zip(columns, (3, 7, 5), (0, 3, 10)):
+        expected = [murmurhash3_32(text, positive=True) % width for text in texts]
+        np.testing.assert_array_equal(X[:, first : first + width], np.eye(width)[expected])
+    assert mm.open_source(table, features="b", categorical={"b": "onehot"}).feature_names == ["b_false", "b_true"]
+    text = put(tmp_path / "x.csv", "n\n" + "\n".join(map(str, range(40))) + "\n")
+    np.testing.assert_array_equal(whole(mm.open_source(text, categorical={"n": 7}))[0], X[:, 3:10])
+
+
 def test_hive_partitions(tmp_path):
     for (year, kind), part in FRAME.groupby([np.arange(N) % 2 + 2025, "kind"], observed=True):
         folder = tmp_path / "all" / f"year={year}" / f"place=a%20{kind}"
@@ -199,6 +215,34 @@ def test_hive_partitions(tmp_path):
     assert sorted(X[:, 0]) == sorted(FRAME.age) and set(X[:, 1]) == {2025.0, 2026.0} and np.all(X[:, 2:].sum(axis=1) == 1)
     put(tmp_path / "all" / "year=2025" / "x.parquet", (folder / "x.parquet").read_bytes())
     refuse(lambda: mm.open_source(tmp_path / "all", categorical="onehot"), ValueError, "'place'", "one source")
+
+
+def test_columns_in_the_names_of_folders(tmp_path):
+    """Numbers where all of them are whole ones written as such, in the order of the names of the files."""
+    for k, (week, day, part) in enumerate([("10", "02", "x"), ("9", "1", "-3"), ("-4", "1", "0")]):
+        folder = tmp_path / f"week={week}" / "raw" / f"_the%20day={day}" / f"part={part}"
+        put(folder / "b.csv", f"x\n{10 * k + 1}\n")
+        put(folder / "a.csv", f"x\n{10 * k}\n")
+        put(folder / ".a.csv.crc", "no data")
+        put(folder / "_temporary" / "a.csv", "x\n-1\n")
+    source = mm.open_source(tmp_path, categorical="onehot")
+    assert source.feature_names == ["x", "week", *("_the day_02", "_the day_1"), *("part_-3", "part_0", "part_x")]
+    names = sorted(tmp_path.rglob("[ab].csv"))
+    expected = [float(path.read_text().split()[1]) for path in names if "_temporary" not in path.parts]
+    X = whole(source)[0]
+    assert X[:, 0].tolist() == expected and X[:, 1].tolist() == [-4, -4, 10, 10, 9, 9]
+    np.testing.assert_array_equal(X[:, 2:4], np.eye(2)[[1, 1, 0, 0, 1, 1]])
+    put(tmp_path / "week=__HIVE_DEFAULT_PARTITION__" / "raw" / "_the%20day=1" / "part=2" / "a.csv", "x\n1\n")
+    refuse(lambda: mm.open_source(tmp_path, categorical="onehot"), ValueError, "a folder without a value", "missing value")
+    clash = put(tmp_path / "clash" / "x=1" / "a.csv", "x\n1\n")
+    refuse(lambda: mm.open_source(clash.parents[1]), ValueError, "a.csv has a column 'x'", "x=1")
+
+
+def test_a_file_whose_name_looks_like_a_pattern(tmp_path):
+    put(tmp_path / "x1.csv", "a\n1\n")
+    assert whole(mm.open_source(tmp_path / "x[1].csv"))[0].tolist() == [[1]]
+    assert whole(mm.open_source(put(tmp_path / "x[1].csv", "a\n2\n")))[0].tolist() == [[2]]
+    assert whole(mm.open_source(put(tmp_path / "X.TSV.GZ", gzip.compress(b"a\tb\n3\t4\n"))))[0].tolist() == [[3, 4]]
 
 
 def test_datasets_filtered_and_with_partitions(tmp_path):
@@ -239,6 +283,84 @@ def test_a_category_seen_late_in_another_source(tmp_path):
     assert same.encoded(lenient.encoding) is same and same.feature_names == lenient.feature_names
     less = put(tmp_path / "c.csv", "x,z\n1,2\n")
     refuse(lambda: mm.open_source(less, categorical=strict.encoding), ValueError, "c.csv", "missing: 'c'", "unexpected: 'z'")
+
+
+def test_files_together_have_the_categories_of_all_and_one_way_with_new_ones(tmp_path):
+    for name, text in {"a": "c,x\nv,1\nt,2\n", "b": "c,x\nu,3\n"}.items():
+        put(tmp_path / "d" / f"{name}.csv", text)
+    new = put(tmp_path / "new.csv", "c,x\nu,1\nw,2\n")
+    for unknown in ("error", "ignore"):
+        source = mm.open_source(tmp_path / "d", categorical="onehot", handle_unknown=unknown)
+        assert source.feature_names == ["c_t", "c_u", "c_v", "x"] and source.encoding.handle_unknown == unknown
+        assert whole(source)[0].tolist() == [[0, 0, 1, 1], [1, 0, 0, 2], [0, 1, 0, 3]]
+        other = mm.open_source(new, categorical=source.encoding)
+        if unknown == "ignore":
+            assert whole(other)[0].tolist() == [[0, 1, 0, 1], [0, 0, 0, 2]]
+        else:
+            refuse(other.scan, ValueError, "new.csv, line 3", "'w'", "none of its 3 known categories")
+
+
+def test_a_known_encoding_needs_columns_of_its_kinds(tmp_path):
+    def source(**columns):
+        return mm.open_source(pa.table(columns), categorical="onehot")
+
+    encoding = source(c=["u", "v"], x=[1.0, 2.0], l=[[1.0], [2.0]]).encoding
+    assert whole(source(c=["v"], x=[3], l=[[4]]).encoded(encoding))[0].tolist() == [[0, 1, 3, 4]]
+    listed = pa.table({"c": ["v"], "x": [[3.0]], "l": [[4.0]]})
+    refuse(lambda: mm.open_source(listed, categorical=encoding), ValueError, "'x' holds list", "has a number there")
+    real = pa.table({"c": [1.5], "x": [3.0], "l": [[4.0]]})
+    refuse(lambda: mm.open_source(real, categorical=encoding), ValueError, "'c' holds double", "texts or whole numbers")
+    longer = mm.open_source(pa.table({"c": ["v"], "x": [3.0], "l": [[4.0, 5.0]]}), categorical=encoding)
+    refuse(longer.scan, ValueError, "lists of column 'l' must have one length; they have 1 and 2")
+    frame = pd.DataFrame({"c": ["v", None], "x": [3.0, 1.0], "l": [[4.0], [1.0]]})
+    assert tables.coded_frame(encoding, frame[:1]).toarray().tolist() == [[0, 1, 3, 4]]
+    refuse(lambda: tables.coded_frame(encoding, frame), ValueError, "X, row 1: column 'c' is empty")
+    refuse(lambda: tables.coded_frame(encoding, frame[:1].assign(c="w")), ValueError, "X, row 0: column 'c' holds 'w'")
+
+
+# ---- what CSV holds ------------------------------------------------------------------------------------------
+
+QUOTED = 'zip,name,x\n01067,"",1\n7,"O""Neil, ""Jr""",2\n01067,5" pipe,3\n"7"," NA ",4\n'
+
+
+@pytest.mark.parametrize("quote", ['"', "'"])
+def test_texts_are_those_of_the_csv_module(quote, tmp_path):
+    """Zeros in front of a number that is a category, quotes within a value, texts that are empty."""
+    text = QUOTED.replace('"', quote)
+    rows = list(reference.DictReader(text.splitlines(), quotechar=quote))
+    source = mm.open_source(put(tmp_path / "x.csv", text), categorical={"zip": "onehot", "name": "onehot"}, quote=quote)
+    X, codes = whole(source)[0], source.encoding.columns
+    for k, name in enumerate(("zip", "name")):
+        assert list(codes[k].categories) == sorted({row[name] for row in rows})
+    assert source.feature_names[:2] == ["zip_01067", "zip_7"]
+    assert X[:, 0].tolist() == [row["zip"] == "01067" for row in rows] and X[:, -1].tolist() == [1, 2, 3, 4]
+    names = [codes[1].categories[j] for j in X[:, 2:-1].argmax(axis=1)]
+    assert names == [row["name"] for row in rows]
+    plain = put(tmp_path / "p.csv", text.replace(", ", ""))
+    source = mm.open_source(plain, label="name", features=["x"], quote="")
+    assert whole(source)[1].tolist() == [line.split(",")[1] for line in plain.read_text().splitlines()[1:]]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('a,b\n1,5" x,3\n', ("line 2", "3 fields for 2 columns")),
+        ('a,b\n1,"5"" x\n y"\n', ("line 2", "goes on over the end of the line")),
+        ('a,b\n1,"5""",2\n', ("line 2", "3 fields for 2 columns")),
+        ("a,b\n1,\n2,\n", ("line 2", "'b' is empty")),
+        ("a,b\n1,\n", ("line 2", "'b' is empty")),
+        ("a,b\r\n\r\n1,2\r\n\r\n3\r\n", ("line 5", "1 fields for 2 columns")),
+    ],
+)
+def test_quotes_and_line_ends_in_lines_that_are_wrong(text, words, tmp_path):
+    refuse(lambda: mm.open_source(put(tmp_path / "x.csv", text), categorical="hash").scan(), ValueError, "x.csv", *words)
+
+
+def test_numbers_that_look_whole_at_first(tmp_path):
+    """A column of CSV is one of real numbers, whatever stands in its first lines."""
+    text = "a,b\n" + "1,2\n" * 300 + "2.5,1e3\n"
+    X = whole(mm.open_source(put(tmp_path / "x.csv", text), header=True, block_size=SMALL))[0]
+    np.testing.assert_array_equal(X, pd.read_csv(tmp_path / "x.csv").to_numpy())
 
 
 # ---- what is refused -----------------------------------------------------------------------------------------
@@ -302,6 +424,8 @@ def test_columns_that_are_no_features(tmp_path):
     refuse(lambda: mm.open_source(path, features=["x", "s"], categorical={"x": "onehot"}), ValueError, "'x'", "whole numbers")
     refuse(lambda: mm.open_source(path, features=["x", "s"], categorical={"z": "hash"}), ValueError, "'z'", "'x', 's'")
     refuse(lambda: mm.open_source(path, features=["x"], categorical="hash", n_features=9), ValueError, "n_features")
+    exact = pa.table({"x": pa.array([1, 2], pa.decimal128(5, 2))})
+    refuse(lambda: mm.open_source(exact), ValueError, "'x'", "decimal128", "write it as float64")
     text = put(tmp_path / "x.csv", "x,day\n1,2026-01-02\n2,2026-01-03\n")
     refuse(lambda: mm.open_source(text), ValueError, "'day'", "days since")
 
@@ -395,6 +519,8 @@ def test_csv_needs_the_extra_too(tmp_path, monkeypatch):
 def test_too_many_categories(tmp_path, monkeypatch):
     monkeypatch.setattr(encodings, "MOST_CATEGORIES", 3)
     refuse(lambda: csv(tmp_path, **OPTIONS, categorical="onehot").scan(), ValueError, "'city'", "more than 3", "'hash'")
+    monkeypatch.setattr(encodings, "MOST_CATEGORIES", 4)
+    assert csv(tmp_path, **OPTIONS, categorical="onehot").scan().n_features == 10
 
 
 def test_arguments_of_tables(tmp_path):
@@ -439,6 +565,58 @@ def test_a_table_that_changes(tmp_path):
     refuse(lambda: list(source), mm.SourceChangedError, "x.csv")
 
 
+# ---- columns beside X ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", [csv, parquet, csv_pattern])
+def test_labels_weights_and_groups_are_no_features_and_stay_with_their_rows(form, tmp_path):
+    frame = FRAME[["age", "count", "y", "w"]]
+    source = form(tmp_path, label="y", weight="w", group="count", categorical="hash", block_size=SMALL)
+    assert not {"y", "w", "count"} & {name.split("#")[0] for name in source.feature_names}
+    for seed in (None, 3):
+        X, y, weight, group = whole(source, seed)
+        np.testing.assert_array_equal(group, frame["count"])
+        np.testing.assert_array_equal(np.column_stack([y, weight]), frame[["y", "w"]])
+    assert source.feature_names.index("age") == 2 * encodings.HASHED_WIDTH
+    np.testing.assert_array_equal(X[:, 2 * encodings.HASHED_WIDTH], frame.age)
+
+
+@pytest.mark.parametrize(
+    ("types", "expected"),
+    [
+        (["float32", "float32"], np.float32),
+        (["float32", "float64"], np.float64),
+        (["float16", "float32"], np.float32),
+        (["float32", "int16"], np.float64),
+        (["int16"], np.float64),
+    ],
+)
+def test_float32_where_it_holds_all_numbers(types, expected, tmp_path):
+    columns = {f"f{k}": np.arange(3).astype(kind) for k, kind in enumerate(types)}
+    assert mm.open_source(pa.table(columns)).dtype == expected
+    np.save(tmp_path / "x.npy", np.rec.fromarrays([*columns.values()], names=[*columns]))
+    source = mm.open_source(tmp_path / "x.npy")
+    assert source.dtype == expected and source.feature_names == [*columns]
+    assert whole(source)[0].tolist() == [[k] * len(types) for k in range(3)]
+
+
+def test_rows_of_lists_that_are_wrong_are_named():
+    def source(i, v, **options):
+        table = pa.table({"i": i, "v": pa.array(v, pa.list_(pa.float64()))})
+        return mm.open_source(table, features={"indices": "i", "values": "v"}, **options)
+
+    assert whole(source([[4, 0], [], [1]], [[1, 2], [], [3]], n_features=5))[0].tolist() == [
+        [2, 0, 0, 0, 1],
+        [0] * 5,
+        [0, 3, 0, 0, 0],
+    ]
+    refuse(source([[0], [], [-1]], [[1], [], [1]]).scan, ValueError, "row 2", "index -1, which is negative")
+    refuse(source([[0, 3], [], [4, 5]], [[1, 2], [], [1, 2]], n_features=5).scan, ValueError, "row 2", "index 5", "n_features=5")
+    refuse(source([[0], [5, 1]], [[1], [1, 1]], n_features=5).scan, ValueError, "row 1", "index 5")
+    refuse(source([[0.0], [1.0]], [[1], [1]]).scan, ValueError, "'i' must hold lists of integers")
+    refuse(source([[0], [1, 2]], [[1], [None, 1]]).scan, ValueError, "row 1", "a list in column 'v' holds an empty entry")
+
+
 # ---- a hash splits rows --------------------------------------------------------------------------------------
 
 
@@ -461,8 +639,29 @@ def test_rows_go_to_the_same_side_whatever_the_blocks_are(tmp_path):
     assert rest.scan().labels.size <= 2 and part.scan().labels.tolist() == [-1.0, 1.0]
     for bad in (0, 1, -0.1, "x", True, float("nan")):
         refuse(lambda bad=bad: source.train_test_split(bad), ValueError, "test_size")
-    refuse(lambda: source.train_test_split(0.2, seed=-1), ValueError, "seed")
+    for bad in (-1, 2**32, True, 0.5):
+        refuse(lambda bad=bad: source.train_test_split(0.2, seed=bad), ValueError, "seed must be an integer from 0 to 2^32 - 1")
     path = put(tmp_path / "m.csv", "x,a,b\n" + "1,0,1\n2,1,1\n" * 30)
     for side in mm.open_source(path, label=["a", "b"]).train_test_split(0.4):
         assert side.multilabel and side.n_labels == 2 and side.scan().labels.tolist() == [0, 1]
-    refuse(lambda: source.train_test_split(1e-9), ValueError, "empty")
+    for share in (1e-9, 1 - 1e-9):
+        refuse(lambda share=share: source.train_test_split(share), ValueError, "empty")
+
+
+def test_each_side_of_a_split_knows_its_own_labels():
+    y = np.arange(40) // 4
+    source = mm.open_source([(np.arange(15.0)[:, None], y[:15]), (np.arange(15.0, 40)[:, None], y[15:])])
+    sides = source.train_test_split(0.1, 5)
+    assert min(side.n_rows for side in sides) < 8
+    for side in sides:
+        X, own, _, _ = whole(side, 1)
+        assert own.tolist() == (X.ravel() // 4).tolist() and side.scan().labels.tolist() == sorted({*own})
+    both = np.concatenate([whole(side)[0].ravel() for side in sides])
+    assert sorted(both) == list(range(40))
+
+
+def test_folds_cut_across_a_split():
+    """Each side has about as many rows of each fold, with the same seed, too."""
+    for seed in (0, 1, 2**31):
+        test, folds = shares_of_rows(4000, seed) < 0.5, folds_of_rows(4000, 2, seed)
+        assert 0.45 < np.mean(folds[test]) < 0.55
