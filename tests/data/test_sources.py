@@ -393,6 +393,27 @@ def test_bad_labels_are_refused_with_their_line(tmp_path):
     refuse(mm.open_source([(DENSE, Y)], multilabel=True).scan, ValueError, "multilabel=True")
 
 
+def test_a_row_without_a_label_is_named_wherever_it_is(tmp_path):
+    for at in (0, 30, 59):
+        lines = ["1 1:1"] * 60
+        lines[at] = " 2:1"
+        path = put(tmp_path / "x.svm", "\n".join(lines))
+        refuse(mm.open_source(path, block_size=2e-5).scan, ValueError, f"line {at + 1}, column 2", "there is no label")
+
+
+def test_labels_are_told_apart_up_to_a_number(tmp_path, monkeypatch):
+    y, limits = np.array([3.0, 1.0, 2.0, 1.0]), [f"maxmargin.data.sources.{name}.DISTINCT" for name in ("scan", "several")]
+    for path, part in ((tmp_path / "a.svm", slice(0, 2)), (tmp_path / "b.svm", slice(2, 4))):
+        svm(path, CSR[part], y[part])
+    for most, expected in ((3, [1, 2, 3]), (2, None)):
+        for name in limits:
+            monkeypatch.setattr(name, most)
+        for given in ([(DENSE[:2], y[:2]), (DENSE[2:4], y[2:])], [tmp_path / "a.svm", tmp_path / "b.svm"]):
+            source = mm.open_source(given)
+            found = source.scan().labels
+            assert (found if found is None else found.tolist()) == expected and source.label_range == (1, 3)
+
+
 # ---- bad files -----------------------------------------------------------------------------------------------
 
 LINES = "1 1:1\n" * 50
@@ -431,6 +452,7 @@ def test_a_feature_beyond_the_declared_ones(tmp_path):
     refuse(mm.open_source(path, n_features=8, cache=True).scan, ValueError, "line 51, column 7")
     np.save(tmp_path / "x.npy", DENSE)
     refuse(mm.open_source(tmp_path / "x.npy", n_features=8).scan, ValueError, "12 features", "n_features=8")
+    refuse(mm.open_source(tmp_path / "x.npy", n_features=13).scan, ValueError, "12 features", "n_features=13")
 
 
 def test_an_index_that_the_size_of_the_text_does_not_explain(tmp_path):
@@ -572,6 +594,10 @@ def test_numbers_that_are_not_finite(tmp_path):
     refuse(mm.open_source(tmp_path / "x.parquet", block_size=SMALL).scan, ValueError, "row 77", "finite")
     refuse(mm.open_source([(DENSE, np.where(np.arange(N) == 5, np.inf, Y))]).scan, ValueError, "row 5", "label")
     refuse(mm.open_source([(DENSE, Y, -WEIGHT)]).scan, ValueError, "weight", "negative")
+    for value in (np.nan, np.inf, -0.5):
+        weight = np.where(np.arange(N) == 105, value, WEIGHT)
+        blocks = [(DENSE[:90], Y[:90], weight[:90]), (DENSE[90:], Y[90:], weight[90:])]
+        refuse(mm.open_source(blocks).scan, ValueError, "row 105", f"this one is {value:g}")
 
 
 def test_columns_of_tables(tmp_path):
@@ -627,6 +653,11 @@ def test_arguments(tmp_path):
     refuse(lambda: mm.open_source(npy, label="no.npy"), FileNotFoundError, "no.npy")
     refuse(mm.open_source(npy, label=tmp_path / "short.npy").scan, ValueError, "short.npy", "9 entries", "200 rows")
     refuse(mm.open_source(path, weight=tmp_path / "short.npy").scan, ValueError, "short.npy", "9 entries", "200 rows")
+    np.save(tmp_path / "long.npy", np.ones(N + 1))
+    refuse(mm.open_source(path, weight=tmp_path / "long.npy").scan, ValueError, "long.npy", "201 entries", "200 rows")
+    assert mm.open_source(path, block_size=1024).n_features == D
+    assert mm.open_source(path.rename(tmp_path / "y.SVM")).n_features == D
+    path = svm(path)
     refuse(lambda: mm.open_source([npy, npy], label=[tmp_path / "short.npy"]), ValueError, "1 files for 2")
     refuse(lambda: mm.open_source([npy, npy], label="short.npy"), ValueError, "list", "2 files")
     refuse(mm.open_source([npy, path]).scan, ValueError, "sparse", "dense")
@@ -683,9 +714,57 @@ def test_blocks_of_an_iterable_are_checked():
     refuse(scan((DENSE, Y), (DENSE, None)), ValueError, "row 200", "another kind")
     refuse(scan((DENSE, np.array([object()] * N))), ValueError, "labels must be numbers or strings")
     refuse(scan((DENSE, 3 * MULTI)), ValueError, "0 and 1")
+    refuse(scan((DENSE, MULTI), (DENSE, MULTI[:, :4])), ValueError, "row 200", "4 columns from here on, 5 before")
+    refuse(scan((DENSE, Y, WEIGHT[:, None])), ValueError, "block 0", "weights are of shape (200, 1)")
+    objects = MULTI.astype(object)
+    objects[7, 1] = None
+    refuse(scan((DENSE, Y), (DENSE, objects)), ValueError, "block 1", "the label of its row 7 is None")
     refuse(scan((DENSE, Y), (DENSE, Y.astype(str))), ValueError, "row 200", "strings after numbers")
     assert whole(mm.open_source([(DENSE[:2], np.array(["a", "b"], dtype=object))])).y.tolist() == ["a", "b"]
     assert whole(mm.open_source([(DENSE[:2] > 0, [1, 2])])).X.tolist() == (DENSE[:2] > 0).astype(float).tolist()
+
+
+def test_blocks_without_rows_and_entries_that_come_twice():
+    empty = (DENSE[:0], Y[:0])
+    source = mm.open_source([empty, (DENSE[:50], Y[:50]), empty, (DENSE[50:], Y[50:]), empty])
+    for seed in (None, 0, 1):
+        got = whole(source, seed)
+        assert np.array_equal(got.X, DENSE) and np.array_equal(got.y, Y)
+    twice = sp.csr_matrix((np.array([1.0, 2.0, 4.0, 8.0]), np.array([2, 0, 2, 1]), np.array([0, 3, 4])), shape=(2, 3))
+    assert whole(mm.open_source([(twice, [0, 1])])).X.tolist() == [[2, 0, 5], [0, 8, 0]]
+    assert twice.data.tolist() == [1, 2, 4, 8]  # the user's own is left as it was
+
+
+# ---- files together ------------------------------------------------------------------------------------------
+
+
+def test_groups_and_labels_of_files_together(tmp_path):
+    lines = [f"{y} qid:{g} 1:{k + 1}" for k, (y, g) in enumerate([(5, 7), (-2, 7), (3, 8), (9, 2), (0, 2), (1, 4)])]
+    paths = [put(tmp_path / f"{k}.svm", "\n".join(lines[part])) for k, part in enumerate([slice(0, 2), slice(2, 3), slice(3, 6)])]
+    source = mm.open_source(paths, block_size=2e-5)
+    assert source.n_rows is None and source.label_range == (-2, 9) and source.n_rows == 6
+    for seed in (None, 1, 2):
+        got = whole(source, seed)
+        assert got.group.tolist() == [7, 7, 8, 2, 2, 4] and got.y.tolist() == [5, -2, 3, 9, 0, 1]
+        assert got.X.ravel().tolist() == [1, 2, 3, 4, 5, 6]
+    pq.write_table(table(a=[1.0]), tmp_path / "0.parquet")
+    assert mm.open_source([tmp_path / "0.parquet"] * 2).n_rows == 2
+
+
+def test_files_that_cannot_be_one_source(tmp_path):
+    for k, X in enumerate((DENSE, DENSE[:, :7], DENSE.astype(np.float32))):
+        np.save(tmp_path / f"{k}.npy", X)
+    words = "1.npy has 7 features", "0.npy has 12"
+    refuse(mm.open_source([tmp_path / "0.npy", tmp_path / "1.npy"]).scan, ValueError, *words)
+    refuse(lambda: mm.open_source([tmp_path / "0.npy", tmp_path / "2.npy"]), ValueError, "different dtypes", "dtype=numpy")
+    both = mm.open_source([tmp_path / "0.npy", tmp_path / "2.npy"], dtype=np.float64)
+    assert both.dtype == np.float64 and both.n_rows == 2 * N
+    for name, labels in (("words", ["u", "v"]), ("numbers", [0.0, 1.0])):
+        pq.write_table(table(a=[1.0, 2.0], y=labels), tmp_path / f"{name}.parquet")
+    kinds = mm.open_source([tmp_path / "words.parquet", tmp_path / "numbers.parquet"], label="y")
+    refuse(kinds.scan, ValueError, "numbers.parquet", "labels are of different kinds")
+    several, single = put(tmp_path / "a.svm", "0,2 1:1\n"), put(tmp_path / "b.svm", "1.5 1:1\n")
+    refuse(mm.open_source([several, single]).scan, ValueError, "b.svm has labels that are not whole numbers", "multi-label")
 
 
 class Unsteady:
@@ -758,6 +837,20 @@ def test_a_change_that_leaves_size_and_time(name, tmp_path):
 
     keep_time(tmp_path / f"x.{name}", change)
     refuse(lambda: list(source.blocks(0)), mm.SourceChangedError, "other data than in its first pass", "from row")
+
+
+def test_groups_that_change_and_leave_size_and_time(tmp_path):
+    source = mm.open_source(put(tmp_path / "x.svm", "1 qid:3 1:1\n2 qid:4 1:1\n"))
+    source.scan()
+    keep_time(tmp_path / "x.svm", lambda content: content.__setitem__(content.index(b"4"), ord("3")))
+    refuse(lambda: list(source.blocks()), mm.SourceChangedError, "other data than in its first pass")
+
+
+def test_a_file_that_changes_during_the_scan(tmp_path, monkeypatch):
+    source = MAKERS["svm"](tmp_path)
+    scan = source._scan
+    monkeypatch.setattr(source, "_scan", lambda: (scan(), os.utime(tmp_path / "x.svm", ns=(1, 1)))[0])
+    refuse(source.scan, mm.SourceChangedError, "x.svm", "changed")
 
 
 def test_a_text_that_is_malformed_later_and_leaves_size_and_time(tmp_path):

@@ -120,8 +120,10 @@ def test_sources_are_scaled_as_rows_in_memory(form, intercept):
 
 def test_sources_through_transformers():
     source = blocks_of(X, LABEL)
-    mapped = source.map(StandardScaler())
+    given = StandardScaler()
+    mapped = source.map(given)
     np.testing.assert_allclose(mapped.transformer.mean_, X.mean(axis=0))
+    assert not hasattr(given, "mean_") and blocks_of(X.astype(np.float32), LABEL).map(StandardScaler()).dtype == np.float32
     assert mapped.n_rows == N and mapped.n_features == 4 and mapped.dtype == np.float64
     whole = np.vstack([block.X for block in mapped.blocks()])
     np.testing.assert_allclose(whole, StandardScaler().fit_transform(X))
