@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import platform
 import resource
 import subprocess
 import sys
@@ -78,7 +79,9 @@ def test_other_programs_read_the_arrays(tmp_path):
     identical(arrays["dual_coef_"], model.dual_coef_)
     with safetensors.safe_open(tmp_path / "model.safetensors", "np") as file:
         manifest = json.loads(file.metadata()["maxmargin"])
-    assert manifest["model"]["of"] == "SVMClassifier" and "numpy" in manifest["versions"]
+    assert manifest["model"]["of"] == "SVMClassifier"
+    versions = {"maxmargin": mm.__version__, "numpy": np.__version__, "python": platform.python_version()}
+    assert versions.items() <= manifest["versions"].items()
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
@@ -182,6 +185,82 @@ def test_forms_of_data_are_told_apart():
     assert fingerprint(np.float64(0.5)) != fingerprint(np.float32(0.5)) != fingerprint(0.5)
 
 
+ARRAYS = {"few": np.arange(3, dtype=np.int8), "rows": np.eye(3), "wide": np.ones((2, 0, 4)), "one": np.float32(7.5).reshape(())}
+
+
+def test_arrays_in_a_file(tmp_path):
+    """Any shape; mapped ones can be used where they lie, and not be written to."""
+    path = tmp_path / "arrays"
+    container.write_stored(path, "model", {"of": "a test"}, ARRAYS)
+    assert (8 + int.from_bytes(path.read_bytes()[:8], "little")) % 64 == 0
+    for mapped in (False, True):
+        manifest, found = container.read_stored(path, "model", mapped=mapped)
+        assert manifest["of"] == "a test" and found.keys() == ARRAYS.keys()
+        for name, array in ARRAYS.items():
+            assert found[name].dtype == array.dtype and found[name].shape == array.shape and np.array_equal(found[name], array)
+            assert found[name].flags.aligned and (found[name].flags.writeable is not mapped or not array.size)
+    with pytest.raises(mm.ModelFileError, match=r"is a model, not a checkpoint; give Checkpoint another path"):
+        container.read_stored(path, "checkpoint")
+
+
+CHANGES = {  # of the header, which the checksum of the manifest does not cover
+    "arrays overlap, or leave holes": lambda head: head["b"].update(data_offsets=head["a"]["data_offsets"]),
+    "array 'a' is not the one of the manifest": lambda head: head["a"].update(dtype="F64"),
+    "array 'b' is not the one of the manifest": lambda head: head["b"].update(shape=[1, 4]),
+    "array 'b' has 24 bytes, which are not those of its shape": lambda head: head["b"].update(data_offsets=[32, 56]),
+    "arrays are missing": lambda head: head.pop("b"),
+    "its checksum does not fit its manifest": lambda head: head["__metadata__"].update(checksum="0" * 32),
+}
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_headers_that_do_not_fit(mapped, tmp_path):
+    path = tmp_path / "arrays"
+
+    def refused(raw, words):
+        path.write_bytes(raw)
+        with pytest.raises(mm.ModelFileError, match=f"is damaged, or not a maxmargin file: .*{words}"):
+            container.read_stored(path, "model", mapped=mapped)
+
+    container.write_stored(path, "model", {}, {"a": np.arange(4), "b": np.arange(4) + 4})
+    raw = path.read_bytes()
+    for words, change in CHANGES.items():
+        head, data = taken(raw)
+        change(head)
+        refused(put(head, data), words)
+    refused(raw + b"\0", f"it has {len(raw) + 1} bytes and should have {len(raw)}")
+    refused(raw[:-1], f"it has {len(raw) - 1} bytes and should have {len(raw)}")
+    head, data = taken(raw)
+    text = json.dumps(head).encode()
+    twice = text[:-1] + b', "a": ' + json.dumps(head["a"]).encode() + b"}"
+    refused(len(twice).to_bytes(8, "little") + twice + data, "a name stands in it twice")
+    meta = head["__metadata__"]
+    meta["maxmargin"] = meta["maxmargin"].replace('"kind":"model"', '"kind":"model","C":NaN')
+    meta["checksum"] = container.manifest_checksum("1", meta["maxmargin"])
+    refused(put(head, data), "NaN is no number")
+
+
+def test_what_is_no_array_must_be_short(tmp_path, monkeypatch):
+    path = tmp_path / "arrays"
+    container.write_stored(path, "model", {"names": "x" * 5000}, {})
+    monkeypatch.setattr(container, "LONGEST_HEADER", 4000)
+    with pytest.raises(mm.ModelFileError, match=r"What is no array takes 5\d+ bytes; a file holds 4000 of them"):
+        container.write_stored(tmp_path / "another", "model", {"names": "x" * 5000}, {})
+    with pytest.raises(mm.ModelFileError, match="not a maxmargin model file"):
+        container.read_stored(path, "model")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_somebody_else_writes_meanwhile(tmp_path, monkeypatch):
+    """It was not there when it was looked for; it stays as it is."""
+    path = tmp_path / "arrays"
+    path.write_text("another")
+    monkeypatch.setattr(Path, "exists", lambda self: False)
+    with pytest.raises(mm.ModelFileError, match="exists already; give another name, or overwrite=True"):
+        container.write_stored(path, "model", {}, ARRAYS, overwrite=False)
+    assert path.read_text() == "another" and list(tmp_path.iterdir()) == [path]
+
+
 # ---- what is refused ---------------------------------------------------------------------------------------------------
 
 
@@ -258,6 +337,7 @@ def test_paths_that_do_not_go(tmp_path):
     for wrong, reason in (
         (tmp_path / "nobody", "cannot be read: No such file or directory"),
         (tmp_path, "is no file"),
+        (os.devnull, "is no file"),
         ("a\0b", "is no path"),
     ):
         with pytest.raises(mm.ModelFileError, match=reason):
