@@ -18,9 +18,12 @@ from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import maxmargin as mm
+from maxmargin.data.gram import PrecomputedGram
+from maxmargin.data.table import table_of
 from maxmargin.extend import BinaryLoss, value
 from maxmargin.persistence.fingerprint import fingerprint
 from maxmargin.structures import Structure
+from maxmargin.structures.encoded.python import Custom
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(20, 3))
@@ -260,6 +263,12 @@ class Tagged(Structure):
     def size(self, X, y):
         return 1
 
+    def joint_feature(self, x, y):
+        return np.array([y * x.sum()])
+
+    def loss(self, y_true, y):
+        return float(y_true != y)
+
 
 def by_state(gamma):
     found = Tagged()
@@ -274,6 +283,7 @@ BY_GAMMA = {
     **{f"a {kind.__name__}": in_container(kind) for kind in (list, tuple, set, frozenset, dict, np.array)},
     "a partial": lambda gamma: partial(rbf_kernel, gamma=gamma),
     "a partial of a partial": lambda gamma: partial(partial(rbf_kernel, gamma=gamma), np.eye(2)),
+    "another argument of a partial": lambda gamma: partial(rbf_kernel, np.full((2, 2), gamma)),
     "a method": lambda gamma: Kernel(gamma).scaled,
     "a subclass of list": counted,
     "a default": lambda gamma: defaultdict(lambda: gamma),
@@ -284,6 +294,12 @@ BY_GAMMA = {
     "a registered loss": by_registration,
     "a loss of the package": lambda gamma: mm.losses.EpsilonInsensitiveLoss(epsilon=gamma),
     "a structure": by_state,
+    "samples of a structure in Python": lambda gamma: Custom(Tagged(), [gamma * X], [1.0]),
+    "outputs of a structure in Python": lambda gamma: Custom(Tagged(), [X], [gamma]),
+    "a kernel matrix": lambda gamma: PrecomputedGram(gamma * np.eye(3)),
+    "a table": lambda gamma: table_of(gamma * X, 1.0),
+    "a table of sparse rows": lambda gamma: table_of(sp.csr_array(gamma * X), 1.0),
+    "the intercept's column": lambda gamma: table_of(X, gamma),
     "a structure of the package": lambda gamma: mm.structures.Chain(n_labels=3, cost=gamma * np.ones((3, 3))),
     "a solver": lambda gamma: mm.OnlineDual(effort=gamma),
     "a scaler": lambda gamma: StandardScaler().fit(gamma * X),
@@ -307,6 +323,7 @@ BY_GAMMA = {
 APART: dict[str, list[Any]] = {
     "functions of a package": [rbf_kernel, laplacian_kernel, np.add, np.multiply, np.dot],
     "what is called": [lambda A, B: A.max(B), lambda A, B: A.min(B)],
+    "byte orders": [np.array([1, 256], "<i2"), np.array([1, 256], ">i2"), np.array([256, 1], "<i2")],
     "operators": [lambda A, B: A + B, lambda A, B: A - B, lambda A, B: B - A],
     "what a partial is of": [partial(rbf_kernel, gamma=1.0), partial(laplacian_kernel, gamma=1.0)],
     "handlers": [by_text("def kernel(A):\n try: return A()\n except E: return 1", E=kind) for kind in (ValueError, TypeError)],

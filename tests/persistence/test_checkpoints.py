@@ -18,6 +18,8 @@ from helpers.killed import FITS, begun, child, comparable, fit, nursery, without
 from helpers.models import CASES, LABELS, REAL, TWO, X, identical
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.preprocessing import StandardScaler
 
@@ -92,7 +94,30 @@ def test_it_is_refused_for_other_data_or_parameters(tmp_path, always):
     regressor = mm.SVMRegressor(random_state=7).set_callbacks(mm.Checkpoint(path))
     with pytest.raises(mm.ModelFileError, match="is the checkpoint of a SVMClassifier, not of this fit"):
         regressor.fit(X, REAL)
+    for name, value in (("tol", 1e-3), ("random_state", 8), ("solver", "newton"), ("loss", "squared_hinge")):
+        another = clone(same).set_params(**{name: value}).set_callbacks(mm.Checkpoint(path))
+        with pytest.raises(mm.ModelFileError, match=rf"a SVMClassifier with other parameters \(.*{name}.*\), not of this fit"):
+            another.fit(X, TWO)
+    same.set_params(max_time=600.0, verbose=0, max_iter=2000)  # these may be others
     assert same.fit(X, TWO).certificate_.converged and not path.exists()
+
+
+def test_a_fit_that_stops_early_leaves_its_checkpoint(tmp_path, always):
+    path, model = tmp_path / "state", mm.SVMClassifier(solver="dual_coordinate", tol=1e-6, random_state=7, max_iter=3)
+    with pytest.warns(ConvergenceWarning):
+        model.set_callbacks(mm.Checkpoint(path, every=0.0)).fit(X, TWO)
+    assert path.exists()
+    later, count = Killer(), Killer()
+    whole = fit("dual coordinate", count)
+    model.set_params(max_iter=40).set_callbacks(mm.Checkpoint(path), later).fit(X, TWO)
+    np.testing.assert_array_equal(model.coef_, whole.coef_)
+    assert later.passes < count.passes and path.exists() is not whole.certificate_.converged
+
+
+def test_what_is_different_is_said():
+    told, now = {"numpy": "1.0", "machine": "x86_64"}, {"numpy": "2.0", "machine": "x86_64"}
+    assert checkpoint.told_apart(told, told, 2, 2) == "" and checkpoint.told_apart(told, told, 1, 2) == "n_jobs=1 (here 2)"
+    assert checkpoint.told_apart(told, now, 4, 2) == "numpy 1.0 (here 2.0), n_jobs=4 (here 2)"
 
 
 def kernel_of(gamma):
@@ -357,8 +382,10 @@ def test_the_seed_is_that_of_the_checkpoint(tmp_path, always):
 def test_paths_and_wrong_parameters(tmp_path):
     with pytest.raises(ValueError, match="A Checkpoint keeps one fit; a path or search has many"):
         mm.SVMClassifier().set_callbacks(mm.Checkpoint(tmp_path / "state")).regularization_path(X, TWO, [0.1, 1.0])
-    with pytest.raises(ValueError, match="every must be a number of seconds"):
-        mm.Checkpoint("state", every=-1)
+    for bad in (-1, float("nan"), True, "60"):
+        with pytest.raises(ValueError, match=f"every must be a number of seconds >= 0; got {bad!r}"):
+            mm.Checkpoint("state", every=bad)
+    assert repr(mm.Checkpoint(Path("state"))) == "Checkpoint('state', every=60.0)"
     with pytest.raises(TypeError, match="path must be a text or a path"):
         mm.Checkpoint(3)
 

@@ -20,6 +20,7 @@ from helpers.alike import APART, BY_GAMMA, TOGETHER, TWO, X, by_text
 from sklearn.datasets import dump_svmlight_file
 
 import maxmargin as mm
+from maxmargin.persistence import fingerprint as fingerprints
 from maxmargin.persistence.fingerprint import fingerprint
 
 
@@ -37,6 +38,19 @@ def test_what_differs_is_told_apart(name):
 @pytest.mark.parametrize("name", TOGETHER)
 def test_what_is_the_same_is_one(name):
     assert len({fingerprint(value) for value in TOGETHER[name]}) == 1
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_every_number_of_a_large_array_is_seen(order, monkeypatch):
+    """Arrays by columns are hashed a few rows at a time."""
+    monkeypatch.setattr(fingerprints, "SPAN", 100)
+    array = np.asarray(np.arange(21.0).reshape(7, 3), order=order)
+    found = {fingerprint(array), fingerprint(array[:6])}
+    for place in np.ndindex(array.shape):
+        changed = array.copy(order="K")
+        changed[place] += 0.5
+        found.add(fingerprint(changed))
+    assert len(found) == 2 + array.size and fingerprint(array.copy("C")) == fingerprint(array)
 
 
 def test_modules_that_a_function_imports(monkeypatch):
