@@ -19,6 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import maxmargin as mm
+from maxmargin.data import mistakes
 from maxmargin.data.sources.blocks import Block
 from maxmargin.estimators.advice import Spread, still_falling, unfinished
 from maxmargin.result import Certificate
@@ -229,6 +230,12 @@ CALLS = {
     "None among labels, bags": (fit(mm.LatentSVMClassifier(), BAGS, ["a", None] * 20), ValueError, r"y holds None, for sample 1"),
     "None among targets": (fit(mm.SVMRegressor(), X, [1.0] * 39 + [None]), ValueError, r"y holds None, for sample 39"),
     "mixed labels": (fit(mm.SVMClassifier(), X, [0, "a"] * 20), ValueError, r"all strings or all numbers"),
+    "one text among numbers": (fit(mm.SVMClassifier(), X, [0, 1] * 19 + [0, "a"]), ValueError, r"all strings or all numbers"),
+    "one number among texts": (fit(mm.SVMClassifier(), X, ["b", "a"] * 19 + ["a", 0]), ValueError, r"all strings or all numbers"),
+    "a sample without a label": (fit(mm.SVMClassifier(), X[:2], [["a"], []]), ValueError, r"one class.*sample 1 has 0"),
+    "scores that sum to one": (fit(mm.SVMClassifier(), X[:2], [[2.0, -1.0], [0.0, 1.0]]), ValueError, r"sample 0 has 2: for samples with several labels"),
+    "columns that sum to one": (fit(mm.SVMClassifier(), X[:2], [[1, 1], [0, 0]]), ValueError, r"sample 0 has 2: for samples with several labels"),
+    "NaT among durations": (fit(mm.SVMRegressor(), X, DAYS - DAYS[0]), ValueError, r"y holds NaT, for sample 1: leave out"),
     "lists of labels": (fit(mm.SVMClassifier(), X[:2], [["a", "b"], ["c"]]), ValueError, r"one class.*sample 0 has 2.*MultilabelSVMClassifier.*MultiLabelBinarizer"),
     "one-hot": (fit(mm.SVMClassifier(), X, np.eye(3)[Y3]), ValueError, r"one class.*shape is \(40, 3\).*\.argmax\(axis=1\)"),
     "one-hot list": (fit(mm.TopKSVMClassifier(), X, np.eye(3)[Y3].tolist()), ValueError, r"sample 0 has 3.*\.argmax\(axis=1\)"),
@@ -346,6 +353,23 @@ def test_names_in_messages_are_short_and_plain():
     for kind in (mm.SVMClassifier, mm.OrdinalSVM, mm.LatentSVMClassifier):
         with pytest.raises(ValueError, match="only one class: 'a'"):
             kind().fit(BAGS if kind is mm.LatentSVMClassifier else X, np.full(40, "a"))
+
+
+def test_what_messages_show_of_long_things():
+    assert mistakes.shown(range(10)) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9"
+    assert mistakes.shown(range(11)) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ... (11 in all)"
+    assert mistakes.quoted("x" * 300) == f"'{'x' * 199}..." and mistakes.quoted(np.float64(0.5)) == "0.5"
+    assert mistakes.first_line(ValueError("\nthis is wrong.\nand this")) == "this is wrong"
+    assert len(mistakes.first_line(ValueError("x" * 300))) == 200 and mistakes.first_line(KeyError()) == "KeyError"
+    assert mistakes.nearest("INCOME", ["age", "Income", 3]) == " (nearest: 'Income')" and mistakes.nearest("q", ["age"]) == ""
+
+
+def test_dictionaries_of_scipy_are_matrices():
+    """DOK matrices are dictionaries, too."""
+    for kind in (sp.dok_matrix, sp.dok_array):
+        mistakes.check_table(kind(X))
+        mistakes.check_target(kind(Y[:, None]), True)
+        assert mistakes.uneven(kind(X)) is None
 
 
 def test_pairs_that_a_dict_of_costs_leaves_out_cost_one():

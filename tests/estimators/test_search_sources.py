@@ -7,7 +7,7 @@ from sklearn.metrics import f1_score, make_scorer
 
 import maxmargin as mm
 from maxmargin.data.sources.base import Dealt
-from maxmargin.data.sources.dealt import folds_of_rows
+from maxmargin.data.sources.dealt import DealtSamples, folds_of_rows
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 4))
@@ -27,6 +27,15 @@ def blocks(y, weight=None):
 def hashed(folds, seed):
     part = folds_of_rows(60, folds, seed)
     return [(np.flatnonzero(part != k), np.flatnonzero(part == k)) for k in range(folds)]
+
+
+def test_chosen_samples_keep_their_outputs_and_weights():
+    rows = [np.full((k + 1, 2), float(k)) for k in range(5)]
+    given = [(rows[:2], ["a", "b"], [0.5, 2.0]), (rows[2:], ["c", "d", "e"])]
+    found = list(mm.Samples(DealtSamples(mm.Samples(given), np.array([False, True, True, False, True]))).blocks())
+    assert [len(x) for block in found for x in block.X] == [2, 3, 5]
+    assert [y for block in found for y in block.y] == ["b", "c", "e"]
+    assert [w for block in found for w in block.weight] == [2.0, 1.0, 1.0]
 
 
 CASES = {
