@@ -123,6 +123,8 @@ alphabet = st.lists(st.sampled_from(list(b" 0123456789:.,+-eE#q\n\r\tidnaf")), m
 @example(b"\r\r1\r1:2\r\n", False, WIDEST)
 @example(b"1 1:+\n", False, WIDEST)
 @example(b"1 -", True, 7)
+@example(b"1 7:1\n2 8:1\n", False, 7)
+@example(b"1 6:1\n2 7:1\n", True, 7)
 def test_same_as_the_slow_parser(data, zero_based, limit):
     assert fast(data, zero_based, limit) == slow(data, zero_based, limit)
 
@@ -193,6 +195,11 @@ HALFWAY = [
     "2.4703282292062327e-324",
     "1e23",
     "8.5e22",
+    "1e-22",
+    "1e-23",
+    "123456789e-23",
+    "11339310835773237e5",  # above 2^53, where one operation on doubles would round twice
+    "9007199254740992e-22",
     "123456789012345678e-200",
     "1e-280",
     "9999999999999999999e280",
