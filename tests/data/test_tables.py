@@ -651,13 +651,13 @@ def test_rows_go_to_the_same_side_whatever_the_blocks_are(tmp_path):
 def test_each_side_of_a_split_knows_its_own_labels():
     y = np.arange(40) // 4
     source = mm.open_source([(np.arange(15.0)[:, None], y[:15]), (np.arange(15.0, 40)[:, None], y[15:])])
-    sides = source.train_test_split(0.1, 5)
-    assert min(side.n_rows for side in sides) < 8
-    for side in sides:
-        X, own, _, _ = whole(side, 1)
-        assert own.tolist() == (X.ravel() // 4).tolist() and side.scan().labels.tolist() == sorted({*own})
-    both = np.concatenate([whole(side)[0].ravel() for side in sides])
-    assert sorted(both) == list(range(40))
+    for share in (0.1, 0.9):
+        sides = source.train_test_split(share, 5)
+        for side in sides:
+            X, own, _, _ = whole(side, 1)
+            assert own.tolist() == (X.ravel() // 4).tolist() and side.scan().labels.tolist() == sorted({*own})
+        assert min(side.scan().labels.size for side in sides) < 10
+        assert sorted(np.concatenate([whole(side)[0].ravel() for side in sides])) == list(range(40))
 
 
 def test_folds_cut_across_a_split():
