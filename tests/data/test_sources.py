@@ -477,6 +477,9 @@ def test_float32_overflow(tmp_path):
     path = put(tmp_path / "x.svm", "1 1:1\n1 1:1 2:1e39\n")
     refuse(mm.open_source(path, dtype=np.float32).scan, ValueError, "line 2, column 9", "too large")
     assert whole(mm.open_source(path)).X[1, 1] == 1e39
+    most = float(np.finfo(np.float32).max)
+    edge = whole(mm.open_source(put(tmp_path / "y.svm", f"1.{'0' * 25}e39 1:{most!r}\n"), dtype=np.float32))
+    assert edge.X.tolist() == [[most]] and edge.y.tolist() == [1e39]  # labels are float64 always
 
 
 @pytest.mark.parametrize("name", ["x.svm.gz", "x.svm.xz", "x.parquet", "x.arrow", "x.npy", "x.npz", "stored.npz"])
