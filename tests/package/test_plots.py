@@ -68,7 +68,7 @@ def test_every_plot_is_tested_here():
 
 def test_without_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(ImportError, match=r'Plots need matplotlib, .* pip install "maxmargin\[plot\]"'):
+    with pytest.raises(ImportError, match=r"Plots need matplotlib, .* pip install 'maxmargin\[plot\]'"):
         plots.plot_certificate(HISTORY)
 
 
@@ -94,7 +94,7 @@ def test_demo_without_matplotlib(tmp_path, monkeypatch, capsys):
     runpy.run_module("maxmargin.demo", run_name="__main__")
     told = capsys.readouterr()
     assert "accuracy on the test images" in told.out and "Picture" not in told.out and not list(tmp_path.iterdir())
-    assert told.err == 'No picture: Plots need matplotlib, which is not installed: pip install "maxmargin[plot]".\n'
+    assert told.err == "No picture: Plots need matplotlib, which is not installed: pip install 'maxmargin[plot]'.\n"
 
 
 @pytest.mark.compiled

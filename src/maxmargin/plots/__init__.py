@@ -13,7 +13,7 @@ def pyplot():
     try:
         import matplotlib.pyplot as plt
     except ModuleNotFoundError:
-        raise ImportError('Plots need matplotlib, which is not installed: pip install "maxmargin[plot]".') from None
+        raise ImportError("Plots need matplotlib, which is not installed: pip install 'maxmargin[plot]'.") from None
     return plt
 
 
