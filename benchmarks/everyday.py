@@ -283,7 +283,7 @@ def run(report: Report, names: Sequence[str], quick: bool, repeat: int, limit: f
     """A section for each set"""
     head = ["task", "solver", f"s to {WITHIN:g}", "maxmargin's / its", "score"]
     text = "Processor seconds of one thread to within 1e-3 of the lowest objective; C = 1 (embeddings: 5). `never`: nowhere."
-    text += f" Nobody has more than {limit:g} seconds a task; who was cut off had not come there before."
+    text += f" A solver has {limit:g} seconds a task; one that was cut off had not come there before."
     for name in names:
         lines = []
         with threadpool_limits(1), warnings.catch_warnings():

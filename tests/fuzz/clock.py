@@ -8,7 +8,7 @@ from maxmargin.jit import COMPILING
 
 
 class _Stopwatch:
-    """Tells when compiling begins and ends to whoever asks."""
+    """Tells listeners when compiling begins and ends."""
 
     def __init__(self) -> None:
         self.start, self.end = COMPILING.start, COMPILING.end
