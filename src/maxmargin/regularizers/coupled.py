@@ -83,7 +83,8 @@ class Coupling(Regularizer):
         """F (labels, rank) with R = F F', and an inverse of it from the left. The term is 1/2 ||U||^2, and Z = U F'."""
         own, F = independent(self.R)
         inverse = np.zeros(F.shape[::-1])
-        inverse[:, own] = solve_triangular(F[own], np.eye(len(own)), lower=True)
+        if len(own):  # older SciPy refuses an empty system
+            inverse[:, own] = solve_triangular(F[own], np.eye(len(own)), lower=True)
         return F, inverse
 
     def penalty(self, both: np.ndarray) -> float:
